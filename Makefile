@@ -1,0 +1,46 @@
+# snowid: PGXS makefile
+#
+#	make && make install		build, and install into the server of pg_config
+#	make installcheck			pg_regress, isolation and TAP suites
+#	make unitcheck				the pure decisions, without a server
+#	make checkver				fails unless all files name the same version
+#	make dist					the PGXN archive
+#
+# PG_CONFIG chooses the server version; COPT adds compiler options.
+
+EXTENSION = snowid
+EXTVERSION = 1.0
+DATA = snowid--1.0.sql
+MODULE_big = snowid
+OBJS = src/snowid.o src/sequence.o src/next_id.o src/decode.o src/base62.o
+SRC_HEADERS = $(wildcard src/*.h)
+
+REGRESS = install layout vectors next_id errors privileges catalog planner
+REGRESS_OPTS = --inputdir=.
+ISOLATION = order lock
+TAP_TESTS = 1
+
+# The server's own headers have unused parameters.
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
+EXTRA_CLEAN = t/unit/slot_test tmp_check output_iso results $(DIST)
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+$(OBJS): $(SRC_HEADERS)
+
+unitcheck: t/unit/slot_test
+	./t/unit/slot_test
+
+t/unit/slot_test: t/unit/slot_test.c $(SRC_HEADERS)
+	$(CC) $(CFLAGS) $(PG_CFLAGS) -DFRONTEND -Isrc -I$(shell $(PG_CONFIG) --includedir-server) -o $@ $<
+
+checkver:
+	@scripts/checkver $(EXTVERSION)
+
+DIST = snowid-$(EXTVERSION).0.zip
+dist: checkver
+	git archive --format=zip --prefix=$(basename $(DIST))/ -o $(DIST) HEAD
+
+.PHONY: unitcheck checkver dist

@@ -1,0 +1,30 @@
+/*
+ * What differs between the supported server versions, 13 to 18.
+ */
+#ifndef SNOWID_COMPAT_H
+#define SNOWID_COMPAT_H
+
+/* 16 renamed relfilenodes; the WAL record's only field went with them. */
+#if PG_VERSION_NUM >= 160000
+#define SEQ_REC_LOCATOR(xlrec)	((xlrec).locator)
+#define REL_LOCATOR(rel)		((rel)->rd_locator)
+#else
+#define SEQ_REC_LOCATOR(xlrec)	((xlrec).node)
+#define REL_LOCATOR(rel)		((rel)->rd_node)
+typedef Oid RelFileNumber;
+#define InvalidRelFileNumber	InvalidOid
+#endif
+
+/* 17 gathered the parts of a virtual transaction id. */
+#if PG_VERSION_NUM >= 170000
+#define MY_LXID					(MyProc->vxid.lxid)
+#else
+#define MY_LXID					(MyProc->lxid)
+#endif
+
+/* 15 has the registration that also reserves the prefix of the settings. */
+#if PG_VERSION_NUM < 150000
+#define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
+#endif
+
+#endif							/* SNOWID_COMPAT_H */

@@ -1,0 +1,121 @@
+/*
+ * The SQL functions around a generator: next_id(), advance() and
+ * sequence_state().
+ *
+ * They check their arguments, and leave the sequence to sequence.c.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "commands/dbcommands.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "snowid.h"
+
+PG_FUNCTION_INFO_V1(snowid_next_id);
+PG_FUNCTION_INFO_V1(snowid_next_id_of_database);
+PG_FUNCTION_INFO_V1(snowid_advance);
+PG_FUNCTION_INFO_V1(snowid_sequence_state);
+
+
+/* next_id(shard int, seq regclass [, epoch timestamptz]) → bigint */
+Datum
+snowid_next_id(PG_FUNCTION_ARGS)
+{
+	int32		shard = PG_GETARG_INT32(0);
+	Oid			seqid = PG_GETARG_OID(1);
+	TimestampTz epoch = epoch_argument(fcinfo, 2);
+
+	check_shard(shard);
+	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, epoch), shard));
+}
+
+/*
+ * next_id() → bigint
+ *
+ * The whole database is one shard: number from snowid.shard, sequence
+ * snowid.id_seq.
+ */
+Datum
+snowid_next_id_of_database(PG_FUNCTION_ARGS)
+{
+	Oid			seqid;
+
+	if (snowid_shard < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("snowid.shard is not set"),
+				 errdetail("next_id() without arguments takes the database's shard number from it."),
+				 errhint("As a superuser, type: ALTER DATABASE %s SET snowid.shard = number; then connect again.",
+						 quote_identifier(get_database_name(MyDatabaseId)))));
+
+	seqid = get_relname_relid("id_seq", get_namespace_oid("snowid", false));
+	if (!OidIsValid(seqid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("sequence \"snowid.id_seq\" does not exist"),
+				 errhint("It belongs to the extension; type: DROP EXTENSION snowid; CREATE EXTENSION snowid;")));
+
+	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, DEFAULT_EPOCH),
+							   snowid_shard));
+}
+
+/*
+ * advance(seq regclass, id bigint [, epoch timestamptz]) → void
+ *
+ * Moves on to the end of the id's millisecond: the id may be of a higher
+ * shard, whose ids are larger than ours of the same millisecond.
+ */
+Datum
+snowid_advance(PG_FUNCTION_ARGS)
+{
+	Oid			seqid = PG_GETARG_OID(0);
+	int64		id = PG_GETARG_INT64(1);
+	TimestampTz epoch = epoch_argument(fcinfo, 2);
+
+	sequence_advance(seqid, slot_pack(id_ms(id), SEQ_MAX), epoch);
+	PG_RETURN_VOID();
+}
+
+/*
+ * sequence_state(seq regclass [, epoch timestamptz])
+ * → (last_id_at timestamptz, slots_left int, ahead interval)
+ *
+ * All NULL for a sequence that was never called.
+ */
+Datum
+snowid_sequence_state(PG_FUNCTION_ARGS)
+{
+	Oid			seqid = PG_GETARG_OID(0);
+	TimestampTz epoch = epoch_argument(fcinfo, 1);
+	SlotState	state;
+	TupleDesc	tupdesc;
+	Datum		values[3] = {0, 0, 0};
+	bool		nulls[3] = {true, true, true};
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+
+	state = sequence_read(seqid);
+	if (state.is_called)
+	{
+		TimestampTz last = ms_to_timestamp(slot_ms(state.last), epoch);
+		TimestampTz now = GetCurrentTimestamp();
+
+		values[0] = TimestampTzGetDatum(last);
+		values[1] = Int32GetDatum(SEQ_MAX - slot_seq(state.last));
+		values[2] = DirectFunctionCall2(timestamp_mi,
+										TimestampTzGetDatum(last),
+										TimestampTzGetDatum(now));
+		nulls[0] = nulls[1] = nulls[2] = false;
+	}
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}
