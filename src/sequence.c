@@ -253,7 +253,14 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 	if (now < epoch)
 		report_refusal(SLOT_BEFORE_EPOCH, rel, state, rules, now, epoch);
 	if (slot_ms(slot) > (now - epoch) / 1000 + MS_AHEAD_SANE)
-		report_refusal(SLOT_TOO_FAR_AHEAD, rel, state, rules, now, epoch);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot advance sequence \"%s\" to more than one day ahead of the clock",
+						RelationGetRelationName(rel)),
+				 errdetail("The id is of %s; the clock shows %s.",
+						   pstrdup(timestamptz_to_str(ms_to_timestamp(slot_ms(slot), epoch))),
+						   timestamptz_to_str(now)),
+				 errhint("If the id has an own epoch, pass it as the third argument.")));
 	if (slot > rules.max_slot)
 		report_refusal(SLOT_OVER_MAXVALUE, rel, state, rules, now, epoch);
 
@@ -609,7 +616,7 @@ report_refusal(SlotVerdict verdict, Relation rel, SlotState state,
 		case SLOT_TOO_FAR_AHEAD:
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("sequence \"%s\" would be more than one day ahead of the clock",
+					 errmsg("sequence \"%s\" is more than one day ahead of the clock",
 							name),
 					 errdetail("Its last id is of %s; the clock shows %s.",
 							   timestamptz_to_str(ms_to_timestamp(slot_ms(state.last), epoch)),

@@ -1,0 +1,148 @@
+# shellcheck shell=bash
+# Set-up that demo, test and bench share; sourced, not run.
+#
+# Owns one work directory, which holds a copy of the tree, the build and all
+# throw-away clusters, and is removed at exit, with whatever still runs there.
+# Nothing outside it is changed but by setup_packages (Debian packages) and
+# build_and_install (the extension's files in the server's directories).
+#
+# PostgreSQL refuses to run as root: as root, servers and builds run as user
+# postgres; else as the caller, and only apt-get and make install use sudo.
+
+set -euo pipefail
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+work=
+pgversion=
+pgbin=
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "$(basename "$0"): $*"; exit 1; }
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo -- "$@"
+	else
+		die "needs root: run it as root, or install sudo"
+	fi
+}
+
+as_user() {
+	if [ "$(id -u)" = 0 ]; then
+		(cd / && runuser -u postgres -- env HOME="$work" "$@")
+	else
+		"$@"
+	fi
+}
+
+# Install what is missing of the server, its headers and the given packages.
+# PGVERSION chooses the server version; without it, the release's own.
+setup_packages() {
+	local missing=() package
+	command -v apt-get >/dev/null || die "needs a Debian system (apt-get)"
+
+	pgversion=${PGVERSION:-$(release_pgversion)}
+	if [ -z "$pgversion" ]; then
+		as_root apt-get -qq update
+		pgversion=$(release_pgversion)
+	fi
+	[ -n "$pgversion" ] || die "no PostgreSQL among this system's packages"
+	pgbin=/usr/lib/postgresql/$pgversion/bin
+
+	for package in make gcc libc6-dev "postgresql-$pgversion" \
+		"postgresql-server-dev-$pgversion" "$@"; do
+		dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null |
+			grep -qx installed || missing+=("$package")
+	done
+	if [ "${#missing[@]}" -gt 0 ]; then
+		say "Installing Debian packages (this can take some minutes): ${missing[*]}"
+		install_packages "${missing[@]}"
+	fi
+}
+
+release_pgversion() {
+	apt-cache depends postgresql 2>/dev/null |
+		sed -n 's/.*Depends: postgresql-\([0-9]\+\)$/\1/p' | head -n 1
+}
+
+# The packages would create and start a cluster of their own: keep them from it
+# while they are installed.
+install_packages() {
+	local conf=/etc/postgresql-common/createcluster.d/snowid-setup.conf
+	local log
+	log=$(mktemp)
+	as_root mkdir -p "$(dirname "$conf")"
+	echo 'create_main_cluster = false' | as_root tee "$conf" >/dev/null
+	if ! { as_root apt-get -qq update &&
+		as_root env DEBIAN_FRONTEND=noninteractive \
+			apt-get -qq -y --no-install-recommends install "$@"; } \
+		>"$log" 2>&1 </dev/null; then
+		cat "$log" >&2
+		as_root rm -f "$conf" "$log"
+		die "could not install: $*"
+	fi
+	as_root rm -f "$conf" "$log"
+}
+
+# Make the work directory, with a copy of the tree that the servers' user owns.
+make_work() {
+	work=$(mktemp -d "${TMPDIR:-/tmp}/snowid.XXXXXX")
+	trap clean_up EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	mkdir "$work/tree" "$work/socket"
+	tar -C "$top" --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
+		-cf - . | tar -C "$work/tree" --no-same-owner -xf -
+	[ "$(id -u)" != 0 ] || chown -R postgres: "$work"
+}
+
+clean_up() {
+	local status=$? data
+	trap - EXIT
+	for data in "$work"/*/postmaster.pid; do
+		[ ! -e "$data" ] || as_user "$pgbin/pg_ctl" -D "$(dirname "$data")" \
+			-m immediate -w stop >/dev/null 2>&1 || true
+	done
+	cd /
+	rm -rf "$work" 2>/dev/null || as_root rm -rf "$work"
+	exit "$status"
+}
+
+# Arguments go to make: COPT=..., CC=...
+build_and_install() {
+	local log=$work/build.log
+	if ! { as_user make -s -C "$work/tree" PG_CONFIG="$pgbin/pg_config" "$@" &&
+		as_root make -s -C "$work/tree" PG_CONFIG="$pgbin/pg_config" "$@" install; } \
+		>"$log" 2>&1; then
+		cat "$log" >&2
+		die "build failed"
+	fi
+	say "Built snowid and installed it into the PostgreSQL $pgversion server."
+}
+
+# Make and start a cluster called $1; further arguments are settings.
+# It listens only on a socket in the work directory.
+start_cluster() {
+	local name=$1
+	shift
+	as_user "$pgbin/initdb" -D "$work/$name" -U postgres -A trust --no-locale \
+		-E UTF8 -N >"$work/$name.initdb.log" 2>&1 ||
+		{ cat "$work/$name.initdb.log" >&2; die "initdb failed"; }
+	{
+		echo "listen_addresses = ''"
+		echo "unix_socket_directories = '$work/socket'"
+		printf '%s\n' "$@"
+	} >"$work/settings.conf"
+	as_user sh -c 'cat "$1" >>"$2"' sh "$work/settings.conf" "$work/$name/postgresql.conf"
+	restart_cluster "$name"
+	export PGHOST=$work/socket PGUSER=postgres PGDATABASE=postgres
+}
+
+restart_cluster() {
+	as_user "$pgbin/pg_ctl" -D "$work/$1" -l "$work/$1.log" -w start >/dev/null ||
+		{ cat "$work/$1.log" >&2; die "the server did not start"; }
+}
+
+psql() { as_user "$pgbin/psql" -X "$@"; }
