@@ -4,13 +4,20 @@
 #ifndef SNOWID_COMPAT_H
 #define SNOWID_COMPAT_H
 
+#include "utils/rel.h"
+
 /* 16 renamed relfilenodes; the WAL record's only field went with them. */
 #if PG_VERSION_NUM >= 160000
 #define SEQ_REC_LOCATOR(xlrec)	((xlrec).locator)
 #define REL_LOCATOR(rel)		((rel)->rd_locator)
+#define LOCATOR_FILE(locator)	((locator).relNumber)
+#define LOCATOR_EQUALS(a, b)	RelFileLocatorEquals(a, b)
 #else
 #define SEQ_REC_LOCATOR(xlrec)	((xlrec).node)
 #define REL_LOCATOR(rel)		((rel)->rd_node)
+#define LOCATOR_FILE(locator)	((locator).relNode)
+#define LOCATOR_EQUALS(a, b)	RelFileNodeEquals(a, b)
+typedef RelFileNode RelFileLocator;
 typedef Oid RelFileNumber;
 #define InvalidRelFileNumber	InvalidOid
 #endif
@@ -20,6 +27,11 @@ typedef Oid RelFileNumber;
 #define MY_LXID					(MyProc->vxid.lxid)
 #else
 #define MY_LXID					(MyProc->lxid)
+#endif
+
+/* 14 can pin a buffer where it was before; in 13 it is always looked up. */
+#if PG_VERSION_NUM < 140000
+#define ReadRecentBuffer(locator, fork, block, buffer) false
 #endif
 
 /* 15 has the registration that also reserves the prefix of the settings. */

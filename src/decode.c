@@ -11,7 +11,6 @@
 #include "access/htup_details.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "utils/datetime.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -27,37 +26,6 @@ PG_FUNCTION_INFO_V1(snowid_max_id);
 
 static int64 clamped_ms(TimestampTz at, TimestampTz epoch, bool round_up);
 
-
-/* 22003 unless the shard number is in the layout. */
-void
-check_shard(int32 shard)
-{
-	if (shard < 0 || shard > SHARD_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("shard number %d is out of range", shard),
-				 errdetail("Shard numbers are between 0 and %d.", SHARD_MAX)));
-}
-
-/* 22008 unless the epoch is finite; returns it. */
-TimestampTz
-check_epoch(TimestampTz epoch)
-{
-	if (TIMESTAMP_NOT_FINITE(epoch))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				 errmsg("epoch must be finite")));
-	return epoch;
-}
-
-/* The epoch that a function was given as its last argument, or the default. */
-TimestampTz
-epoch_argument(FunctionCallInfo fcinfo, int argno)
-{
-	if (PG_NARGS() <= argno)
-		return DEFAULT_EPOCH;
-	return check_epoch(PG_GETARG_TIMESTAMPTZ(argno));
-}
 
 /* 22008 if timestamptz can't hold the sum. */
 TimestampTz

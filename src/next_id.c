@@ -34,7 +34,9 @@ snowid_next_id(PG_FUNCTION_ARGS)
 	TimestampTz epoch = epoch_argument(fcinfo, 2);
 
 	check_shard(shard);
-	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, epoch), shard));
+	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, epoch,
+												  &fcinfo->flinfo->fn_extra),
+							   shard));
 }
 
 /*
@@ -63,7 +65,8 @@ snowid_next_id_of_database(PG_FUNCTION_ARGS)
 				 errmsg("sequence \"snowid.id_seq\" does not exist"),
 				 errhint("It belongs to the extension; type: DROP EXTENSION snowid; CREATE EXTENSION snowid;")));
 
-	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, DEFAULT_EPOCH),
+	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, DEFAULT_EPOCH,
+												  &fcinfo->flinfo->fn_extra),
 							   snowid_shard));
 }
 

@@ -16,8 +16,6 @@
  */
 #include "postgres.h"
 
-#include <time.h>
-
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xact.h"
@@ -33,6 +31,7 @@
 #include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
+#include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
@@ -40,6 +39,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
@@ -58,17 +58,44 @@ typedef struct sequence_magic
 } sequence_magic;
 
 /*
- * What a session remembers of each sequence that it has called, like core's
- * SeqTable: entries live as long as the session.
+ * What a session remembers of a sequence.  Entries live as long as the
+ * session, so that a call site may keep a pointer to one.
+ *
+ * The facts are what the catalogs said.  They are dropped by invalidation
+ * messages, just as the catalog caches are that nextval asks on each call, so
+ * no ALTER, DROP, GRANT or change of role is seen later than it would be there.
  */
 typedef struct SessionSequence
 {
 	Oid			relid;			/* hash key */
 	LocalTransactionId lxid;	/* transaction that holds the relation lock */
 	RelFileNumber logged_file;	/* file that this session has logged */
+
+	uint64		facts_from;		/* generation of the facts; 0: none */
+	Oid			userid;			/* role that may take slots */
+	RelFileLocator locator;
+	SlotRules	rules;
+	bool		is_local_temp;
+	bool		needs_wal;
+	bool		is_rewritten;	/* has it got a new file since its creation? */
+
+	Buffer		buffer;			/* where its page was last */
+
+	/* Slots taken ahead of use, because of CACHE; none if next > last. */
+	int64		cached_next;
+	int64		cached_last;
+	TimestampTz cached_from;	/* the clock may show this ... */
+	TimestampTz cached_until;	/* ... until before this */
+	TimestampTz cached_epoch;
 } SessionSequence;
 
 static HTAB *session_sequences = NULL;
+
+/* The sequence whose page this (sub)transaction keeps pinned, if any. */
+static SessionSequence *pinned = NULL;
+
+/* Facts of an earlier generation may be out of date. */
+static uint64 catalog_generation = 1;
 
 /* The page of a sequence, pinned and locked, and the tuple on it. */
 typedef struct SequencePage
@@ -80,19 +107,32 @@ typedef struct SequencePage
 } SequencePage;
 
 static SessionSequence *session_sequence(Oid seqid);
-static Relation open_sequence(Oid seqid, SessionSequence *session);
+static void invalidate_facts(Datum arg, int cacheid, uint32 hashvalue);
+static void invalidate_relation(Datum arg, Oid relid);
+static void lock_sequence(SessionSequence *session);
+static void learn_facts(SessionSequence *session);
+static Relation open_sequence(Oid seqid);
 static void check_sequence_acl(Relation rel, AclMode mode);
 static SlotRules read_rules(Relation rel);
-static SequencePage lock_page(Relation rel, int mode);
+static bool is_rewritten(Relation rel);
+static void drop_cached(SessionSequence *session);
+static bool take_cached(SessionSequence *session, TimestampTz epoch, int64 *slot);
+static Buffer pin_page(SessionSequence *session);
+static void unpin_page(void);
+static void at_xact_end(XactEvent event, void *arg);
+static void at_subxact_event(SubXactEvent event, SubTransactionId id,
+							 SubTransactionId parent, void *arg);
+static void lock_page(SequencePage *page, Buffer buffer, int mode);
 static SlotState page_state(const SequencePage *page);
-static void write_page(Relation rel, SequencePage *page, int64 last,
+static bool page_is_dirty(const SequencePage *page);
+static void write_page(RelFileLocator locator, SequencePage *page, int64 last,
 					   const SlotCover *cover);
 static void join_reservation(XLogRecPtr lsn);
 static bool reservation_is_durable(XLogRecPtr lsn);
-static bool is_rewritten(Relation rel);
-static char *sequence_name(Relation rel);
+static void opening_tag(LOCKTAG *tag, Oid seqid);
 static void wait_us(int64 us);
-static void report_refusal(SlotVerdict verdict, Relation rel, SlotState state,
+static char *sequence_name(Oid seqid);
+static void report_refusal(SlotVerdict verdict, Oid seqid, SlotState state,
 						   SlotRules rules, TimestampTz now,
 						   TimestampTz epoch) pg_attribute_noreturn();
 
@@ -102,30 +142,39 @@ static void report_refusal(SlotVerdict verdict, Relation rel, SlotState state,
  * return the first of them.
  *
  * Needs USAGE or UPDATE on the sequence, and a transaction that may write.
+ * *memo is the caller's to keep, from one call with the same session to the
+ * next; it must start as NULL.
  */
 int64
-sequence_next_slot(Oid seqid, TimestampTz epoch)
+sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo)
 {
-	SessionSequence *session = session_sequence(seqid);
-	Relation	rel = open_sequence(seqid, session);
+	SessionSequence *session = *memo;
 	SequencePage page;
-	SlotRules	rules;
 	SlotState	state;
 	SlotChoice	choice;
-	SlotCover	cover;
-	bool		needs_wal = RelationNeedsWAL(rel);
+	SlotCover	cover = {false, 0, 0};
+	TimestampTz now;
+	int64		slot;
+	LOCKTAG		opening;
 	bool		is_opener = false;	/* do we hold the right to open? */
 	bool		may_open = false;	/* ... and have we waited for it? */
 	bool		may_start = false;	/* have we let forgotten ids pass? */
 
-	check_sequence_acl(rel, ACL_USAGE | ACL_UPDATE);
+	if (session == NULL || session->relid != seqid)
+		*memo = session = session_sequence(seqid);
+
+	lock_sequence(session);
+	if (session->facts_from != catalog_generation ||
+		session->userid != GetUserId())
+		learn_facts(session);
 
 	/* As for nextval: read-only transactions may use temporary sequences. */
-	if (!rel->rd_islocaltemp)
+	if (XactReadOnly && !session->is_local_temp)
 		PreventCommandIfReadOnly("next_id()");
 	PreventCommandIfParallelMode("next_id()");
 
-	rules = read_rules(rel);
+	if (take_cached(session, epoch, &slot))
+		return slot;
 
 	/*
 	 * Pacing.  Whoever must wait first gets the right to open the next
@@ -135,9 +184,7 @@ sequence_next_slot(Oid seqid, TimestampTz epoch)
 	 */
 	for (;;)
 	{
-		TimestampTz now;
-
-		page = lock_page(rel, BUFFER_LOCK_EXCLUSIVE);
+		lock_page(&page, pin_page(session), BUFFER_LOCK_EXCLUSIVE);
 		state = page_state(&page);
 
 		/*
@@ -146,14 +193,14 @@ sequence_next_slot(Oid seqid, TimestampTz epoch)
 		 * would still be safe, but would waste the newer millisecond.
 		 */
 		now = GetCurrentTimestamp();
-		choice = slot_choose(state, rules, now - epoch, may_open);
+		choice = slot_choose(state, session->rules, now - epoch, may_open);
 
 		if (choice.verdict == SLOT_TAKE &&
-			(may_start || !is_rewritten(rel) ||
+			(may_start || !session->is_rewritten ||
 			 !slot_is_forgotten(state, now - epoch)))
 			break;
 
-		UnlockReleaseBuffer(page.buffer);
+		LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
 
 		if (choice.verdict == SLOT_TAKE)
 		{
@@ -161,11 +208,11 @@ sequence_next_slot(Oid seqid, TimestampTz epoch)
 			may_start = true;
 		}
 		else if (choice.verdict != SLOT_WAIT)
-			report_refusal(choice.verdict, rel, state, rules, now, epoch);
+			report_refusal(choice.verdict, seqid, state, session->rules, now, epoch);
 		else if (!is_opener)
 		{
-			/* Nothing else locks pages of a sequence in the lock manager. */
-			LockPage(rel, 0, ExclusiveLock);
+			opening_tag(&opening, seqid);
+			(void) LockAcquire(&opening, ExclusiveLock, false, false);
 			is_opener = true;
 		}
 		else
@@ -176,50 +223,67 @@ sequence_next_slot(Oid seqid, TimestampTz epoch)
 	}
 
 	/*
-	 * Dirty the page before asking for the redo point.  A checkpoint that
-	 * moves its redo point after we asked then finds the page dirty, and
-	 * waits for our lock to write what we leave there; one that moved it
-	 * before makes us log.
+	 * From here on, whatever can fail comes before the page is marked dirty,
+	 * since the next call concludes from that mark that this one did its part.
 	 */
-	MarkBufferDirty(page.buffer);
-
-	if (needs_wal)
+	if (session->needs_wal)
 	{
 		/*
-		 * We log when the last record is before the redo point, since
-		 * recovery may start behind it.  And once for each session and file:
-		 * the file may be a copy whose log_cnt tells of somebody else's log
-		 * (CREATE DATABASE copies pages, ALTER SEQUENCE SET LOGGED tuples).
+		 * Log once for each session and file, whatever the page says: it may
+		 * be a copy whose log_cnt tells of another file's log (CREATE DATABASE
+		 * copies pages, ALTER SEQUENCE SET LOGGED tuples).
 		 */
-		cover = slot_cover(state, rules, choice.last,
-						   session->logged_file != rel->rd_rel->relfilenode ||
-						   PageGetLSN(page.page) <= GetRedoRecPtr());
+		bool		must_log = session->logged_file != LOCATOR_FILE(session->locator);
+
+		/*
+		 * And log when the last record is before a checkpoint's redo point,
+		 * since recovery may start behind it.  That can only be so if the page
+		 * is clean: a checkpoint that moves its redo point while the page is
+		 * dirty will write it, with all that was issued until then.
+		 *
+		 * Dirty the page before asking for the redo point.  A checkpoint that
+		 * moves it after we asked then finds the page dirty, and waits for our
+		 * lock to write what we leave there.
+		 */
+		if (!page_is_dirty(&page))
+		{
+			GetTopTransactionId();
+			MarkBufferDirty(page.buffer);
+			if (PageGetLSN(page.page) <= GetRedoRecPtr())
+				must_log = true;
+		}
 
 		/*
 		 * A transaction id makes our commit wait for the record's flush, and
 		 * for synchronous standbys.  (Get it here, outside the critical
 		 * section.)
 		 */
+		cover = slot_cover(state, session->rules, choice.last, must_log);
 		if (cover.must_log)
-		{
 			GetTopTransactionId();
-			session->logged_file = rel->rd_rel->relfilenode;
-		}
 		else
 			join_reservation(PageGetLSN(page.page));
 	}
 	else
 	{
 		/* Not logged: claim no cover, in case the file ever becomes logged. */
-		memset(&cover, 0, sizeof(cover));
+		MarkBufferDirty(page.buffer);
 	}
 
-	write_page(rel, &page, choice.last, &cover);
-	UnlockReleaseBuffer(page.buffer);
+	write_page(session->locator, &page, choice.last, &cover);
+	LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
 
+	if (cover.must_log)
+		session->logged_file = LOCATOR_FILE(session->locator);
 	if (is_opener)
-		UnlockPage(rel, 0, ExclusiveLock);
-	relation_close(rel, NoLock);
+		LockRelease(&opening, ExclusiveLock, false);
+
+	session->cached_next = choice.first + session->rules.increment;
+	session->cached_last = choice.last;
+	session->cached_from = now;
+	session->cached_until = Min(now + CACHED_FOR_US,
+								epoch + (slot_ms(choice.first) + 1) * 1000);
+	session->cached_epoch = epoch;
 
 	return choice.first;
 }
@@ -232,12 +296,15 @@ sequence_next_slot(Oid seqid, TimestampTz epoch)
 void
 sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 {
-	Relation	rel = open_sequence(seqid, session_sequence(seqid));
+	SessionSequence *session = session_sequence(seqid);
+	Relation	rel;
 	TimestampTz now = GetCurrentTimestamp();
 	SequencePage page;
 	SlotRules	rules;
-	SlotState	state;
+	SlotState	state = {slot, 0, true};
 
+	lock_sequence(session);
+	rel = open_sequence(seqid);
 	check_sequence_acl(rel, ACL_UPDATE);
 	if (!rel->rd_islocaltemp)
 		PreventCommandIfReadOnly("advance()");
@@ -245,13 +312,10 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 
 	/* What next_id() would refuse to go on from must not get there. */
 	rules = read_rules(rel);
-	state.last = slot;
-	state.log_cnt = 0;
-	state.is_called = true;
 	if (slot_ms(slot) >= MS_LAST_GENERATED)
-		report_refusal(SLOT_EXHAUSTED, rel, state, rules, now, epoch);
+		report_refusal(SLOT_EXHAUSTED, seqid, state, rules, now, epoch);
 	if (now < epoch)
-		report_refusal(SLOT_BEFORE_EPOCH, rel, state, rules, now, epoch);
+		report_refusal(SLOT_BEFORE_EPOCH, seqid, state, rules, now, epoch);
 	if (slot_ms(slot) > (now - epoch) / 1000 + MS_AHEAD_SANE)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -262,9 +326,10 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 						   timestamptz_to_str(now)),
 				 errhint("If the id has an own epoch, pass it as the third argument.")));
 	if (slot > rules.max_slot)
-		report_refusal(SLOT_OVER_MAXVALUE, rel, state, rules, now, epoch);
+		report_refusal(SLOT_OVER_MAXVALUE, seqid, state, rules, now, epoch);
 
-	page = lock_page(rel, BUFFER_LOCK_EXCLUSIVE);
+	drop_cached(session);
+	lock_page(&page, ReadBuffer(rel, 0), BUFFER_LOCK_EXCLUSIVE);
 	state = page_state(&page);
 
 	/* The ids that a restart has forgotten must not be issued again. */
@@ -273,17 +338,13 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 
 	if (!state.is_called || state.last < slot)
 	{
-		SlotCover	cover;
-
 		/* Logged as it is, without cover: the next call will log again. */
-		cover.must_log = RelationNeedsWAL(rel);
-		cover.logged_last = slot;
-		cover.log_cnt = 0;
+		SlotCover	cover = {RelationNeedsWAL(rel), slot, 0};
+
 		if (cover.must_log)
 			GetTopTransactionId();
-
 		MarkBufferDirty(page.buffer);
-		write_page(rel, &page, slot, &cover);
+		write_page(REL_LOCATOR(rel), &page, slot, &cover);
 	}
 	else if (RelationNeedsWAL(rel))
 		join_reservation(PageGetLSN(page.page));
@@ -300,10 +361,12 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 SlotState
 sequence_read(Oid seqid)
 {
-	Relation	rel = open_sequence(seqid, NULL);
+	Relation	rel;
 	SequencePage page;
 	SlotState	state;
 
+	LockRelationOid(seqid, AccessShareLock);
+	rel = open_sequence(seqid);
 	check_sequence_acl(rel, ACL_SELECT | ACL_USAGE | ACL_UPDATE);
 
 	if (RecoveryInProgress() && rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
@@ -311,7 +374,7 @@ sequence_read(Oid seqid)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary or unlogged sequences during recovery")));
 
-	page = lock_page(rel, BUFFER_LOCK_SHARE);
+	lock_page(&page, ReadBuffer(rel, 0), BUFFER_LOCK_SHARE);
 	state = page_state(&page);
 	UnlockReleaseBuffer(page.buffer);
 	relation_close(rel, AccessShareLock);
@@ -334,41 +397,112 @@ session_sequence(Oid seqid)
 		ctl.entrysize = sizeof(SessionSequence);
 		session_sequences = hash_create("snowid sequences", 16, &ctl,
 										HASH_ELEM | HASH_BLOBS);
+
+		/* All that acl.c, the sequence and its rules depend on. */
+		CacheRegisterRelcacheCallback(invalidate_relation, (Datum) 0);
+		CacheRegisterSyscacheCallback(SEQRELID, invalidate_facts, (Datum) 0);
+		CacheRegisterSyscacheCallback(AUTHOID, invalidate_facts, (Datum) 0);
+		CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_facts, (Datum) 0);
+		CacheRegisterSyscacheCallback(DATABASEOID, invalidate_facts, (Datum) 0);
+
+		RegisterXactCallback(at_xact_end, NULL);
+		RegisterSubXactCallback(at_subxact_event, NULL);
 	}
 
 	session = hash_search(session_sequences, &seqid, HASH_ENTER, &found);
 	if (!found)
 	{
-		session->lxid = InvalidLocalTransactionId;
-		session->logged_file = InvalidRelFileNumber;
+		MemSet(session, 0, sizeof(SessionSequence));
+		session->relid = seqid;
+		drop_cached(session);
 	}
 	return session;
 }
 
-/*
- * Lock and open a sequence, to the end of the transaction for a caller who
- * changes it (session given), as nextval does: an ALTER SEQUENCE waits for us,
- * and a reader can see who may still commit a smaller id.
- */
-static Relation
-open_sequence(Oid seqid, SessionSequence *session)
+static void
+invalidate_facts(Datum arg, int cacheid, uint32 hashvalue)
 {
-	Relation	rel;
+	catalog_generation++;
+}
 
-	if (session == NULL)
-		LockRelationOid(seqid, AccessShareLock);
-	else if (session->lxid != MY_LXID)
+static void
+invalidate_relation(Datum arg, Oid relid)
+{
+	SessionSequence *session;
+
+	if (!OidIsValid(relid))
 	{
-		/* The top transaction owns it: a rolled back savepoint keeps it. */
-		ResourceOwner current = CurrentResourceOwner;
-
-		CurrentResourceOwner = TopTransactionResourceOwner;
-		LockRelationOid(seqid, RowExclusiveLock);
-		CurrentResourceOwner = current;
-		session->lxid = MY_LXID;
+		catalog_generation++;
+		return;
 	}
+	session = hash_search(session_sequences, &relid, HASH_FIND, NULL);
+	if (session != NULL)
+		session->facts_from = 0;
+}
 
-	rel = try_relation_open(seqid, NoLock);
+/*
+ * Lock a sequence to the end of the transaction, as nextval does: an ALTER
+ * SEQUENCE waits for us, and a reader can see who may still commit a smaller
+ * id.  Taking the lock also reads the invalidation messages.
+ */
+static void
+lock_sequence(SessionSequence *session)
+{
+	ResourceOwner current;
+
+	if (session->lxid == MY_LXID)
+		return;
+
+	/* The top transaction owns it: a rolled back savepoint keeps it. */
+	current = CurrentResourceOwner;
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	LockRelationOid(session->relid, RowExclusiveLock);
+	CurrentResourceOwner = current;
+	session->lxid = MY_LXID;
+
+	/* Another transaction's cached slots: it waits for their log, not we. */
+	drop_cached(session);
+}
+
+/* Read from the catalogs what a call needs, and check the privilege. */
+static void
+learn_facts(SessionSequence *session)
+{
+	Relation	rel = open_sequence(session->relid);
+
+	session->facts_from = 0;
+	check_sequence_acl(rel, ACL_USAGE | ACL_UPDATE);
+
+	if (!LOCATOR_EQUALS(session->locator, REL_LOCATOR(rel)))
+	{
+		if (pinned == session)
+			unpin_page();
+		session->locator = REL_LOCATOR(rel);
+		session->buffer = InvalidBuffer;
+		drop_cached(session);
+	}
+	session->rules = read_rules(rel);
+	session->is_local_temp = rel->rd_islocaltemp;
+	session->needs_wal = RelationNeedsWAL(rel);
+	session->is_rewritten = is_rewritten(rel);
+	session->userid = GetUserId();
+
+	/*
+	 * With wal_level = minimal, needs_wal changes at the end of the
+	 * transaction that created the file, and no message tells.
+	 */
+	if (XLogIsNeeded())
+		session->facts_from = catalog_generation;
+
+	relation_close(rel, NoLock);
+}
+
+/* Open a sequence that is locked already. */
+static Relation
+open_sequence(Oid seqid)
+{
+	Relation	rel = try_relation_open(seqid, NoLock);
+
 	if (rel == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
@@ -405,6 +539,7 @@ read_rules(Relation rel)
 	form = (Form_pg_sequence) GETSTRUCT(tuple);
 	rules.increment = form->seqincrement;
 	rules.max_slot = form->seqmax;
+	rules.cache = form->seqcache;
 	ReleaseSysCache(tuple);
 
 	if (rules.increment < 1 || rules.increment > SLOTS_PER_MS)
@@ -416,35 +551,149 @@ read_rules(Relation rel)
 				 errdetail("The increment is the number of ids that a call reserves in one millisecond, between 1 and %d.",
 						   SLOTS_PER_MS),
 				 errhint("Type: ALTER SEQUENCE %s INCREMENT BY 1;",
-						 sequence_name(rel))));
+						 sequence_name(RelationGetRelid(rel)))));
 	return rules;
 }
 
-/* Pin and lock the page of a sequence, and find its tuple. */
-static SequencePage
-lock_page(Relation rel, int mode)
+/*
+ * Has the sequence got a new file since it was created?  ALTER SEQUENCE
+ * RESTART and TRUNCATE RESTART IDENTITY give it one.
+ */
+static bool
+is_rewritten(Relation rel)
 {
-	SequencePage page;
+	return rel->rd_rel->relfilenode != RelationGetRelid(rel);
+}
+
+static void
+drop_cached(SessionSequence *session)
+{
+	session->cached_next = 1;
+	session->cached_last = 0;
+}
+
+/*
+ * Serve a call from the slots that this transaction took ahead, if their
+ * millisecond isn't over and they aren't old.  A clock that went back makes
+ * them old, too.
+ */
+static bool
+take_cached(SessionSequence *session, TimestampTz epoch, int64 *slot)
+{
+	TimestampTz now;
+
+	if (session->cached_next > session->cached_last)
+		return false;
+
+	now = GetCurrentTimestamp();
+	if (now < session->cached_from || now >= session->cached_until ||
+		epoch != session->cached_epoch)
+	{
+		drop_cached(session);
+		return false;
+	}
+
+	*slot = session->cached_next;
+	session->cached_next += session->rules.increment;
+	return true;
+}
+
+/*
+ * Pin the page of a sequence.  The page of the last one used stays pinned
+ * until the (sub)transaction ends, since pinning is much of a call's cost; one
+ * page, however many sequences a transaction uses.
+ */
+static Buffer
+pin_page(SessionSequence *session)
+{
+	ResourceOwner current = CurrentResourceOwner;
+
+	if (pinned == session)
+		return session->buffer;
+
+	unpin_page();
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	if (!BufferIsValid(session->buffer) ||
+		!ReadRecentBuffer(session->locator, MAIN_FORKNUM, 0, session->buffer))
+	{
+		Relation	rel = relation_open(session->relid, NoLock);
+
+		session->buffer = ReadBuffer(rel, 0);
+		relation_close(rel, NoLock);
+	}
+	CurrentResourceOwner = current;
+	pinned = session;
+
+	return session->buffer;
+}
+
+static void
+unpin_page(void)
+{
+	ResourceOwner current = CurrentResourceOwner;
+
+	if (pinned == NULL)
+		return;
+
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	ReleaseBuffer(pinned->buffer);
+	CurrentResourceOwner = current;
+
+	/* A local buffer can't be found again by its number in all versions. */
+	if (pinned->is_local_temp)
+		pinned->buffer = InvalidBuffer;
+	pinned = NULL;
+}
+
+static void
+at_xact_end(XactEvent event, void *arg)
+{
+	unpin_page();
+}
+
+/* The file can be one that only this subtransaction has made. */
+static void
+at_subxact_event(SubXactEvent event, SubTransactionId id,
+				 SubTransactionId parent, void *arg)
+{
+	if (event != SUBXACT_EVENT_START_SUB)
+		unpin_page();
+}
+
+/* Lock the pinned page of a sequence, and find its tuple. */
+static void
+lock_page(SequencePage *page, Buffer buffer, int mode)
+{
 	ItemId		item;
 	sequence_magic *magic;
 
-	page.buffer = ReadBuffer(rel, 0);
-	LockBuffer(page.buffer, mode);
-	page.page = BufferGetPage(page.buffer);
+	LockBuffer(buffer, mode);
+	page->buffer = buffer;
+	page->page = BufferGetPage(buffer);
 
-	magic = (sequence_magic *) PageGetSpecialPointer(page.page);
+	magic = (sequence_magic *) PageGetSpecialPointer(page->page);
 	if (magic->magic != SEQ_MAGIC)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("bad magic number in sequence \"%s\": %08X",
-						RelationGetRelationName(rel), magic->magic)));
+				 errmsg("bad magic number in a sequence: %08X", magic->magic)));
 
-	item = PageGetItemId(page.page, FirstOffsetNumber);
+	item = PageGetItemId(page->page, FirstOffsetNumber);
 	Assert(ItemIdIsNormal(item));
-	page.tuple.t_data = (HeapTupleHeader) PageGetItem(page.page, item);
-	page.tuple.t_len = ItemIdGetLength(item);
-	page.data = (Form_pg_sequence_data) GETSTRUCT(&page.tuple);
-	return page;
+	page->tuple.t_data = (HeapTupleHeader) PageGetItem(page->page, item);
+	page->tuple.t_len = ItemIdGetLength(item);
+	page->data = (Form_pg_sequence_data) GETSTRUCT(&page->tuple);
+}
+
+/*
+ * Is the exclusively locked page dirty?  As a page is written under a share
+ * lock, it then has been dirty since it was written last, and will be until
+ * it is written again.
+ */
+static bool
+page_is_dirty(const SequencePage *page)
+{
+	return !BufferIsLocal(page->buffer) &&
+		(pg_atomic_read_u32(&GetBufferDescriptor(page->buffer - 1)->state) & BM_DIRTY) != 0;
 }
 
 static SlotState
@@ -463,7 +712,8 @@ page_state(const SequencePage *page)
  * locked and marked dirty.
  */
 static void
-write_page(Relation rel, SequencePage *page, int64 last, const SlotCover *cover)
+write_page(RelFileLocator locator, SequencePage *page, int64 last,
+		   const SlotCover *cover)
 {
 	START_CRIT_SECTION();
 
@@ -480,7 +730,7 @@ write_page(Relation rel, SequencePage *page, int64 last, const SlotCover *cover)
 		page->data->is_called = true;
 		page->data->log_cnt = 0;
 
-		SEQ_REC_LOCATOR(xlrec) = REL_LOCATOR(rel);
+		SEQ_REC_LOCATOR(xlrec) = locator;
 
 		XLogBeginInsert();
 		XLogRegisterBuffer(0, page->buffer, REGBUF_WILL_INIT);
@@ -522,35 +772,37 @@ join_reservation(XLogRecPtr lsn)
 static bool
 reservation_is_durable(XLogRecPtr lsn)
 {
-	static XLogRecPtr durable = InvalidXLogRecPtr;
+	static XLogRecPtr flushed = InvalidXLogRecPtr;
+	static XLogRecPtr confirmed = InvalidXLogRecPtr;
 
-	if (lsn <= durable || synchronous_commit == SYNCHRONOUS_COMMIT_OFF)
-		return true;
-	if (XLogNeedsFlush(lsn))
-		return false;
-	if (SyncRepRequested() &&
+	if (lsn > flushed)
+	{
+		if (synchronous_commit == SYNCHRONOUS_COMMIT_OFF)
+			return true;
+		if (XLogNeedsFlush(lsn))
+			return false;
+		flushed = lsn;
+	}
+
+	if (lsn > confirmed && SyncRepRequested() &&
 		SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0')
 	{
-		XLogRecPtr	confirmed;
-
 		LWLockAcquire(SyncRepLock, LW_SHARED);
 		confirmed = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH];
 		LWLockRelease(SyncRepLock);
-		if (confirmed < lsn)
-			return false;
-		durable = lsn;
+		return lsn <= confirmed;
 	}
 	return true;
 }
 
 /*
- * Has the sequence got a new file since it was created?  ALTER SEQUENCE
- * RESTART and TRUNCATE RESTART IDENTITY give it one.
+ * The right to open a sequence's next millisecond, as a lock: nothing else
+ * locks pages of a sequence in the lock manager.
  */
-static bool
-is_rewritten(Relation rel)
+static void
+opening_tag(LOCKTAG *tag, Oid seqid)
 {
-	return rel->rd_rel->relfilenode != RelationGetRelid(rel);
+	SET_LOCKTAG_PAGE(*tag, MyDatabaseId, seqid, 0);
 }
 
 /* Sleep, precisely, whatever signals arrive; a cancel ends it. */
@@ -579,18 +831,18 @@ wait_us(int64 us)
 
 /* The sequence's name as one would type it. */
 static char *
-sequence_name(Relation rel)
+sequence_name(Oid seqid)
 {
-	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-									  RelationGetRelationName(rel));
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(seqid)),
+									  get_rel_name(seqid));
 }
 
 /* Say why there is no slot, and what to do about it. */
 static void
-report_refusal(SlotVerdict verdict, Relation rel, SlotState state,
+report_refusal(SlotVerdict verdict, Oid seqid, SlotState state,
 			   SlotRules rules, TimestampTz now, TimestampTz epoch)
 {
-	char	   *name = RelationGetRelationName(rel);
+	char	   *name = get_rel_name(seqid);
 	char	   *clock_text = pstrdup(timestamptz_to_str(now));
 
 	switch (verdict)
@@ -623,7 +875,7 @@ report_refusal(SlotVerdict verdict, Relation rel, SlotState state,
 							   clock_text),
 					 errhint("If the clock is wrong, set it right. If the sequence is called with different epochs, use one. "
 							 "If something else set the sequence, and it has issued no id later than the clock, type: ALTER SEQUENCE %s RESTART;",
-							 sequence_name(rel))));
+							 sequence_name(seqid))));
 			break;
 		case SLOT_OVER_MAXVALUE:
 			{
@@ -635,7 +887,7 @@ report_refusal(SlotVerdict verdict, Relation rel, SlotState state,
 								name, (long long) rules.max_slot),
 						 errdetail("The sequence keeps the time of its last id in last_value, which needs a bigint."),
 						 errhint("Type: ALTER SEQUENCE %s%s NO MAXVALUE;",
-								 sequence_name(rel),
+								 sequence_name(seqid),
 								 is_narrow ? " AS bigint" : "")));
 				break;
 			}

@@ -31,6 +31,13 @@
  */
 #define OPENING_WAIT_MAX_US 1000
 
+/*
+ * How long a session may serve slots that it took ahead of use (CACHE).  With
+ * their own millisecond's end, it bounds how far they can be out of order with
+ * other sessions' slots.
+ */
+#define CACHED_FOR_US		1000
+
 /* A state further ahead of the clock than this is not believed. */
 #define MS_AHEAD_SANE		INT64CONST(86400000)
 
@@ -50,11 +57,12 @@ typedef struct SlotRules
 {
 	int64		increment;		/* slots a call reserves, 1 .. SLOTS_PER_MS */
 	int64		max_slot;		/* MAXVALUE */
+	int64		cache;			/* calls that a session may serve at once */
 } SlotRules;
 
 typedef enum SlotVerdict
 {
-	SLOT_TAKE,					/* first .. last are the caller's */
+	SLOT_TAKE,					/* first .. last are the session's */
 	SLOT_WAIT,					/* first is too far ahead: wait wait_us */
 	SLOT_BEFORE_EPOCH,			/* the clock is before the epoch */
 	SLOT_EXHAUSTED,				/* the layout's time is used up */
@@ -144,6 +152,14 @@ slot_choose(SlotState state, SlotRules rules, int64 now_us, bool may_open)
 		choice.verdict = SLOT_WAIT;
 		choice.wait_us = Min((slot_ms(first) - MS_AHEAD_MAX) * 1000 - now_us,
 							 OPENING_WAIT_MAX_US);
+	}
+	else if (rules.cache > 1)
+	{
+		/* As many blocks as are wanted, and left, of this millisecond. */
+		int64		end = Min(slot_pack(slot_ms(first), SEQ_MAX), rules.max_slot);
+		int64		blocks = Min((end - first + 1) / rules.increment, rules.cache);
+
+		choice.last = first + blocks * rules.increment - 1;
 	}
 	return choice;
 }

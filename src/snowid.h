@@ -2,14 +2,13 @@
  * What the files of the module share: the epoch, and the sequence as a clock.
  *
  * Times are timestamptz, microseconds since 2000, as PostgreSQL has them; an
- * epoch is a timestamptz too.  Whoever takes one from a user passes it
- * through check_epoch() first.
+ * epoch is a timestamptz too.  Arguments of users pass a guard first.
  */
 #ifndef SNOWID_H
 #define SNOWID_H
 
 #include "fmgr.h"
-#include "datatype/timestamp.h"
+#include "utils/timestamp.h"
 
 #include "layout.h"
 #include "slot.h"
@@ -22,14 +21,45 @@
 /* snowid.c: the setting snowid.shard, -1 where it is not set. */
 extern int	snowid_shard;
 
+/* 22003 unless the shard number is in the layout. */
+static inline void
+check_shard(int32 shard)
+{
+	if (shard < 0 || shard > SHARD_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("shard number %d is out of range", shard),
+				 errdetail("Shard numbers are between 0 and %d.", SHARD_MAX)));
+}
+
+/* 22008 unless the epoch is finite. */
+static inline void
+check_epoch(TimestampTz epoch)
+{
+	if (TIMESTAMP_NOT_FINITE(epoch))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("epoch must be finite")));
+}
+
+/* The epoch that a function was given as its last argument, or the default. */
+static inline TimestampTz
+epoch_argument(FunctionCallInfo fcinfo, int argno)
+{
+	TimestampTz epoch;
+
+	if (PG_NARGS() <= argno)
+		return DEFAULT_EPOCH;
+	epoch = PG_GETARG_TIMESTAMPTZ(argno);
+	check_epoch(epoch);
+	return epoch;
+}
+
 /* decode.c */
-extern void check_shard(int32 shard);
-extern TimestampTz check_epoch(TimestampTz epoch);
-extern TimestampTz epoch_argument(FunctionCallInfo fcinfo, int argno);
 extern TimestampTz ms_to_timestamp(int64 ms, TimestampTz epoch);
 
 /* sequence.c */
-extern int64 sequence_next_slot(Oid seqid, TimestampTz epoch);
+extern int64 sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo);
 extern void sequence_advance(Oid seqid, int64 slot, TimestampTz epoch);
 extern SlotState sequence_read(Oid seqid);
 

@@ -28,7 +28,7 @@ ok(bool condition, const char *what)
 #define NOW_US		(NOW_MS * 1000)
 #define NOW_SLOT	(NOW_MS << 10)
 
-static const SlotRules one = {1, PG_INT64_MAX};
+static const SlotRules one = {1, PG_INT64_MAX, 1};
 
 static SlotState
 called(int64 last)
@@ -93,8 +93,8 @@ test_choose_next(void)
 static void
 test_choose_blocks(void)
 {
-	SlotRules	ten = {10, PG_INT64_MAX};
-	SlotRules	all = {1024, PG_INT64_MAX};
+	SlotRules	ten = {10, PG_INT64_MAX, 1};
+	SlotRules	all = {1024, PG_INT64_MAX, 1};
 
 	ok(takes(slot_choose(called(NOW_SLOT), ten, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 10),
 	   "a block follows the last slot");
@@ -132,11 +132,31 @@ test_choose_pacing(void)
 }
 
 static void
+test_choose_cache(void)
+{
+	SlotRules	eight = {1, PG_INT64_MAX, 8};
+	SlotRules	huge = {1, PG_INT64_MAX, PG_INT64_MAX};
+	SlotRules	blocks = {100, PG_INT64_MAX, 64};
+	SlotRules	tight = {10, NOW_SLOT + 35, 64};
+
+	ok(takes(slot_choose(called(NOW_SLOT), eight, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 8),
+	   "a cache of 8 takes 8 slots");
+	ok(takes(slot_choose(called(NOW_SLOT + 1020), eight, NOW_US, false), NOW_SLOT + 1021, NOW_SLOT + 1023),
+	   "... or what the millisecond has left");
+	ok(takes(slot_choose(called(NOW_SLOT + 1023), huge, NOW_US, false), NOW_SLOT + 1024, NOW_SLOT + 2047),
+	   "the largest cache takes a millisecond");
+	ok(takes(slot_choose(called(NOW_SLOT - 1), blocks, NOW_US, false), NOW_SLOT, NOW_SLOT + 999),
+	   "blocks are cached whole");
+	ok(takes(slot_choose(called(NOW_SLOT), tight, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 30),
+	   "... and within MAXVALUE");
+}
+
+static void
 test_choose_refusals(void)
 {
 	int64		day = MS_AHEAD_SANE << 10;
-	SlotRules	narrow = {1, PG_INT32_MAX};
-	SlotRules	tight = {10, NOW_SLOT + 10};
+	SlotRules	narrow = {1, PG_INT32_MAX, 1};
+	SlotRules	tight = {10, NOW_SLOT + 10, 1};
 	int64		end_us = MS_LAST_GENERATED * 1000;
 
 	ok(slot_choose(uncalled(1), one, -1, false).verdict == SLOT_BEFORE_EPOCH,
@@ -190,9 +210,9 @@ test_cover(void)
 	SlotState	state = {NOW_SLOT, 100, true};
 	SlotState	huge = {NOW_SLOT, PG_INT64_MAX, true};
 	SlotState	below = {-100, 50, true};
-	SlotRules	ten = {10, PG_INT64_MAX};
-	SlotRules	tight = {1, NOW_SLOT + 500};
-	SlotRules	tight_ten = {10, NOW_SLOT + 505};
+	SlotRules	ten = {10, PG_INT64_MAX, 1};
+	SlotRules	tight = {1, NOW_SLOT + 500, 1};
+	SlotRules	tight_ten = {10, NOW_SLOT + 505, 1};
 
 	ok(is_covered(slot_cover(state, one, NOW_SLOT + 1, false), 99),
 	   "a covered slot is not logged");
@@ -250,6 +270,7 @@ main(void)
 	test_choose_next();
 	test_choose_blocks();
 	test_choose_pacing();
+	test_choose_cache();
 	test_choose_refusals();
 	test_forgotten();
 	test_cover();
