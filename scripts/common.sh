@@ -130,12 +130,9 @@ start_cluster() {
 	as_user "$pgbin/initdb" -D "$work/$name" -U postgres -A trust --no-locale \
 		-E UTF8 -N >"$work/$name.initdb.log" 2>&1 ||
 		{ cat "$work/$name.initdb.log" >&2; die "initdb failed"; }
-	{
-		echo "listen_addresses = ''"
-		echo "unix_socket_directories = '$work/socket'"
-		printf '%s\n' "$@"
-	} >"$work/settings.conf"
-	as_user sh -c 'cat "$1" >>"$2"' sh "$work/settings.conf" "$work/$name/postgresql.conf"
+	printf '%s\n' "listen_addresses = ''" \
+		"unix_socket_directories = '$work/socket'" "$@" |
+		as_user tee -a "$work/$name/postgresql.conf" >/dev/null
 	restart_cluster "$name"
 	export PGHOST=$work/socket PGUSER=postgres PGDATABASE=postgres
 }
