@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # Set-up that demo, test and bench share; sourced, not run.
 #
-# Owns one work directory, which holds a copy of the tree, the build and all
-# throw-away clusters, and is removed at exit, with whatever still runs there.
-# Nothing outside it is changed but by setup_packages (Debian packages) and
-# build_and_install (the extension's files in the server's directories).
+# Owns one work directory, which holds a copy of the tree, a copy of the server
+# into which the extension is installed, and all throw-away clusters; it is
+# removed at exit, with whatever still runs there.  Nothing outside it is
+# changed but by setup_packages, which installs Debian packages.
 #
 # PostgreSQL refuses to run as root: as root, servers and builds run as user
-# postgres; else as the caller, and only apt-get and make install use sudo.
+# postgres; else as the caller, and only apt-get uses sudo.
 
 set -euo pipefail
 
@@ -49,7 +49,6 @@ setup_packages() {
 		pgversion=$(release_pgversion)
 	fi
 	[ -n "$pgversion" ] || die "no PostgreSQL among this system's packages"
-	pgbin=/usr/lib/postgresql/$pgversion/bin
 
 	for package in make gcc libc6-dev "postgresql-$pgversion" \
 		"postgresql-server-dev-$pgversion" "$@"; do
@@ -86,13 +85,20 @@ install_packages() {
 	as_root rm -f "$conf" "$log"
 }
 
-# Make the work directory, with a copy of the tree that the servers' user owns.
+# Make the work directory, with copies of the tree and of the server, which
+# finds its files by where its programs are.
 make_work() {
 	work=$(mktemp -d "${TMPDIR:-/tmp}/snowid.XXXXXX")
 	trap clean_up EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
-	mkdir "$work/tree" "$work/socket"
+	mkdir -p "$work/tree" "$work/socket" "$work/usr/lib/postgresql" \
+		"$work/usr/share/postgresql"
+	cp -a "/usr/lib/postgresql/$pgversion" "$work/usr/lib/postgresql/"
+	cp -a "/usr/share/postgresql/$pgversion" "$work/usr/share/postgresql/"
+	ln -s /usr/include "$work/usr/include"
+	ln -s "$(dirname "$(find /usr/lib -name libpq.so.5 | head -n 1)")" "$work/usr/lib/"
+	pgbin=$work/usr/lib/postgresql/$pgversion/bin
 	tar -C "$top" --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
 		-cf - . | tar -C "$work/tree" --no-same-owner -xf -
 	[ "$(id -u)" != 0 ] || chown -R postgres: "$work"
@@ -113,13 +119,9 @@ clean_up() {
 # Arguments go to make: COPT=..., CC=...
 build_and_install() {
 	local log=$work/build.log
-	if ! { as_user make -s -C "$work/tree" PG_CONFIG="$pgbin/pg_config" "$@" &&
-		as_root make -s -C "$work/tree" PG_CONFIG="$pgbin/pg_config" "$@" install; } \
-		>"$log" 2>&1; then
-		cat "$log" >&2
-		die "build failed"
-	fi
-	say "Built snowid and installed it into the PostgreSQL $pgversion server."
+	as_user make -s -C "$work/tree" PG_CONFIG="$pgbin/pg_config" "$@" all install \
+		>"$log" 2>&1 || { cat "$log" >&2; die "build failed"; }
+	say "Built snowid for PostgreSQL $pgversion."
 }
 
 # Make and start a cluster called $1; further arguments are settings.
