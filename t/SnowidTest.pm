@@ -52,12 +52,8 @@ sub start_with_clock
 	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
 	local $ENV{NO_FAKE_STAT} = 1;
 
-	# After a crash, the last process may just be going.
-	for (1 .. 20)
-	{
-		return if $node->start(fail_ok => 1);
-	}
-	die "cannot start node " . $node->name;
+	$node->start;
+	return;
 }
 
 # Set the clock of a node: "+3600" and "-0.005" are seconds off the true time,
@@ -103,12 +99,24 @@ sub crash
 	my ($node) = @_;
 	my $postmaster = $node->{_pid};
 	my @children =
-	  map { /^\s*(\d+)\s+$postmaster\s*$/ ? $1 : () }
-	  split /\n/, `ps -A -o pid= -o ppid=`;
+	  map { $_->[1] == $postmaster ? $_->[0] : () } processes();
 
 	$node->kill9;
 	kill 'KILL', @children;
+
+	# The next start must not meet one that is still going; but a dead one may
+	# keep its number, and so its lock files, for as long as init pleases.
+	my %dying = map { $_ => 1 } $postmaster, @children;
+	1 while grep { $dying{ $_->[0] } && $_->[2] !~ /^Z/ } processes();
+	unlink $node->data_dir . '/postmaster.pid',
+	  $node->host . '/.s.PGSQL.' . $node->port . '.lock';
 	return;
+}
+
+# Process, parent and state of all that run.
+sub processes
+{
+	return map { [ split ] } split /\n/, `ps -A -o pid= -o ppid= -o stat=`;
 }
 
 # The SQLSTATE that the statements end with; empty if they succeed.
