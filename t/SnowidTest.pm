@@ -34,6 +34,7 @@ bgwriter_lru_maxpages = 0
 checkpoint_timeout = 1h
 log_statement = none
 synchronous_commit = on
+timezone = 'UTC'
 });
 	return $node;
 }
@@ -51,13 +52,14 @@ sub start_with_clock
 	local $ENV{FAKETIME_NO_CACHE} = 1;
 	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
 	local $ENV{NO_FAKE_STAT} = 1;
+	local $ENV{TZ} = 'UTC';
 
 	$node->start;
 	return;
 }
 
 # Set the clock of a node: "+3600" and "-0.005" are seconds off the true time,
-# "2026-01-01 00:00:00" stands still.
+# "2026-01-01 00:00:00" stands still (in UTC).
 sub set_clock
 {
 	my ($node, $clock) = @_;
