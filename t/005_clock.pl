@@ -1,0 +1,82 @@
+# The clock moves while ids are taken: set back and forward, by an hour and by
+# milliseconds.  The order holds whatever it does; behind, calls are slowed to
+# the layout's rate, and all return; a state that no clock explains is an error
+# that says so.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $node = new_node('clock');
+start_with_clock($node, '+0');
+
+# Any move, under load.
+my $load = start_load($node, 4, 500, make_calls($node, 50));
+my $session = $node->background_psql('postgres');
+my ($last, $falling) = (0, 0);
+$node->poll_query_until('postgres', 'SELECT count(*) > 0 FROM calls')
+  or die 'no load';
+for my $clock (('-3600', '+3600', '-0.005', '+0.005', '+0') x 10)
+{
+	set_clock($node, $clock);
+	my $id = $session->query_safe("SELECT snowid.next_id(5, 's')");
+	$falling++ if $id <= $last;
+	$last = $id;
+}
+my $tick = $session->query_safe("SELECT nextval('tick')");
+$session->quit;
+ok($load->finish, 'four sessions took ids while the clock moved');
+is($node->safe_psql('postgres', "SELECT max(began) > $tick FROM calls"),
+	't', 'all the while');
+is($falling, 0, 'the next id after a move is larger');
+strict_order_ok($node, 'four sessions under a moving clock');
+
+# Behind by an hour.  Each call opens a millisecond, so a hundred calls take a
+# tenth of a second, and no more sessions can change that.
+$node->safe_psql('postgres', q{
+CREATE SEQUENCE behind INCREMENT 1024;
+CREATE TABLE times (at timestamptz);
+SELECT snowid.next_id(5, 'behind');
+});
+set_clock($node, '-3600');
+for my $clients (1, 4)
+{
+	ok(start_load($node, $clients, 100, q{
+INSERT INTO times SELECT clock_timestamp();
+SELECT snowid.next_id(5, 'behind');
+INSERT INTO times SELECT clock_timestamp();
+})->finish, "$clients session(s) took ids with the clock behind");
+
+	my $ms = $node->safe_psql('postgres', q{
+WITH all_times AS (DELETE FROM times RETURNING at)
+SELECT extract(epoch FROM max(at) - min(at)) * 1000 FROM all_times});
+	cmp_ok($ms, '>=', $clients * 100 - 1,
+		"$clients session(s) get 1024 ids in a millisecond at most");
+	cmp_ok($ms, '<', $clients * 100 * 50, "$clients session(s) wait briefly");
+}
+
+# Ahead by two days, and then right again.
+my $right = '2026-03-01 12:00:00';
+$node->safe_psql('postgres', 'CREATE SEQUENCE ahead');
+set_clock($node, '2026-03-03 12:00:00');
+$last = $node->safe_psql('postgres', "SELECT snowid.next_id(5, 'ahead')");
+set_clock($node, $right);
+is(sqlstate($node, "SELECT snowid.next_id(5, 'ahead')"), '55000',
+	'two days ahead is an error');
+my ($ret, $stdout, $stderr) =
+  $node->psql('postgres', "SELECT snowid.next_id(5, 'ahead')");
+like($stderr, qr{last id is of 2026-03-03 12:00:00(\.\d+)?\+00}i,
+	'it names the time of the last id');
+like($stderr, qr{clock shows 2026-03-01 12:00:00(\.\d+)?\+00}i,
+	'and the time of the clock');
+
+set_clock($node, '2026-03-02 12:00:01');
+cmp_ok($node->safe_psql('postgres', "SELECT snowid.next_id(5, 'ahead')"),
+	'==', $last + 1, 'less than a day ahead is not, and no id was consumed');
+
+$node->stop;
+done_testing();

@@ -1,0 +1,103 @@
+# Ids do not run away from the clock: asked for more than the layout has, a
+# sequence gives all of it and no more, and its times stay true to the clock.
+# Who waits for that can be cancelled.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use IPC::Run ();
+use List::Util qw(max);
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $node = new_node('pacing');
+$node->start;
+$node->safe_psql('postgres', q{
+CREATE EXTENSION snowid;
+CREATE SEQUENCE s;
+CREATE SEQUENCE core;
+CREATE TABLE takes (began timestamptz, ended timestamptz,
+	ids bigint, ahead interval);
+});
+
+# Eight sessions.
+ok(start_load($node, 8, 19, q{
+INSERT INTO takes
+SELECT statement_timestamp(), clock_timestamp(), count(*), max(ahead)
+FROM (SELECT snowid.id_timestamp(snowid.next_id(5, 's')) - clock_timestamp()
+	FROM generate_series(1, 20000)) AS t(ahead);
+})->finish, 'eight sessions took ids');
+my ($ids, $ms, $ahead) = split /\|/, $node->safe_psql('postgres', q{
+SELECT sum(ids), extract(epoch FROM max(ended) - min(began)) * 1000,
+	extract(epoch FROM max(ahead)) * 1000
+FROM takes});
+is($ids, 8 * 19 * 20000, 'all that they asked for');
+cmp_ok($ids, '<=', 1024 * ($ms + 12), 'at the rate of the layout at most');
+cmp_ok($ahead, '<=', 11, 'no more than 11 ms ahead of the clock');
+
+# One session gets the rate too; where plain nextval is twice as fast, so that
+# the machine can tell.  The best of some tries counts, as anything else that
+# runs makes it slower.
+my ($rate, $possible) = (0, 0);
+for (1 .. 5)
+{
+	$rate = max($rate, rate_of("snowid.next_id(5, 's')"));
+	$possible = max($possible, rate_of("nextval('core')"));
+	last if $rate >= 0.9 * 1_024_000;
+}
+cmp_ok($rate, '<=', 1_024_000 * 1.05, 'one session gets the rate at most');
+SKIP:
+{
+	skip "the machine is too slow: $possible nextval/s", 1
+	  if $possible < 2 * 1_024_000;
+	cmp_ok($rate, '>=', 0.9 * 1_024_000, 'and nine tenths of it at least');
+}
+
+# Sessions that wait, since the sequence is an hour ahead.
+$node->safe_psql('postgres', q{
+CREATE SEQUENCE ahead;
+SELECT snowid.advance('ahead', snowid.make_id(now() + '1 h', 5, 0));
+});
+my @waiting = map {
+	my $session = { out => '', err => '' };
+	$session->{run} = IPC::Run::start(
+		[
+			'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-c', q{
+SELECT count(snowid.next_id(5, 'ahead')) FROM generate_series(1, 100000000)},
+			$node->connstr('postgres')
+		], '>', \$session->{out}, '2>', \$session->{err});
+	$session;
+} 1 .. 3;
+my $waiters = q{
+FROM pg_stat_activity WHERE query LIKE '%100000000%'
+	AND pid <> pg_backend_pid()};
+ok($node->poll_query_until('postgres', "
+SELECT count(*) = 2 $waiters
+	AND (wait_event_type, wait_event) = ('Lock', 'page')"),
+	'of three sessions, two wait for the one that opens milliseconds');
+$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) $waiters");
+$_->{run}->finish foreach @waiting;
+is(join(',', map { $_->{err} =~ /(\w{5})$/ ? $1 : '' } @waiting),
+	'57014,57014,57014', 'all of them can be cancelled');
+is(sqlstate($node, q{
+SET statement_timeout = '10s';
+SELECT snowid.next_id(5, 'ahead') FROM generate_series(1, 3000)}),
+	'', 'and leave the way free for others');
+
+$node->stop;
+done_testing();
+
+# Calls of a function in a second, from one session.
+sub rate_of
+{
+	my ($call) = @_;
+
+	return $node->safe_psql('postgres', qq{
+SELECT count / extract(epoch FROM clock_timestamp() - began)
+FROM (
+	SELECT began, count($call)
+	FROM (SELECT clock_timestamp() AS began) AS b, generate_series(1, 512000)
+	GROUP BY began) AS t});
+}

@@ -1,0 +1,192 @@
+# What the TAP tests share: servers whose clock can be moved while they run,
+# crashes that lose all that is not written, and a check of strict order.
+#
+# The clock hides lost state: a generator that forgets everything still goes
+# on from the time of day, above what it issued.  So whatever is to show that
+# nothing is forgotten sets the clock back first.
+package SnowidTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(new_node start_with_clock set_clock crash sqlstate
+  make_calls start_load strict_order_ok);
+
+# A server with room for the tests' sessions, not started.  Nothing may write
+# the sequences' pages or the log behind a test's back.
+sub new_node
+{
+	my ($name, %params) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(%params);
+	$node->append_conf('postgresql.conf', q{
+max_connections = 30
+shared_buffers = 32MB
+autovacuum = off
+bgwriter_lru_maxpages = 0
+checkpoint_timeout = 1h
+log_statement = none
+synchronous_commit = on
+timezone = 'UTC'
+});
+	return $node;
+}
+
+# Start a node under libfaketime.  $clock is what set_clock takes.
+sub start_with_clock
+{
+	my ($node, $clock, %params) = @_;
+
+	set_clock($node, $clock);
+
+	# The node's processes alone: intervals are to be measured right.
+	local $ENV{LD_PRELOAD} = libfaketime();
+	local $ENV{FAKETIME_TIMESTAMP_FILE} = clock_file($node);
+	local $ENV{FAKETIME_NO_CACHE} = 1;
+	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
+	local $ENV{NO_FAKE_STAT} = 1;
+	local $ENV{TZ} = 'UTC';
+
+	$node->start;
+	return;
+}
+
+# Set the clock of a node: "+3600" and "-0.005" are seconds off the true time,
+# "2026-01-01 00:00:00" stands still (in UTC).
+sub set_clock
+{
+	my ($node, $clock) = @_;
+	my $file = clock_file($node);
+
+	# Renamed, so that no process ever reads half of it.
+	open my $fh, '>', "$file.new" or die "cannot write $file.new: $!";
+	print $fh "$clock\n";
+	close $fh;
+	rename "$file.new", $file or die "cannot rename to $file: $!";
+	return;
+}
+
+sub clock_file
+{
+	my ($node) = @_;
+	return $node->basedir . '/clock';
+}
+
+# The library's place differs between systems; its own wrapper knows.
+sub libfaketime
+{
+	my ($stdout, $stderr) = ('', '');
+
+	eval {
+		IPC::Run::run([ 'faketime', '-f', '+0', 'printenv', 'LD_PRELOAD' ],
+			'>', \$stdout, '2>', \$stderr);
+	};
+	chomp $stdout;
+	die "these tests need libfaketime: install the package faketime\n"
+	  if $stdout eq '';
+	return $stdout;
+}
+
+# Kill all processes of a node at once, so that what they had not written to
+# their files is lost.
+sub crash
+{
+	my ($node) = @_;
+	my $postmaster = $node->{_pid};
+	my @children =
+	  map { $_->[1] == $postmaster ? $_->[0] : () } processes();
+
+	$node->kill9;
+	kill 'KILL', @children;
+
+	# The next start must not meet one that is still going; but a dead one may
+	# keep its number, and so its lock files, for as long as init pleases.
+	my %dying = map { $_ => 1 } $postmaster, @children;
+	1 while grep { $dying{ $_->[0] } && $_->[2] !~ /^Z/ } processes();
+	unlink $node->data_dir . '/postmaster.pid',
+	  $node->host . '/.s.PGSQL.' . $node->port . '.lock';
+	return;
+}
+
+# Process, parent and state of all that run.
+sub processes
+{
+	return map { [ split ] } split /\n/, `ps -A -o pid= -o ppid= -o stat=`;
+}
+
+# The SQLSTATE that the statements end with; empty if they succeed.
+sub sqlstate
+{
+	my ($node, $sql, %params) = @_;
+	my ($ret, $stdout, $stderr) = $node->psql(
+		$params{dbname} || 'postgres', $sql,
+		connstr => $params{connstr},
+		extra_params => [ '-v', 'VERBOSITY=sqlstate' ]);
+
+	return $stderr =~ /ERROR:\s+(\w{5})/ ? $1 : '';
+}
+
+# A table for calls of next_id() on sequence s, and a statement that makes $n
+# of them.  A call's begin and end are told by a plain sequence: no clock can
+# be trusted here, and two ticks are never the same.
+sub make_calls
+{
+	my ($node, $n) = @_;
+
+	$node->safe_psql('postgres', q{
+CREATE EXTENSION IF NOT EXISTS snowid;
+CREATE SEQUENCE s;
+CREATE SEQUENCE tick;
+CREATE TABLE calls (began bigint, id bigint, ended bigint);
+});
+	return qq{INSERT INTO calls
+SELECT nextval('tick'), snowid.next_id(5, 's'), nextval('tick')
+FROM generate_series(1, $n);
+};
+}
+
+# Start pgbench with $clients sessions, each running the script $times times.
+# Returns a handle to finish.
+sub start_load
+{
+	my ($node, $clients, $times, $script) = @_;
+	my $file = $node->basedir . '/load.sql';
+
+	unlink $file;
+	append_to_file($file, $script);
+	return IPC::Run::start(
+		[
+			'pgbench', '-n', '-c', $clients, '-t', $times, '-f', $file,
+			$node->connstr('postgres')
+		],
+		'>', '/dev/null');
+}
+
+# No id twice, and an id is larger than all of the calls that ended before its
+# call began, whichever session made them.
+sub strict_order_ok
+{
+	my ($node, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	is( $node->safe_psql('postgres', q{
+SELECT count(*) > 0, count(*) - count(DISTINCT id) FROM calls}),
+		't|0', "$name: no id twice");
+	is( $node->safe_psql('postgres', q{
+SELECT count(*) FROM (
+	SELECT began, min(ended) OVER (ORDER BY id DESC
+		ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS larger_ended
+	FROM calls) AS c
+WHERE larger_ended < began}),
+		'0', "$name: every later id is larger");
+	return;
+}
+
+1;
