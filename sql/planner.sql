@@ -71,6 +71,11 @@ SET enable_seqscan = on;
 CREATE SEQUENCE seq;
 EXPLAIN (COSTS OFF) SELECT count(snowid.next_id(5, 'seq')) FROM photos WHERE user_id % 2 = 0;
 EXPLAIN (COSTS OFF) SELECT count(snowid.id_shard(id)) FROM photos WHERE user_id % 2 = 0;
+-- Smuggled into one, it refuses.
+CREATE FUNCTION smuggled() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE
+	AS $$ BEGIN RETURN snowid.next_id(5, 'planner.seq'); END $$;
+SET parallel_leader_participation = off;
+SELECT count(smuggled()) FROM photos WHERE user_id % 2 = 0;
 
 RESET search_path;
 \set VERBOSITY terse
