@@ -18,10 +18,20 @@ CREATE SEQUENCE fresh CACHE 8;
 BEGIN;
 SELECT snowid.next_id(5, 'fresh') AS first \gset
 SELECT last_value - ((:first >> 23 << 10) | (:first & 1023)) AS taken_ahead FROM fresh;
-SELECT last_value AS last FROM fresh \gset
 COMMIT;
-SELECT snowid.next_id(5, 'fresh') AS second \gset
-SELECT ((:second >> 23 << 10) | (:second & 1023)) > :last AS from_the_page;
+DO $$
+DECLARE
+	id bigint; last bigint; reused int := 0;
+BEGIN
+	FOR i IN 1 .. 100 LOOP
+		PERFORM snowid.next_id(5, 'cache.fresh');
+		SELECT last_value INTO last FROM cache.fresh;
+		COMMIT;
+		id := snowid.next_id(5, 'cache.fresh');
+		reused := reused + (((id >> 23 << 10) | (id & 1023)) <= last)::int;
+	END LOOP;
+	RAISE NOTICE '% kept over a commit', reused;
+END $$;
 
 -- Nor for a later millisecond.
 BEGIN;
