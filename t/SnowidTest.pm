@@ -140,7 +140,7 @@ sub sqlstate
 sub start_clients
 {
 	my ($node, $n) = @_;
-	my $dir = tempdir();
+	my $dir = PostgreSQL::Test::Utils::tempdir();
 	my @clients;
 
 	append_to_file("$dir/take", "SELECT snowid.next_id(5, 's');\n" x 100_000);
