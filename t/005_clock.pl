@@ -15,7 +15,7 @@ my $node = new_node('clock');
 start_with_clock($node, '+0');
 
 # Any move, under load.
-my $load = start_load($node, 4, 500, make_calls($node, 50));
+my $load = start_load($node, 4, 300, make_calls($node, 50));
 my $session = $node->background_psql('postgres');
 my ($last, $falling) = (0, 0);
 $node->poll_query_until('postgres', 'SELECT count(*) > 0 FROM calls')

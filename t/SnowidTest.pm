@@ -16,6 +16,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(new_node start_with_clock set_clock crash sqlstate
+  start_clients ids_seen wait_for_clock
   make_calls start_load strict_order_ok);
 
 # A server with room for the tests' sessions, not started.  Nothing may write
@@ -131,6 +132,49 @@ sub sqlstate
 		extra_params => [ '-v', 'VERBOSITY=sqlstate' ]);
 
 	return $stderr =~ /ERROR:\s+(\w{5})/ ? $1 : '';
+}
+
+# Start $n clients, each of which takes ids from sequence s one by one, in
+# transactions of their own, until it has lost its server; and wait until all
+# are at it.
+sub start_clients
+{
+	my ($node, $n) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my @clients;
+
+	append_to_file("$dir/take", "SELECT snowid.next_id(5, 's');\n" x 100_000);
+	for my $i (1 .. $n)
+	{
+		my $run = IPC::Run::start(
+			[ 'psql', '-XAtq', '-f', "$dir/take", $node->connstr('postgres') ],
+			'>', "$dir/$i", '2>', '/dev/null');
+		push @clients, { run => $run, file => "$dir/$i" };
+	}
+	$node->poll_query_until('postgres', qq{
+SELECT count(*) = $n FROM pg_stat_activity
+WHERE query LIKE 'SELECT snowid.next_id%'}) or die 'clients do not start';
+	return @clients;
+}
+
+# What a client saw, kept outside the server, once the server is gone.
+sub ids_seen
+{
+	my ($client) = @_;
+
+	$client->{run}->finish and die 'client has not lost its server';
+	return split /\n/, slurp_file($client->{file});
+}
+
+# Wait until clients take ids at the time of the clock.
+sub wait_for_clock
+{
+	my ($node) = @_;
+
+	$node->poll_query_until('postgres', q{
+SELECT ahead > '-1 s' FROM snowid.sequence_state('s')})
+	  or die 'clients do not follow the clock';
+	return;
 }
 
 # A table for calls of next_id() on sequence s, and a statement that makes $n
