@@ -81,7 +81,7 @@ SELECT * FROM try(format('SELECT snowid.advance(%L, %s)', 'seq',
 	snowid.make_id(now() + interval '2 days', 5, 0)));
 
 -- the layout's time is used up, or has not begun
-SELECT * FROM try($$ SELECT snowid.next_id(5, 'seq', now() - interval '34.9 years') $$);
+SELECT * FROM try($$ SELECT snowid.next_id(5, 'seq', now() - interval '34 years 11 months') $$);
 SELECT * FROM try($$ SELECT snowid.next_id(5, 'seq', '1970-01-01') $$);
 SELECT * FROM try($$ SELECT snowid.advance('seq', -1) $$);
 SELECT * FROM try($$ SELECT snowid.next_id(5, 'seq', now() + interval '1 day') $$);

@@ -6,6 +6,11 @@
 
 #include "utils/rel.h"
 
+/* 16 moved the macros for variable-length values. */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
 /* 16 renamed relfilenodes; the WAL record's only field went with them. */
 #if PG_VERSION_NUM >= 160000
 #define SEQ_REC_LOCATOR(xlrec)	((xlrec).locator)
