@@ -298,7 +298,7 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 {
 	SessionSequence *session = session_sequence(seqid);
 	Relation	rel;
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now;
 	SequencePage page;
 	SlotRules	rules;
 	SlotState	state = {slot, 0, true};
@@ -309,6 +309,12 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 	if (!rel->rd_islocaltemp)
 		PreventCommandIfReadOnly("advance()");
 	PreventCommandIfParallelMode("advance()");
+
+	/*
+	 * The clock is read after the wait for the lock: behind it, a restart may
+	 * have forgotten ids that are later than the call's begin.
+	 */
+	now = GetCurrentTimestamp();
 
 	/* What next_id() would refuse to go on from must not get there. */
 	rules = read_rules(rel);
