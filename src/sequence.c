@@ -340,7 +340,8 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 
 	/* The ids that a restart has forgotten must not be issued again. */
 	if (is_rewritten(rel) && slot_is_forgotten(state, now - epoch))
-		slot = Max(slot, slot_pack((now - epoch) / 1000 + MS_AHEAD_MAX, SEQ_MAX));
+		slot = Min(Max(slot, slot_pack((now - epoch) / 1000 + MS_AHEAD_MAX, SEQ_MAX)),
+				   rules.max_slot);
 
 	if (!state.is_called || state.last < slot)
 	{
