@@ -204,7 +204,7 @@ sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo)
 
 		if (choice.verdict == SLOT_TAKE)
 		{
-			wait_us((MS_AHEAD_MAX + 1) * 1000);
+			wait_us((MS_AHEAD_MAX + 2) * 1000);
 			may_start = true;
 		}
 		else if (choice.verdict != SLOT_WAIT)
@@ -340,7 +340,7 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 
 	/* The ids that a restart has forgotten must not be issued again. */
 	if (is_rewritten(rel) && slot_is_forgotten(state, now - epoch))
-		slot = Min(Max(slot, slot_pack((now - epoch) / 1000 + MS_AHEAD_MAX, SEQ_MAX)),
+		slot = Min(Max(slot, slot_pack((now - epoch) / 1000 + MS_AHEAD_MAX + 1, SEQ_MAX)),
 				   rules.max_slot);
 
 	if (!state.is_called || state.last < slot)

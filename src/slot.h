@@ -21,7 +21,8 @@
  * How far the slots may run ahead of the clock.  It covers the jitter of a
  * waiting session's wake-up, so that a sequence asked for more than it may
  * give still gives 1024 a millisecond; it is also how wrong an id's time can
- * be under overload.
+ * be under overload.  At times it is one millisecond more: sessions that need
+ * not wait can use up the millisecond that a session has waited for.
  */
 #define MS_AHEAD_MAX		10
 
@@ -168,9 +169,9 @@ slot_choose(SlotState state, SlotRules rules, int64 now_us, bool may_open)
  * Could ids have been issued that this state knows nothing of?
  *
  * A restarted sequence begins as if it were new, or goes on from there as a
- * plain counter.  What it issued before is at most MS_AHEAD_MAX ahead of the
- * clock; so it is enough to let that pass.  Only asked of a sequence that has
- * been rewritten: any other that looks like this never issued an id.
+ * plain counter.  What it issued before is at most MS_AHEAD_MAX + 1 ahead of
+ * the clock; so it is enough to let that pass.  Only asked of a sequence that
+ * has been rewritten: any other that looks like this never issued an id.
  */
 static inline bool
 slot_is_forgotten(SlotState state, int64 now_us)
