@@ -80,6 +80,7 @@ typedef struct SessionSequence
 	bool		is_rewritten;	/* has it got a new file since its creation? */
 
 	Buffer		buffer;			/* where its page was last */
+	int64		left;			/* last_value as this session left it */
 
 	/* Slots taken ahead of use, because of CACHE; none if next > last. */
 	int64		cached_next;
@@ -252,6 +253,16 @@ sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo)
 			if (PageGetLSN(page.page) <= GetRedoRecPtr())
 				must_log = true;
 		}
+		else if (state.last != session->left)
+		{
+			/*
+			 * nextval asks before it dirties the page: a checkpoint that
+			 * passes in between is missed by it, and misses the page.  So the
+			 * mark is trusted only on a page that this session left itself.
+			 */
+			if (PageGetLSN(page.page) <= GetRedoRecPtr())
+				must_log = true;
+		}
 
 		/*
 		 * A transaction id makes our commit wait for the record's flush, and
@@ -273,6 +284,7 @@ sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo)
 	write_page(session->locator, &page, choice.last, &cover);
 	LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
 
+	session->left = choice.last;
 	if (cover.must_log)
 		session->logged_file = LOCATOR_FILE(session->locator);
 	if (is_opener)
