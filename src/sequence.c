@@ -489,7 +489,16 @@ learn_facts(SessionSequence *session)
 {
 	Relation	rel = open_sequence(session->relid);
 
-	session->facts_from = 0;
+	/*
+	 * Set first, so that a message that arrives while we read is not lost: a
+	 * REVOKE takes no lock.  Facts without a user are never used.
+	 *
+	 * With wal_level = minimal, needs_wal changes at the end of the
+	 * transaction that created the file, and no message tells.
+	 */
+	session->userid = InvalidOid;
+	session->facts_from = XLogIsNeeded() ? catalog_generation : 0;
+
 	check_sequence_acl(rel, ACL_USAGE | ACL_UPDATE);
 
 	if (!LOCATOR_EQUALS(session->locator, REL_LOCATOR(rel)))
@@ -505,13 +514,6 @@ learn_facts(SessionSequence *session)
 	session->needs_wal = RelationNeedsWAL(rel);
 	session->is_rewritten = is_rewritten(rel);
 	session->userid = GetUserId();
-
-	/*
-	 * With wal_level = minimal, needs_wal changes at the end of the
-	 * transaction that created the file, and no message tells.
-	 */
-	if (XLogIsNeeded())
-		session->facts_from = catalog_generation;
 
 	relation_close(rel, NoLock);
 }
