@@ -637,10 +637,19 @@ pin_page(SessionSequence *session)
 	if (!BufferIsValid(session->buffer) ||
 		!ReadRecentBuffer(session->locator, MAIN_FORKNUM, 0, session->buffer))
 	{
-		Relation	rel = relation_open(session->relid, NoLock);
+		Relation	rel;
 
+		/* What can fail belongs to the subtransaction that would clean up. */
+		CurrentResourceOwner = current;
+		session->buffer = InvalidBuffer;
+		rel = relation_open(session->relid, NoLock);
 		session->buffer = ReadBuffer(rel, 0);
 		relation_close(rel, NoLock);
+
+		CurrentResourceOwner = TopTransactionResourceOwner;
+		IncrBufferRefCount(session->buffer);
+		CurrentResourceOwner = current;
+		ReleaseBuffer(session->buffer);
 	}
 	CurrentResourceOwner = current;
 	pinned = session;
