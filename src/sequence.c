@@ -135,7 +135,7 @@ static void wait_us(int64 us);
 static char *sequence_name(Oid seqid);
 static void report_refusal(SlotVerdict verdict, Oid seqid, SlotState state,
 						   SlotRules rules, TimestampTz now,
-						   TimestampTz epoch) pg_attribute_noreturn();
+						   TimestampTz epoch);
 
 
 /*
