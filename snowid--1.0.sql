@@ -220,7 +220,7 @@ COMMENT ON FUNCTION snowid.advance(regclass, bigint, timestamptz) IS
 CREATE FUNCTION snowid.sequence_state(seq regclass,
 	OUT last_id_at timestamptz, OUT slots_left int, OUT ahead interval)
 RETURNS record
-LANGUAGE c VOLATILE STRICT PARALLEL SAFE
+LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'snowid_sequence_state';
 
 COMMENT ON FUNCTION snowid.sequence_state(regclass) IS
@@ -229,7 +229,7 @@ COMMENT ON FUNCTION snowid.sequence_state(regclass) IS
 CREATE FUNCTION snowid.sequence_state(seq regclass, epoch timestamptz,
 	OUT last_id_at timestamptz, OUT slots_left int, OUT ahead interval)
 RETURNS record
-LANGUAGE c VOLATILE STRICT PARALLEL SAFE
+LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'snowid_sequence_state';
 
 COMMENT ON FUNCTION snowid.sequence_state(regclass, timestamptz) IS
