@@ -17,7 +17,7 @@ SRC_HEADERS = $(wildcard src/*.h)
 
 REGRESS = install layout vectors next_id cache errors privileges catalog planner
 REGRESS_OPTS = --encoding=UTF8
-ISOLATION = order lock
+ISOLATION = order lock advance
 TAP_TESTS = 1
 
 # The server's own headers have unused parameters.

@@ -127,6 +127,12 @@ CREATE SEQUENCE not_called;
 SELECT snowid.advance('not_called', snowid.make_id(clock_timestamp(), 5, 0));
 SELECT is_called, log_cnt FROM not_called;
 
+-- Nor beyond MAXVALUE, though a restarted sequence is moved to now.
+CREATE SEQUENCE narrow AS integer;
+ALTER SEQUENCE narrow RESTART;
+SELECT snowid.advance('narrow', 8388608);
+SELECT last_value FROM narrow;
+
 -- sequence_state()
 SELECT last_id_at - snowid.id_timestamp(:ahead) AS after_that, slots_left,
 	ahead BETWEEN '59 min' AND '1 hour' AS ahead

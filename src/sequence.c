@@ -205,7 +205,7 @@ sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo)
 
 		if (choice.verdict == SLOT_TAKE)
 		{
-			wait_us((MS_AHEAD_MAX + 2) * 1000);
+			wait_us((MS_AHEAD_MAX + 1) * 1000);
 			may_start = true;
 		}
 		else if (choice.verdict != SLOT_WAIT)
@@ -235,6 +235,7 @@ sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo)
 		 * copies pages, ALTER SEQUENCE SET LOGGED tuples).
 		 */
 		bool		must_log = session->logged_file != LOCATOR_FILE(session->locator);
+		bool		is_dirty = page_is_dirty(&page);
 
 		/*
 		 * And log when the last record is before a checkpoint's redo point,
@@ -246,23 +247,20 @@ sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo)
 		 * moves it after we asked then finds the page dirty, and waits for our
 		 * lock to write what we leave there.
 		 */
-		if (!page_is_dirty(&page))
+		if (!is_dirty)
 		{
 			GetTopTransactionId();
 			MarkBufferDirty(page.buffer);
-			if (PageGetLSN(page.page) <= GetRedoRecPtr())
-				must_log = true;
 		}
-		else if (state.last != session->left)
-		{
-			/*
-			 * nextval asks before it dirties the page: a checkpoint that
-			 * passes in between is missed by it, and misses the page.  So the
-			 * mark is trusted only on a page that this session left itself.
-			 */
-			if (PageGetLSN(page.page) <= GetRedoRecPtr())
-				must_log = true;
-		}
+
+		/*
+		 * nextval asks before it dirties the page: a checkpoint that passes in
+		 * between is missed by it, and misses the page.  So the mark is
+		 * trusted only on a page that this session left itself.
+		 */
+		if ((!is_dirty || state.last != session->left) &&
+			PageGetLSN(page.page) <= GetRedoRecPtr())
+			must_log = true;
 
 		/*
 		 * A transaction id makes our commit wait for the record's flush, and
@@ -352,7 +350,7 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 
 	/* The ids that a restart has forgotten must not be issued again. */
 	if (is_rewritten(rel) && slot_is_forgotten(state, now - epoch))
-		slot = Min(Max(slot, slot_pack((now - epoch) / 1000 + MS_AHEAD_MAX + 1, SEQ_MAX)),
+		slot = Min(Max(slot, slot_pack((now - epoch) / 1000 + MS_AHEAD_MAX, SEQ_MAX)),
 				   rules.max_slot);
 
 	if (!state.is_called || state.last < slot)
@@ -633,25 +631,21 @@ pin_page(SessionSequence *session)
 		return session->buffer;
 
 	unpin_page();
-	CurrentResourceOwner = TopTransactionResourceOwner;
 	if (!BufferIsValid(session->buffer) ||
 		!ReadRecentBuffer(session->locator, MAIN_FORKNUM, 0, session->buffer))
 	{
-		Relation	rel;
+		Relation	rel = relation_open(session->relid, NoLock);
 
-		/* What can fail belongs to the subtransaction that would clean up. */
-		CurrentResourceOwner = current;
 		session->buffer = InvalidBuffer;
-		rel = relation_open(session->relid, NoLock);
 		session->buffer = ReadBuffer(rel, 0);
 		relation_close(rel, NoLock);
-
-		CurrentResourceOwner = TopTransactionResourceOwner;
-		IncrBufferRefCount(session->buffer);
-		CurrentResourceOwner = current;
-		ReleaseBuffer(session->buffer);
 	}
+
+	/* Read for the subtransaction, which would clean up; kept for the top. */
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	IncrBufferRefCount(session->buffer);
 	CurrentResourceOwner = current;
+	ReleaseBuffer(session->buffer);
 	pinned = session;
 
 	return session->buffer;

@@ -21,10 +21,14 @@
  * How far the slots may run ahead of the clock.  It covers the jitter of a
  * waiting session's wake-up, so that a sequence asked for more than it may
  * give still gives 1024 a millisecond; it is also how wrong an id's time can
- * be under overload.  At times it is one millisecond more: sessions that need
- * not wait can use up the millisecond that a session has waited for.
+ * be under overload.
+ *
+ * Without waiting, a millisecond is opened up to one less than that ahead:
+ * sessions that need not wait can use up the one that another has waited for,
+ * and that one then opens the next.
  */
 #define MS_AHEAD_MAX		10
+#define MS_AHEAD_FREE		(MS_AHEAD_MAX - 1)
 
 /*
  * One opening of a millisecond that is further ahead waits at most this
@@ -147,11 +151,11 @@ slot_choose(SlotState state, SlotRules rules, int64 now_us, bool may_open)
 	else if (choice.last > rules.max_slot)
 		choice.verdict = SLOT_OVER_MAXVALUE;
 	else if (!may_open &&
-			 slot_ms(first) > now_ms + MS_AHEAD_MAX &&
+			 slot_ms(first) > now_ms + MS_AHEAD_FREE &&
 			 !(state.is_called && slot_ms(first) == slot_ms(state.last)))
 	{
 		choice.verdict = SLOT_WAIT;
-		choice.wait_us = Min((slot_ms(first) - MS_AHEAD_MAX) * 1000 - now_us,
+		choice.wait_us = Min((slot_ms(first) - MS_AHEAD_FREE) * 1000 - now_us,
 							 OPENING_WAIT_MAX_US);
 	}
 	else if (rules.cache > 1)
@@ -169,9 +173,9 @@ slot_choose(SlotState state, SlotRules rules, int64 now_us, bool may_open)
  * Could ids have been issued that this state knows nothing of?
  *
  * A restarted sequence begins as if it were new, or goes on from there as a
- * plain counter.  What it issued before is at most MS_AHEAD_MAX + 1 ahead of
- * the clock; so it is enough to let that pass.  Only asked of a sequence that
- * has been rewritten: any other that looks like this never issued an id.
+ * plain counter.  What it issued before is at most MS_AHEAD_MAX ahead of the
+ * clock; so it is enough to let that pass.  Only asked of a sequence that has
+ * been rewritten: any other that looks like this never issued an id.
  */
 static inline bool
 slot_is_forgotten(SlotState state, int64 now_us)
