@@ -376,7 +376,8 @@ proctype session(byte me)
 		{
 			s[me].step == REST && s[me].has_xid && s[me].wrote_wal ->
 			s[me].commit_lsn = wal_end;
-			s[me].step = COMMITTING
+			s[me].step = COMMITTING;
+			printf("session %d: commits, needs WAL up to %d\n", me, wal_end)
 		}
 	:: atomic
 		{
