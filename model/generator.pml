@@ -83,6 +83,13 @@
 #define REDO_RULE		(page.lsn <= redo_copy)
 #endif
 
+/* Ask for the redo point only when the page was clean. */
+#ifdef TRUST_DIRTY
+#define ASKS(me)		((me) == CORE || !s[me].was_dirty)
+#else
+#define ASKS(me)		true
+#endif
+
 #ifdef NO_XID
 #define TAKES_XID		false
 #else
@@ -165,6 +172,9 @@ typedef Session
 
 	/* the call */
 	byte		value;			/* what it will return */
+#ifdef TRUST_DIRTY
+	bool		was_dirty;
+#endif
 	bool		must_log;
 	byte		log_cnt;		/* what it will leave on the page */
 
@@ -230,6 +240,9 @@ inline watch(me)
 inline end_call(me)
 {
 	s[me].value = 0;
+#ifdef TRUST_DIRTY
+	s[me].was_dirty = false;
+#endif
 	s[me].must_log = false;
 	s[me].log_cnt = 0;
 	s[me].step = REST
@@ -307,6 +320,9 @@ proctype session(byte me)
 				s[me].value = FIRST(now);
 				now = 0
 			fi;
+#ifdef TRUST_DIRTY
+			s[me].was_dirty = dirty;
+#endif
 			dirty = dirty || DIRTY_FIRST(me);
 			s[me].step = CHOSEN;
 			printf("session %d: finds %d, log_cnt %d; chooses %d\n",
@@ -318,7 +334,8 @@ proctype session(byte me)
 		{
 			s[me].step == CHOSEN ->
 			s[me].must_log = s[me].value > page.last + page.log_cnt ||
-				(FILE_RULE(me) && !s[me].logged_file) || REDO_RULE;
+				(FILE_RULE(me) && !s[me].logged_file) ||
+				(ASKS(me) && REDO_RULE);
 			if
 			:: s[me].must_log ->
 				s[me].log_cnt = COVERED(s[me].value) - s[me].value;
