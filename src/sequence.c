@@ -80,7 +80,6 @@ typedef struct SessionSequence
 	bool		is_rewritten;	/* has it got a new file since its creation? */
 
 	Buffer		buffer;			/* where its page was last */
-	int64		left;			/* last_value as this session left it */
 
 	/* Slots taken ahead of use, because of CACHE; none if next > last. */
 	int64		cached_next;
@@ -224,65 +223,41 @@ sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo)
 	}
 
 	/*
-	 * From here on, whatever can fail comes before the page is marked dirty,
-	 * since the next call concludes from that mark that this one did its part.
+	 * Dirty the page before asking for the redo point.  A checkpoint that
+	 * moves it after we asked then finds the page dirty, and waits for our
+	 * lock to write what we leave there; one that moved it before makes us
+	 * log.
 	 */
+	if (!page_is_dirty(&page))
+		MarkBufferDirty(page.buffer);
+
 	if (session->needs_wal)
 	{
 		/*
-		 * Log once for each session and file, whatever the page says: it may
-		 * be a copy whose log_cnt tells of another file's log (CREATE DATABASE
-		 * copies pages, ALTER SEQUENCE SET LOGGED tuples).
+		 * Log when the last record is before the redo point, since recovery
+		 * may start behind it.  And once for each session and file: the file
+		 * may be a copy whose log_cnt tells of another file's log (CREATE
+		 * DATABASE copies pages, ALTER SEQUENCE SET LOGGED tuples).
 		 */
-		bool		must_log = session->logged_file != LOCATOR_FILE(session->locator);
-		bool		is_dirty = page_is_dirty(&page);
-
-		/*
-		 * And log when the last record is before a checkpoint's redo point,
-		 * since recovery may start behind it.  That can only be so if the page
-		 * is clean: a checkpoint that moves its redo point while the page is
-		 * dirty will write it, with all that was issued until then.
-		 *
-		 * Dirty the page before asking for the redo point.  A checkpoint that
-		 * moves it after we asked then finds the page dirty, and waits for our
-		 * lock to write what we leave there.
-		 */
-		if (!is_dirty)
-		{
-			GetTopTransactionId();
-			MarkBufferDirty(page.buffer);
-		}
-
-		/*
-		 * nextval asks before it dirties the page: a checkpoint that passes in
-		 * between is missed by it, and misses the page.  So the mark is
-		 * trusted only on a page that this session left itself.
-		 */
-		if ((!is_dirty || state.last != session->left) &&
-			PageGetLSN(page.page) <= GetRedoRecPtr())
-			must_log = true;
+		cover = slot_cover(state, session->rules, choice.last,
+						   session->logged_file != LOCATOR_FILE(session->locator) ||
+						   PageGetLSN(page.page) <= GetRedoRecPtr());
 
 		/*
 		 * A transaction id makes our commit wait for the record's flush, and
 		 * for synchronous standbys.  (Get it here, outside the critical
 		 * section.)
 		 */
-		cover = slot_cover(state, session->rules, choice.last, must_log);
 		if (cover.must_log)
 			GetTopTransactionId();
 		else
 			join_reservation(PageGetLSN(page.page));
 	}
-	else
-	{
-		/* Not logged: claim no cover, in case the file ever becomes logged. */
-		MarkBufferDirty(page.buffer);
-	}
+	/* Else claim no cover, in case the file ever becomes logged. */
 
 	write_page(session->locator, &page, choice.last, &cover);
 	LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
 
-	session->left = choice.last;
 	if (cover.must_log)
 		session->logged_file = LOCATOR_FILE(session->locator);
 	if (is_opener)
@@ -709,9 +684,8 @@ lock_page(SequencePage *page, Buffer buffer, int mode)
 }
 
 /*
- * Is the exclusively locked page dirty?  As a page is written under a share
- * lock, it then has been dirty since it was written last, and will be until
- * it is written again.
+ * Is the exclusively locked page dirty already?  A page is written under a
+ * share lock, so it stays dirty while we hold ours.
  */
 static bool
 page_is_dirty(const SequencePage *page)
@@ -790,8 +764,9 @@ join_reservation(XLogRecPtr lsn)
 }
 
 /*
- * Is everything up to lsn flushed, and confirmed by the synchronous standbys,
- * as far as this session's commits wait for that at all?
+ * Is everything up to lsn flushed, and confirmed by the synchronous standbys?
+ * Whether our commit waits for that is decided by synchronous_commit then, not
+ * now.
  */
 static bool
 reservation_is_durable(XLogRecPtr lsn)
@@ -801,14 +776,12 @@ reservation_is_durable(XLogRecPtr lsn)
 
 	if (lsn > flushed)
 	{
-		if (synchronous_commit == SYNCHRONOUS_COMMIT_OFF)
-			return true;
 		if (XLogNeedsFlush(lsn))
 			return false;
 		flushed = lsn;
 	}
 
-	if (lsn > confirmed && SyncRepRequested() &&
+	if (lsn > confirmed && max_wal_senders > 0 &&
 		SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0')
 	{
 		LWLockAcquire(SyncRepLock, LW_SHARED);
