@@ -35,6 +35,29 @@ is($node->safe_psql('postgres', "SELECT max(began) > $tick FROM calls"),
 is($falling, 0, 'the next id after a move is larger');
 strict_order_ok($node, 'four sessions under a moving clock');
 
+# An id's time is that of the moment when it was its turn, not of when the call
+# began to wait for the lock.
+set_clock($node, '+0');
+$node->safe_psql('postgres', 'CREATE SEQUENCE locked');
+my $owner = $node->background_psql('postgres');
+$owner->query_safe('BEGIN; ALTER SEQUENCE locked OWNED BY NONE');
+my ($waited, $errors) = ('', '');
+my $waiter = IPC::Run::start(
+	[
+		'psql', '-XAtq', '-c', q{
+SELECT snowid.id_timestamp(snowid.next_id(5, 'locked')) > now() + '30 min'},
+		$node->connstr('postgres')
+	], '>', \$waited, '2>', \$errors);
+$node->poll_query_until('postgres', q{
+SELECT count(*) = 1 FROM pg_locks
+WHERE relation = 'locked'::regclass AND NOT granted}) or die 'no waiter';
+set_clock($node, '+3600');
+$owner->query_safe('COMMIT');
+$owner->quit;
+$waiter->finish;
+is($waited, "t\n", 'the clock is read under the lock') or diag $errors;
+set_clock($node, '+0');
+
 # Behind by an hour.  Each call opens a millisecond, so a hundred calls take a
 # tenth of a second, and no more sessions can change that.
 $node->safe_psql('postgres', q{

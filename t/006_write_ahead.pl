@@ -47,6 +47,18 @@ my $seen = take($session, 'checkpointed');
 cmp_ok(next_after_crash('checkpointed'), '>', $seen,
 	'the first call after a checkpoint logs again');
 
+# Also if the record ends just where recovery starts.
+$node->safe_psql('postgres', 'CREATE SEQUENCE at_redo');
+my $taker = $node->background_psql('postgres');
+take($taker, 'at_redo');
+set_clock($node, '2026-01-01 12:00:10');
+$session = $node->background_psql('postgres');
+$session->query_safe(q{BEGIN; SELECT snowid.next_id(5, 'at_redo')});
+$node->safe_psql('postgres', 'CHECKPOINT');
+$seen = take($taker, 'at_redo');
+cmp_ok(next_after_crash('at_redo'), '>', $seen,
+	'the record is the last one before the redo point');
+
 # The file of a copied database has a log_cnt that tells of another file's log.
 $node->safe_psql('postgres', 'CREATE DATABASE template_db');
 $node->safe_psql('template_db', q{
