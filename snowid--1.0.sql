@@ -234,3 +234,470 @@ AS 'MODULE_PATHNAME', 'snowid_sequence_state';
 
 COMMENT ON FUNCTION snowid.sequence_state(regclass, timestamptz) IS
 'the same for a sequence of an own epoch';
+
+
+/* -------- keys to logical shards -------- */
+
+CREATE FUNCTION snowid.shard_of(key bigint, shards int)
+RETURNS int
+LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'snowid_shard_of_bigint';
+
+COMMENT ON FUNCTION snowid.shard_of(bigint, int) IS
+'logical shard of a numeric key: key modulo shards, never negative';
+
+CREATE FUNCTION snowid.shard_of(key text, shards int)
+RETURNS int
+LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'snowid_shard_of_text';
+
+COMMENT ON FUNCTION snowid.shard_of(text, int) IS
+'logical shard of a text key: first 8 bytes of its MD5, unsigned and big-endian, modulo shards';
+
+
+/* -------- logical shards -------- */
+
+-- Which number is which schema.  The rows are the users' own and go with a
+-- dump; by name, since a dump must find the schema again.  Registered is
+-- whole: a shard's row is committed with all that was made in it.
+CREATE TABLE snowid.shard_registry (
+	shard int PRIMARY KEY CHECK (shard BETWEEN 0 AND 8191),
+	schema name NOT NULL UNIQUE,
+	sequence name NOT NULL DEFAULT 'id_seq',
+	epoch timestamptz CHECK (isfinite(epoch)),
+	moved_to text
+);
+ALTER TABLE snowid.shard_registry OWNER TO @extowner@;
+SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
+
+COMMENT ON TABLE snowid.shard_registry IS
+'which shard number is which schema, its own epoch, and where it has moved to';
+
+-- Everybody may look; the extension's owner may grant the rest to those who
+-- make shards.
+GRANT SELECT ON snowid.shard_registry TO PUBLIC;
+
+-- The view must work for everybody, so a sequence that one may not read is
+-- left out: a strict function of NULL gives NULLs.
+CREATE VIEW snowid.shards AS
+SELECT r.shard, r.schema, r.epoch,
+	   CASE WHEN n.oid IS NOT NULL THEN coalesce(t.tables, 0) END AS tables,
+	   q.last_id_at,
+	   q.ahead,
+	   CASE WHEN r.moved_to IS NOT NULL THEN r.moved_to
+			WHEN n.oid IS NULL THEN 'missing'
+			ELSE 'here'
+	   END AS lives
+FROM snowid.shard_registry r
+LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = r.schema
+LEFT JOIN pg_catalog.pg_class c
+	   ON c.relnamespace = n.oid AND c.relname = r.sequence AND c.relkind = 'S'
+LEFT JOIN (SELECT relnamespace, count(*)::int AS tables
+		   FROM pg_catalog.pg_class
+		   WHERE relkind IN ('r', 'p')
+		   GROUP BY relnamespace) t ON t.relnamespace = n.oid
+LEFT JOIN LATERAL snowid.sequence_state(
+	CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END,
+	coalesce(r.epoch, snowid.id_timestamp(0))) q ON true;
+GRANT SELECT ON snowid.shards TO PUBLIC;
+
+COMMENT ON VIEW snowid.shards IS
+'the logical shards: schema, epoch, number of tables, newest id''s time, how far it is ahead of the clock, where the shard lives';
+
+/*
+ * register_shard: claims a number and a schema's name for a shard.
+ *
+ * Creates the row and nothing else; create_shard and adopt_shard do the rest.
+ * Waits for another session that is claiming the same.
+ *
+ * Errors: 22004 a NULL, 22003 number out of range, 22008 epoch that cannot
+ * be, 42501 not granted, 42710 number or schema taken.
+ */
+CREATE FUNCTION snowid.register_shard(shard int, schema name, sequence name,
+	epoch timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	taken snowid.shard_registry;
+BEGIN
+	IF shard IS NULL OR schema IS NULL OR sequence IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'a shard needs a number, a schema and a sequence';
+	END IF;
+	IF shard NOT BETWEEN 0 AND 8191 THEN
+		RAISE EXCEPTION USING ERRCODE = 'numeric_value_out_of_range',
+			MESSAGE = format('shard number %s is out of range', shard),
+			DETAIL = 'Shard numbers are between 0 and 8191.';
+	END IF;
+	IF epoch > clock_timestamp() OR NOT isfinite(epoch)
+	   OR snowid.min_id(clock_timestamp(), epoch) = snowid.min_id('infinity')
+	THEN
+		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
+			MESSAGE = format('ids with epoch %s cannot be made now', epoch),
+			DETAIL = 'An epoch must have begun, and ids last for 34 years from it.';
+	END IF;
+	IF NOT has_table_privilege('snowid.shard_registry', 'INSERT') THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = 'permission denied to create shards',
+			HINT = format('The extension''s owner can type: GRANT INSERT, UPDATE, DELETE ON snowid.shard_registry TO %I;', current_user);
+	END IF;
+
+	INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch)
+	VALUES (shard, schema, sequence, epoch)
+	ON CONFLICT DO NOTHING;
+	IF FOUND THEN
+		RETURN;
+	END IF;
+
+	SELECT * INTO taken FROM snowid.shard_registry r
+	WHERE r.shard = register_shard.shard OR r.schema = register_shard.schema
+	ORDER BY r.shard = register_shard.shard DESC LIMIT 1;
+	IF taken.shard <> shard THEN
+		RAISE EXCEPTION USING ERRCODE = 'duplicate_object',
+			MESSAGE = format('schema "%s" is already shard %s', schema, taken.shard);
+	END IF;
+	RAISE EXCEPTION USING ERRCODE = 'duplicate_object',
+		MESSAGE = format('shard %s is already registered', shard),
+		DETAIL = format('It is schema "%s"%s.', taken.schema,
+						', with epoch ' || taken.epoch),
+		HINT = CASE WHEN to_regnamespace(quote_ident(taken.schema)) IS NULL
+					 AND taken.moved_to IS NULL
+			THEN format('That schema is gone. To give the number back, type: SELECT snowid.drop_shard(%s);', shard)
+			ELSE 'SELECT * FROM snowid.shards; shows the numbers taken.' END;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.register_shard(int, name, name, timestamptz) IS
+'claims a number and a schema''s name for a shard; create_shard and adopt_shard call it';
+
+/*
+ * next_id_call: the text of the call that makes a shard's ids.
+ *
+ * Qualified and quoted, and the same under every DateStyle and TimeZone.
+ */
+CREATE FUNCTION snowid.next_id_call(shard int, schema name, sequence name,
+	epoch timestamptz)
+RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+SELECT format('snowid.next_id(%s, %L::pg_catalog.regclass%s)', $1,
+			  format('%I.%I', $2, $3),
+			  ', ' || quote_literal(to_char($4 AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"+00"'))
+				   || '::pg_catalog.timestamptz')
+$$;
+
+COMMENT ON FUNCTION snowid.next_id_call(int, name, name, timestamptz) IS
+'text of the call that makes a shard''s ids';
+
+/*
+ * define_next_id: creates or replaces next_id() of a shard.
+ *
+ * One SELECT, neither STRICT nor with a SET clause: the planner inlines it
+ * only so.  From 14 on the body is stored parsed: it then follows a renamed
+ * schema, and DROP EXTENSION says what depends on it.
+ */
+CREATE FUNCTION snowid.define_next_id(schema name, arguments text, call text,
+	security_definer boolean)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id(%s) RETURNS bigint '
+				   'LANGUAGE sql VOLATILE PARALLEL UNSAFE%s %s',
+				   schema, arguments,
+				   CASE WHEN security_definer THEN ' SECURITY DEFINER' END,
+				   CASE WHEN current_setting('server_version_num')::int >= 140000
+						THEN 'RETURN ' || call
+						ELSE 'AS ' || quote_literal('SELECT ' || call) END);
+END
+$$;
+
+COMMENT ON FUNCTION snowid.define_next_id(name, text, text, boolean) IS
+'creates or replaces next_id() of a shard';
+
+/*
+ * create_shard: a schema, its sequence, its next_id() and its registry row.
+ *
+ * Returns the schema's name.  All belongs to the caller, who needs CREATE on
+ * the database and INSERT on the registry.
+ *
+ * Errors: those of register_shard, 42P06 schema exists.
+ */
+CREATE FUNCTION snowid.create_shard(shard int, schema name DEFAULT NULL,
+	epoch timestamptz DEFAULT NULL)
+RETURNS name
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	schema := coalesce(schema, ('insta' || shard)::name);
+	PERFORM snowid.register_shard(shard, schema, 'id_seq', epoch);
+
+	IF to_regnamespace(quote_ident(schema)) IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'duplicate_schema',
+			MESSAGE = format('schema "%s" already exists', schema),
+			DETAIL = 'It is not registered as a shard.',
+			HINT = format('If it runs the PL/pgSQL snippet, type: SELECT snowid.adopt_shard(%s, %L);', shard, schema);
+	END IF;
+
+	EXECUTE format('CREATE SCHEMA %I', schema);
+	EXECUTE format('CREATE SEQUENCE %I.id_seq', schema);
+	PERFORM snowid.define_next_id(schema, '',
+		snowid.next_id_call(shard, schema, 'id_seq', epoch), false);
+	RETURN schema;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.create_shard(int, name, timestamptz) IS
+'creates a logical shard: a schema with a sequence and its own next_id()';
+
+/*
+ * run_in_shard: runs a script with the shard's schema first in the search
+ * path, before the one given.
+ *
+ * An error is raised again with the shard's name before its message.  A
+ * cancel too, so that one sees where it was.
+ */
+CREATE FUNCTION snowid.run_in_shard(shard int, schema name, script text,
+	path text, hint text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	e_state text;
+	e_message text;
+	e_detail text;
+	e_hint text;
+	e_column text;
+	e_constraint text;
+	e_type text;
+	e_table text;
+	e_schema text;
+BEGIN
+	PERFORM set_config('search_path',
+					   concat_ws(', ', quote_ident(schema), nullif(path, '')), true);
+	EXECUTE script;
+EXCEPTION WHEN query_canceled OR OTHERS THEN
+	GET STACKED DIAGNOSTICS
+		e_state = RETURNED_SQLSTATE, e_message = MESSAGE_TEXT,
+		e_detail = PG_EXCEPTION_DETAIL, e_hint = PG_EXCEPTION_HINT,
+		e_column = COLUMN_NAME, e_constraint = CONSTRAINT_NAME,
+		e_type = PG_DATATYPE_NAME, e_table = TABLE_NAME, e_schema = SCHEMA_NAME;
+	RAISE EXCEPTION USING ERRCODE = e_state,
+		MESSAGE = format('shard %s, schema "%s": %s', shard, schema, e_message),
+		DETAIL = concat_ws(' ', nullif(e_detail, ''), 'Nothing was changed in this shard.'),
+		HINT = concat_ws(' ', nullif(e_hint, ''), hint),
+		COLUMN = e_column, CONSTRAINT = e_constraint, DATATYPE = e_type,
+		TABLE = e_table, SCHEMA = e_schema;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.run_in_shard(int, name, text, text, text) IS
+'runs a script in a shard''s schema, and names the shard in its errors';
+
+CREATE FUNCTION snowid.report_progress(done int, total int, made int,
+	started timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	-- Not 0, which a coarse clock can show.
+	seconds numeric := greatest(extract(epoch FROM clock_timestamp() - started), 0.001);
+	rate numeric := made / seconds;
+BEGIN
+	IF done = total THEN
+		RAISE NOTICE '% shards done in % s, % a second', done,
+			round(seconds, 1), round(rate);
+	ELSE
+		RAISE NOTICE '% of % shards, % a second, % s left', done, total,
+			round(rate), coalesce(round((total - done) / nullif(rate, 0))::text, '?');
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.report_progress(int, int, int, timestamptz) IS
+'tells how far create_shards or for_each_shard has got';
+
+/*
+ * create_shards: the shards first to last, each with what the script makes.
+ *
+ * A transaction for each shard, so a shard is there whole or not at all.
+ * Shards that are there already are passed over: call it again after an
+ * error or a cancel.
+ *
+ * A procedure that commits may have no SET clause, so the search path is
+ * fixed anew in each transaction; what runs before is qualified.
+ *
+ * Errors: those of create_shard, 2D000 within a transaction block, and
+ * whatever the script raises, with the shard named.
+ */
+CREATE PROCEDURE snowid.create_shards(first int, last int,
+	prefix text DEFAULT 'insta', ddl text DEFAULT NULL,
+	epoch timestamptz DEFAULT NULL)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	started CONSTANT pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+	path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
+	made int := 0;
+BEGIN
+	-- Within a transaction block this fails, before anything is done.
+	COMMIT;
+
+	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	IF first < 0 OR last > 8191 OR first > last THEN
+		RAISE EXCEPTION USING ERRCODE = 'numeric_value_out_of_range',
+			MESSAGE = format('shard numbers %s to %s are out of range', first, last),
+			DETAIL = 'Shard numbers are between 0 and 8191, the first not after the last.';
+	END IF;
+	IF octet_length(prefix || last) > 63 THEN
+		RAISE EXCEPTION USING ERRCODE = 'name_too_long',
+			MESSAGE = format('schema name "%s" is too long', prefix || last),
+			DETAIL = 'Names have 63 bytes at most.';
+	END IF;
+
+	FOR n IN first .. last LOOP
+		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+
+		-- Anything but the same shard is create_shard's to refuse.
+		IF NOT EXISTS (SELECT FROM snowid.shard_registry r
+					   WHERE r.shard = n AND r.schema = prefix || n
+						 AND r.epoch IS NOT DISTINCT FROM create_shards.epoch
+						 AND (r.moved_to IS NOT NULL OR
+							  to_regnamespace(quote_ident(r.schema)) IS NOT NULL))
+		THEN
+			PERFORM snowid.create_shard(n, (prefix || n)::name, epoch);
+			IF ddl IS NOT NULL THEN
+				PERFORM snowid.run_in_shard(n, (prefix || n)::name, ddl, path,
+					'The shards before it are there. To go on, make the same call again.');
+			END IF;
+			made := made + 1;
+		END IF;
+
+		IF n = last OR (n - first + 1) % 100 = 0 THEN
+			PERFORM snowid.report_progress(n - first + 1, last - first + 1, made, started);
+		END IF;
+		COMMIT;
+	END LOOP;
+END
+$$;
+
+COMMENT ON PROCEDURE snowid.create_shards(int, int, text, text, timestamptz) IS
+'creates a range of logical shards, each in a transaction of its own, and runs a script in each';
+
+/*
+ * for_each_shard: runs a script in every shard that lives here, in order,
+ * each in a transaction of its own.
+ *
+ * Errors: 2D000 within a transaction block, and whatever the script raises,
+ * with the shard named and the call that goes on from it.
+ */
+CREATE PROCEDURE snowid.for_each_shard(script text, from_shard int DEFAULT 0)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	started CONSTANT pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+	path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
+	total int;
+	done int := 0;
+	target snowid.shard_registry;
+BEGIN
+	COMMIT;
+
+	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	IF script IS NULL OR from_shard IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'for_each_shard needs a script and a shard to start from';
+	END IF;
+	SELECT count(*) INTO total FROM snowid.shard_registry r
+	WHERE r.shard >= from_shard AND r.moved_to IS NULL;
+
+	-- One by one, so that a shard made or dropped meanwhile is seen.
+	target.shard := from_shard - 1;
+	LOOP
+		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+		SELECT * INTO target FROM snowid.shard_registry r
+		WHERE r.shard > target.shard AND r.moved_to IS NULL
+		ORDER BY r.shard LIMIT 1;
+		EXIT WHEN NOT FOUND;
+
+		IF to_regnamespace(quote_ident(target.schema)) IS NULL THEN
+			RAISE WARNING 'shard % is missing: schema "%" does not exist',
+				target.shard, target.schema;
+		ELSE
+			PERFORM snowid.run_in_shard(target.shard, target.schema, script, path,
+				format('The shards before it are done. To go on from it, type: CALL snowid.for_each_shard(…, %s);', target.shard));
+		END IF;
+
+		done := done + 1;
+		IF done >= total OR done % 100 = 0 THEN
+			PERFORM snowid.report_progress(done, greatest(total, done), done, started);
+		END IF;
+		COMMIT;
+	END LOOP;
+	COMMIT;
+END
+$$;
+
+COMMENT ON PROCEDURE snowid.for_each_shard(text, int) IS
+'runs a script in every logical shard, each in a transaction of its own';
+
+/*
+ * drop_shard: drops a shard's schema and gives its number back.
+ *
+ * Without cascade only a shard whose schema holds nothing but what
+ * create_shard made.  If the schema is gone already, just the number.
+ *
+ * Errors: 42704 unknown shard, 2BP01 not empty, 55000 lives elsewhere.
+ */
+CREATE FUNCTION snowid.drop_shard(shard int, cascade boolean DEFAULT false)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	r snowid.shard_registry;
+	e_detail text;
+BEGIN
+	DELETE FROM snowid.shard_registry d
+	WHERE d.shard = drop_shard.shard RETURNING * INTO r;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('shard %s does not exist', coalesce(shard::text, 'NULL')),
+			HINT = 'SELECT * FROM snowid.shards; shows those that do.';
+	END IF;
+	IF r.moved_to IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('shard %s has moved to %s', shard, r.moved_to),
+			DETAIL = 'Its number must stay taken here.';
+	END IF;
+	IF to_regnamespace(quote_ident(r.schema)) IS NULL THEN
+		RETURN;
+	END IF;
+
+	IF cascade THEN
+		EXECUTE format('DROP SCHEMA %I CASCADE', r.schema);
+		RETURN;
+	END IF;
+	BEGIN
+		EXECUTE format('DROP FUNCTION IF EXISTS %I.next_id()', r.schema);
+		EXECUTE format('DROP SEQUENCE IF EXISTS %I.%I', r.schema, r.sequence);
+		EXECUTE format('DROP SCHEMA %I', r.schema);
+	EXCEPTION WHEN dependent_objects_still_exist THEN
+		GET STACKED DIAGNOSTICS e_detail = PG_EXCEPTION_DETAIL;
+		RAISE EXCEPTION USING ERRCODE = 'dependent_objects_still_exist',
+			MESSAGE = format('shard %s, schema "%s", is not empty', shard, r.schema),
+			DETAIL = e_detail,
+			HINT = format('To drop it with all that is in it, type: SELECT snowid.drop_shard(%s, true);', shard);
+	END;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.drop_shard(int, boolean) IS
+'drops a logical shard, only with cascade if it holds tables';
