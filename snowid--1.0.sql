@@ -701,3 +701,367 @@ $$;
 
 COMMENT ON FUNCTION snowid.drop_shard(int, boolean) IS
 'drops a logical shard, only with cascade if it holds tables';
+
+/*
+ * free_name: a name in a schema that no relation has, made as PostgreSQL
+ * makes those of sequences: base and suffix within 63 bytes, then numbered.
+ */
+CREATE FUNCTION snowid.free_name(schema name, base text, suffix text)
+RETURNS name
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ending text := suffix;
+	candidate text;
+BEGIN
+	FOR n IN 1 .. 1000 LOOP
+		-- The cast to name clips between characters; padding makes it clip
+		-- where the ending still fits.
+		candidate := substr((repeat('-', octet_length(ending)) || base)::name::text,
+							octet_length(ending) + 1) || ending;
+		IF to_regclass(format('%I.%I', schema, candidate)) IS NULL THEN
+			RETURN candidate;
+		END IF;
+		ending := suffix || n;
+	END LOOP;
+	RAISE EXCEPTION USING ERRCODE = 'duplicate_table',
+		MESSAGE = format('relation "%s" already exists', candidate);
+END
+$$;
+
+COMMENT ON FUNCTION snowid.free_name(name, text, text) IS
+'name for a sequence in a schema, of at most 63 bytes, that no relation has';
+
+/*
+ * set_default: gives a column of a table in a shard the shard's ids.
+ *
+ * Sets the DEFAULT; an identity or serial column is turned over, its own
+ * sequence dropped if nothing else uses it.  own_sequence: the table gets a
+ * sequence to itself (a serial's is kept for it).  Ids that are in the table
+ * are stepped over.
+ *
+ * guard: adds a CHECK that ids name the shard.  The lock to add it is short;
+ * validating a large table is left to the next call, since only then does the
+ * lock not last as long as the scan.
+ *
+ * Errors: 42809 not a table, 42704 in no shard, 42703 no such column,
+ * 42804 not bigint, 428C9 generated, 55000 an id too far ahead of the clock,
+ * 23514 an id of another shard, with guard.
+ */
+CREATE FUNCTION snowid.set_default("table" regclass, "column" name DEFAULT 'id',
+	own_sequence boolean DEFAULT false, guard boolean DEFAULT false)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	small_table CONSTANT bigint := 8 * 1024 * 1024;
+	t record;
+	s snowid.shard_registry;
+	a record;
+	qualified text;		-- the table, as one types it
+	guard_name name;
+	sequence name;
+	epoch timestamptz;
+	newest bigint;
+	stray bigint;
+	old regclass;
+	grantee text;
+BEGIN
+	SELECT c.relname, c.relkind, c.relowner, c.relacl, n.nspname INTO t
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE c.oid = "table";
+	IF t.relkind IS NULL OR t.relkind NOT IN ('r', 'p') THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('"%s" is not a table', coalesce(t.relname, "table"::text));
+	END IF;
+	qualified := format('%I.%I', t.nspname, t.relname);
+
+	SELECT * INTO s FROM snowid.shard_registry r WHERE r.schema = t.nspname;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('table "%s" is not in a shard', t.relname),
+			DETAIL = format('Its schema "%s" is not registered as one.', t.nspname),
+			HINT = format('Move it into one; type: ALTER TABLE %s SET SCHEMA shard_schema;', qualified);
+	END IF;
+	epoch := coalesce(s.epoch, snowid.id_timestamp(0));
+
+	SELECT att.attnum, att.atttypid, att.attidentity, att.attgenerated INTO a
+	FROM pg_attribute att
+	WHERE att.attrelid = "table" AND att.attname = "column"
+	  AND att.attnum > 0 AND NOT att.attisdropped;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+			MESSAGE = format('column "%s" of table "%s" does not exist', "column", t.relname);
+	END IF;
+	IF a.attgenerated <> '' THEN
+		RAISE EXCEPTION USING ERRCODE = 'generated_always',
+			MESSAGE = format('column "%s" of table "%s" is generated', "column", t.relname);
+	END IF;
+	IF a.atttypid <> 'bigint'::regtype THEN
+		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
+			MESSAGE = format('column "%s" of table "%s" is %s, not bigint',
+							 "column", t.relname, format_type(a.atttypid, NULL)),
+			HINT = format('Type: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;', qualified, "column");
+	END IF;
+
+	-- The second call for a guard only validates: it must not take the lock
+	-- that changing the DEFAULT takes.
+	guard_name := substr((repeat('-', 12) || t.relname || '_' || "column")::name::text, 13)
+				  || '_shard_check';
+	IF guard THEN
+		PERFORM FROM pg_constraint c
+		WHERE c.conrelid = "table" AND c.conname = guard_name AND NOT c.convalidated;
+		IF FOUND THEN
+			EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', qualified, guard_name);
+			RETURN;
+		END IF;
+
+		-- With ids of elsewhere in it, rows there could not even be updated.
+		EXECUTE format('SELECT %1$I FROM %2$s WHERE snowid.id_shard(%1$I) <> %3$s LIMIT 1',
+					   "column", qualified, s.shard) INTO stray;
+		IF stray IS NOT NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'check_violation',
+				MESSAGE = format('id %s in table "%s" does not name shard %s', stray, t.relname, s.shard),
+				DETAIL = format('Read as an id, it names shard %s.', snowid.id_shard(stray)),
+				HINT = 'For a table with ids of elsewhere, leave out guard.',
+				TABLE = t.relname, SCHEMA = t.nspname, COLUMN = "column";
+		END IF;
+	END IF;
+
+	-- Read before the lock below, for it may take a while without an index.
+	EXECUTE format('SELECT max(%I) FROM %s', "column", qualified) INTO newest;
+	IF snowid.id_timestamp(newest, epoch) > clock_timestamp() + interval '1 day'
+	   AND newest > 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('id %s in table "%s" is more than one day ahead of the clock', newest, t.relname),
+			DETAIL = format('Read as an id, it is of %s.', snowid.id_timestamp(newest, epoch)),
+			HINT = 'New ids must be larger than all that are there, and follow the clock.',
+			TABLE = t.relname, SCHEMA = t.nspname, COLUMN = "column";
+	END IF;
+
+	IF a.attidentity <> '' THEN
+		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', qualified, "column");
+	END IF;
+
+	IF own_sequence THEN
+		SELECT c.relname INTO sequence
+		FROM pg_depend d JOIN pg_class c ON c.oid = d.objid AND c.relkind = 'S'
+		WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+		  AND d.refobjid = "table" AND d.refobjsubid = a.attnum AND d.deptype = 'a'
+		  AND c.relnamespace = t.nspname::regnamespace
+		LIMIT 1;
+		IF FOUND THEN
+			EXECUTE format('ALTER SEQUENCE %I.%I AS bigint INCREMENT BY 1 NO MAXVALUE CACHE 1 NO CYCLE',
+						   t.nspname, sequence);
+		ELSE
+			sequence := snowid.free_name(t.nspname, t.relname || '_' || "column", '_seq');
+			EXECUTE format('CREATE SEQUENCE %I.%I', t.nspname, sequence);
+			EXECUTE format('ALTER SEQUENCE %I.%I OWNER TO %s', t.nspname, sequence, t.relowner::regrole);
+			EXECUTE format('ALTER SEQUENCE %I.%I OWNED BY %s.%I', t.nspname, sequence, qualified, "column");
+		END IF;
+		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', qualified, "column",
+					   snowid.next_id_call(s.shard, s.schema, sequence, s.epoch));
+	ELSE
+		sequence := s.sequence;
+		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %I.next_id()',
+					   qualified, "column", s.schema);
+		FOR old IN
+			SELECT d.objid FROM pg_depend d JOIN pg_class c ON c.oid = d.objid AND c.relkind = 'S'
+			WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+			  AND d.refobjid = "table" AND d.refobjsubid = a.attnum AND d.deptype = 'a'
+		LOOP
+			IF EXISTS (SELECT FROM pg_depend d
+					   WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = old
+						 AND d.deptype <> 'i') THEN
+				EXECUTE format('ALTER SEQUENCE %s OWNED BY NONE', old);
+			ELSE
+				EXECUTE format('DROP SEQUENCE %s', old);
+			END IF;
+		END LOOP;
+	END IF;
+
+	IF newest > 0 THEN
+		PERFORM snowid.advance(format('%I.%I', t.nspname, sequence)::regclass, newest, epoch);
+	END IF;
+
+	IF guard THEN
+		PERFORM FROM pg_constraint c WHERE c.conrelid = "table" AND c.conname = guard_name;
+		IF NOT FOUND THEN
+			EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I '
+						   'CHECK (snowid.id_shard(%I) OPERATOR(pg_catalog.=) %s) NOT VALID',
+						   qualified, guard_name, "column", s.shard);
+			IF coalesce((SELECT sum(pg_relation_size(p.relid)) FROM pg_partition_tree("table") p),
+						pg_relation_size("table")) <= small_table
+			THEN
+				EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', qualified, guard_name);
+			ELSE
+				RAISE NOTICE USING
+					MESSAGE = format('constraint "%s" holds for new rows, and has yet to be validated', guard_name),
+					HINT = format('Make the same call again, or type: ALTER TABLE %s VALIDATE CONSTRAINT %I;', qualified, guard_name);
+			END IF;
+		END IF;
+	END IF;
+
+	-- Identity columns need no grant, and serial's was for another sequence.
+	FOR grantee IN
+		SELECT DISTINCT CASE WHEN g.oid = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.oid)) END
+		FROM (SELECT t.relowner
+			  UNION ALL
+			  SELECT x.grantee FROM aclexplode(t.relacl) x WHERE x.privilege_type = 'INSERT') g (oid)
+		WHERE NOT has_sequence_privilege(g.oid, format('%I.%I', t.nspname, sequence)::regclass, 'USAGE, UPDATE')
+	LOOP
+		RAISE WARNING USING
+			MESSAGE = format('%s may insert into %s, but not use its sequence', grantee, qualified),
+			HINT = format('Type: GRANT USAGE ON SEQUENCE %I.%I TO %s;', t.nspname, sequence, grantee);
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.set_default(regclass, name, boolean, boolean) IS
+'gives a column of a table in a shard the shard''s ids as its DEFAULT';
+
+/*
+ * adopt_shard: takes over a schema whose next_id() is the PL/pgSQL snippet.
+ *
+ * Replaces that function in place, so that no table changes, and goes on
+ * above the ids that are there.  The sequence and the epoch are read from the
+ * function's text unless given.  Returns the newest id found, NULL if none.
+ *
+ * Refuses unless an id that the snippet has just made, and the newest 100 of
+ * each column that it is the DEFAULT of, are of that shard and epoch.
+ *
+ * Errors: those of register_shard, 42883 no function next_id(), 42P13 one
+ * whose sequence or epoch can't be read, 42704 a sequence elsewhere,
+ * 22023 an id that disagrees.
+ */
+CREATE FUNCTION snowid.adopt_shard(shard int, schema name,
+	sequence regclass DEFAULT NULL, epoch timestamptz DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	default_epoch CONSTANT timestamptz := snowid.id_timestamp(0);
+	f record;
+	s record;
+	c record;
+	found_texts text[];
+	used regclass;			-- the sequence that the snippet uses
+	ids bigint[];
+	id bigint;
+	newest bigint;
+	origin text;
+BEGIN
+	SELECT p.oid, p.prosrc, p.prosecdef,
+		   pg_get_function_arguments(p.oid) AS arguments INTO f
+	FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+	WHERE n.nspname = schema AND p.proname = 'next_id' AND p.pronargs = 0
+	  AND p.prorettype = 'bigint'::regtype AND p.prokind = 'f' AND NOT p.proretset;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_function',
+			MESSAGE = format('schema "%s" has no function next_id() that returns a bigint', schema),
+			HINT = format('For a new shard, type: SELECT snowid.create_shard(%s); tables move into it with ALTER TABLE … SET SCHEMA.', shard);
+	END IF;
+
+	found_texts := ARRAY(SELECT DISTINCT replace(m[1], '''''', '''')
+						 FROM regexp_matches(f.prosrc, 'nextval\s*\(\s*''((?:[^'']|'''')+)''', 'gi') m);
+	IF cardinality(found_texts) = 1 THEN
+		-- What it names without a schema is the shard's own.
+		PERFORM set_config('search_path', format('%I, public, pg_temp', schema), true);
+		used := to_regclass(found_texts[1]);
+		PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+	END IF;
+	sequence := coalesce(sequence, used);
+
+	IF epoch IS NULL THEN
+		found_texts := ARRAY(SELECT DISTINCT m[1]
+							 FROM regexp_matches(f.prosrc, '\y(\d{12,13})\y', 'g') m);
+		IF cardinality(found_texts) = 1 THEN
+			epoch := 'epoch'::timestamptz + found_texts[1]::bigint * interval '1 millisecond';
+		END IF;
+	END IF;
+	IF sequence IS NULL OR epoch IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_function_definition',
+			MESSAGE = format('cannot read the %s from the text of function %I.next_id()',
+							 CASE WHEN sequence IS NULL THEN 'sequence' ELSE 'epoch' END, schema),
+			HINT = format('Name both; type: SELECT snowid.adopt_shard(%s, %L, sequence, epoch);', shard, schema);
+	END IF;
+
+	SELECT q.relname, n.nspname, q.relkind INTO s
+	FROM pg_class q JOIN pg_namespace n ON n.oid = q.relnamespace WHERE q.oid = sequence;
+	IF s.relkind IS DISTINCT FROM 'S' OR s.nspname <> schema THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('"%s" is not a sequence in schema "%s"', s.relname, schema),
+			DETAIL = 'A shard''s sequence is in its schema, since both move together.',
+			HINT = format('Type: CREATE SEQUENCE %I.id_seq; grant its use to the roles that insert; and give it as the third argument.', schema);
+	END IF;
+
+	PERFORM snowid.register_shard(shard, schema, s.relname, nullif(epoch, default_epoch));
+
+	-- An id fresh from the snippet tells of epoch, layout and shard, also
+	-- where the tables are empty.
+	PERFORM set_config('search_path', format('%I, public, pg_temp', schema), true);
+	EXECUTE format('SELECT %I.next_id()', schema) INTO id;
+	PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+	IF snowid.id_shard(id) <> shard
+	   OR abs(extract(epoch FROM snowid.id_timestamp(id, epoch) - clock_timestamp())) > 60
+	THEN
+		origin := format('function %I.next_id() has just made it', schema);
+	ELSE
+		FOR c IN
+			SELECT DISTINCT a.attname, format('%I.%I', n.nspname, t.relname) AS qualified
+			FROM pg_depend d
+			JOIN pg_attrdef ad ON d.classid = 'pg_attrdef'::regclass AND ad.oid = d.objid
+			JOIN pg_attribute a ON a.attrelid = ad.adrelid AND a.attnum = ad.adnum
+			JOIN pg_class t ON t.oid = ad.adrelid AND t.relkind IN ('r', 'p')
+			JOIN pg_namespace n ON n.oid = t.relnamespace
+			WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = f.oid
+			  AND a.atttypid = 'bigint'::regtype
+			ORDER BY 2, 1
+		LOOP
+			EXECUTE format('SELECT ARRAY(SELECT %1$I FROM %2$s WHERE %1$I IS NOT NULL '
+						   'ORDER BY %1$I DESC LIMIT 100)', c.attname, c.qualified) INTO ids;
+			newest := greatest(newest, ids[1]);
+			FOREACH id IN ARRAY ids LOOP
+				IF snowid.id_shard(id) <> shard
+				   OR snowid.id_timestamp(id, epoch) > clock_timestamp() + interval '1 day'
+				THEN
+					origin := format('it is in column %I of table %s', c.attname, c.qualified);
+					EXIT;
+				END IF;
+			END LOOP;
+			EXIT WHEN origin IS NOT NULL;
+		END LOOP;
+	END IF;
+	IF origin IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('id %s does not agree with shard %s and epoch %s', id, shard, epoch),
+			DETAIL = format('Read with this epoch, it names shard %s and is of %s; %s.',
+							snowid.id_shard(id), snowid.id_timestamp(id, epoch), origin),
+			HINT = 'Pass the shard number and the epoch that the snippet has, or correct the rows that it did not make.';
+	END IF;
+
+	-- Every call of the snippet holds a lock on its sequence to the end of its
+	-- transaction.  So this waits for the ids that are not committed yet, and
+	-- keeps later calls out until next_id() is the new one.
+	EXECUTE format('ALTER SEQUENCE %s AS bigint INCREMENT BY 1 NO MAXVALUE CACHE 1 NO CYCLE', sequence);
+	IF used <> sequence THEN
+		EXECUTE format('ALTER SEQUENCE %s CACHE 1', used);
+	END IF;
+
+	-- One second ahead: a call of the snippet that waits for us still makes
+	-- its id, of the instant after our commit, and must not meet ours.
+	PERFORM snowid.advance(sequence,
+		greatest(newest, snowid.make_id(clock_timestamp() + interval '1 second', shard, 0, epoch)),
+		epoch);
+	PERFORM snowid.define_next_id(schema, f.arguments,
+		snowid.next_id_call(shard, schema, s.relname, nullif(epoch, default_epoch)),
+		f.prosecdef);
+	RETURN newest;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.adopt_shard(int, name, regclass, timestamptz) IS
+'takes over a schema that runs the PL/pgSQL snippet, as a logical shard';
