@@ -551,6 +551,10 @@ BEGIN
 	COMMIT;
 
 	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	IF first IS NULL OR last IS NULL OR prefix IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'create_shards needs a first and a last number, and a prefix';
+	END IF;
 	IF first < 0 OR last > 8191 OR first > last THEN
 		RAISE EXCEPTION USING ERRCODE = 'numeric_value_out_of_range',
 			MESSAGE = format('shard numbers %s to %s are out of range', first, last),
@@ -769,7 +773,11 @@ DECLARE
 	old regclass;
 	grantee text;
 BEGIN
-	SELECT c.relname, c.relkind, c.relowner, c.relacl, n.nspname INTO t
+	IF "table" IS NULL OR "column" IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'set_default needs a table and a column';
+	END IF;
+	SELECT c.relname, c.relkind, c.relowner, c.relacl, c.relnamespace, n.nspname INTO t
 	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE c.oid = "table";
 	IF t.relkind IS NULL OR t.relkind NOT IN ('r', 'p') THEN
@@ -850,7 +858,7 @@ BEGIN
 		FROM pg_depend d JOIN pg_class c ON c.oid = d.objid AND c.relkind = 'S'
 		WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
 		  AND d.refobjid = "table" AND d.refobjsubid = a.attnum AND d.deptype = 'a'
-		  AND c.relnamespace = t.nspname::regnamespace
+		  AND c.relnamespace = t.relnamespace
 		LIMIT 1;
 		IF FOUND THEN
 			EXECUTE format('ALTER SEQUENCE %I.%I AS bigint INCREMENT BY 1 NO MAXVALUE CACHE 1 NO CYCLE',
@@ -882,8 +890,12 @@ BEGIN
 		END LOOP;
 	END IF;
 
-	IF newest > 0 THEN
-		PERFORM snowid.advance(format('%I.%I', t.nspname, sequence)::regclass, newest, epoch);
+	-- Rows that came since have ids of at most 10 ms ahead of the clock, from
+	-- whatever sequence of ours.
+	IF newest IS NOT NULL THEN
+		PERFORM snowid.advance(format('%I.%I', t.nspname, sequence)::regclass,
+			greatest(newest, snowid.make_id(clock_timestamp() + interval '11 milliseconds', 0, 0, epoch)),
+			epoch);
 	END IF;
 
 	IF guard THEN
@@ -954,6 +966,9 @@ DECLARE
 	newest bigint;
 	origin text;
 BEGIN
+	-- First of all, so that numbers and rights are checked before the rest.
+	PERFORM snowid.register_shard(shard, schema, 'id_seq', NULL);
+
 	SELECT p.oid, p.prosrc, p.prosecdef,
 		   pg_get_function_arguments(p.oid) AS arguments INTO f
 	FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
@@ -998,7 +1013,9 @@ BEGIN
 			HINT = format('Type: CREATE SEQUENCE %I.id_seq; grant its use to the roles that insert; and give it as the third argument.', schema);
 	END IF;
 
-	PERFORM snowid.register_shard(shard, schema, s.relname, nullif(epoch, default_epoch));
+	UPDATE snowid.shard_registry r
+	SET sequence = s.relname, epoch = nullif(adopt_shard.epoch, default_epoch)
+	WHERE r.shard = adopt_shard.shard;
 
 	-- An id fresh from the snippet tells of epoch, layout and shard, also
 	-- where the tables are empty.
