@@ -373,24 +373,56 @@ COMMENT ON FUNCTION snowid.register_shard(int, name, name, timestamptz) IS
 'claims a number and a schema''s name for a shard; create_shard and adopt_shard call it';
 
 /*
- * next_id_call: the text of the call that makes a shard's ids.
+ * next_id_of_shard: next_id() under a name that no shard has.
+ *
+ * PostgreSQL looks a function up among all of its name, in whatever schema,
+ * and builds the list anew after each CREATE FUNCTION.  Were next_id() of each
+ * new shard to name next_id(), thousands of shards would be slow to make.
+ * Parsed bodies (from 14 on) are inlined without looking up anything.
+ */
+DO $do$
+DECLARE
+	parsed boolean := current_setting('server_version_num')::int >= 140000;
+	call text;
+BEGIN
+	FOREACH call IN ARRAY ARRAY['(shard int, seq regclass)',
+								'(shard int, seq regclass, epoch timestamptz)']
+	LOOP
+		EXECUTE format('CREATE FUNCTION snowid.next_id_of_shard%s RETURNS bigint '
+					   'LANGUAGE sql VOLATILE PARALLEL UNSAFE %s',
+					   call,
+					   format(CASE WHEN parsed THEN 'RETURN snowid.next_id($1, $2%s)'
+								   ELSE 'AS ''SELECT snowid.next_id($1, $2%s)''' END,
+							  CASE WHEN call LIKE '%epoch%' THEN ', $3' END));
+	END LOOP;
+END
+$do$;
+
+COMMENT ON FUNCTION snowid.next_id_of_shard(int, regclass) IS
+'what next_id() of a shard calls: the planner inlines it to next_id(shard, seq)';
+
+COMMENT ON FUNCTION snowid.next_id_of_shard(int, regclass, timestamptz) IS
+'what next_id() of a shard with an own epoch calls';
+
+/*
+ * next_id_call: the text of a call that makes a shard's ids.
  *
  * Qualified and quoted, and the same under every DateStyle and TimeZone.
  */
-CREATE FUNCTION snowid.next_id_call(shard int, schema name, sequence name,
-	epoch timestamptz)
+CREATE FUNCTION snowid.next_id_call(function text, shard int, schema name,
+	sequence name, epoch timestamptz)
 RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-SELECT format('snowid.next_id(%s, %L::pg_catalog.regclass%s)', $1,
-			  format('%I.%I', $2, $3),
-			  ', ' || quote_literal(to_char($4 AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"+00"'))
+SELECT format('snowid.%I(%s, %L::pg_catalog.regclass%s)', $1, $2,
+			  format('%I.%I', $3, $4),
+			  ', ' || quote_literal(to_char($5 AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"+00"'))
 				   || '::pg_catalog.timestamptz')
 $$;
 
-COMMENT ON FUNCTION snowid.next_id_call(int, name, name, timestamptz) IS
-'text of the call that makes a shard''s ids';
+COMMENT ON FUNCTION snowid.next_id_call(text, int, name, name, timestamptz) IS
+'text of a call that makes a shard''s ids';
 
 /*
  * define_next_id: creates or replaces next_id() of a shard.
@@ -447,7 +479,7 @@ BEGIN
 	EXECUTE format('CREATE SCHEMA %I', schema);
 	EXECUTE format('CREATE SEQUENCE %I.id_seq', schema);
 	PERFORM snowid.define_next_id(schema, '',
-		snowid.next_id_call(shard, schema, 'id_seq', epoch), false);
+		snowid.next_id_call('next_id_of_shard', shard, schema, 'id_seq', epoch), false);
 	RETURN schema;
 END
 $$;
@@ -870,7 +902,7 @@ BEGIN
 			EXECUTE format('ALTER SEQUENCE %I.%I OWNED BY %s.%I', t.nspname, sequence, qualified, "column");
 		END IF;
 		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', qualified, "column",
-					   snowid.next_id_call(s.shard, s.schema, sequence, s.epoch));
+					   snowid.next_id_call('next_id', s.shard, s.schema, sequence, s.epoch));
 	ELSE
 		sequence := s.sequence;
 		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %I.next_id()',
@@ -1074,7 +1106,8 @@ BEGIN
 		greatest(newest, snowid.make_id(clock_timestamp() + interval '1 second', shard, 0, epoch)),
 		epoch);
 	PERFORM snowid.define_next_id(schema, f.arguments,
-		snowid.next_id_call(shard, schema, s.relname, nullif(epoch, default_epoch)),
+		snowid.next_id_call('next_id_of_shard', shard, schema, s.relname,
+							nullif(epoch, default_epoch)),
 		f.prosecdef);
 	RETURN newest;
 END
