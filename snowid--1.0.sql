@@ -559,9 +559,13 @@ COMMENT ON FUNCTION snowid.report_progress(int, int, int, timestamptz) IS
 /*
  * create_shards: the shards first to last, each with what the script makes.
  *
- * A transaction for each shard, so a shard is there whole or not at all.
- * Shards that are there already are passed over: call it again after an
- * error or a cancel.
+ * A shard is there whole or not at all.  Shards that are there already are
+ * passed over: call it again after an error or a cancel.
+ *
+ * A transaction makes one shard, and one more for each 256 that there are.
+ * For the script's next_id() is looked up among those of all shards, in a
+ * list that is built anew once functions have been created: so a transaction
+ * first creates its functions, and then runs the script in each shard.
  *
  * A procedure that commits may have no SET clause, so the search path is
  * fixed anew in each transaction; what runs before is qualified.
@@ -577,6 +581,10 @@ AS $$
 DECLARE
 	started CONSTANT pg_catalog.timestamptz := pg_catalog.clock_timestamp();
 	path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
+	low int := first;		-- the shards of one transaction
+	high int;
+	fresh int[];			-- those of them that it has created
+	k int;
 	made int := 0;
 BEGIN
 	-- Within a transaction block this fails, before anything is done.
@@ -598,28 +606,59 @@ BEGIN
 			DETAIL = 'Names have 63 bytes at most.';
 	END IF;
 
-	FOR n IN first .. last LOOP
+	LOOP
 		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+		high := least(last, low + (SELECT count(*) FROM snowid.shard_registry) / 256);
 
-		-- Anything but the same shard is create_shard's to refuse.
-		IF NOT EXISTS (SELECT FROM snowid.shard_registry r
-					   WHERE r.shard = n AND r.schema = prefix || n
-						 AND r.epoch IS NOT DISTINCT FROM create_shards.epoch
-						 AND (r.moved_to IS NOT NULL OR
-							  to_regnamespace(quote_ident(r.schema)) IS NOT NULL))
-		THEN
-			PERFORM snowid.create_shard(n, (prefix || n)::name, epoch);
-			IF ddl IS NOT NULL THEN
-				PERFORM snowid.run_in_shard(n, (prefix || n)::name, ddl, path,
-					'The shards before it are there. To go on, make the same call again.');
-			END IF;
-			made := made + 1;
+		-- An error in any but the first shard ends the transaction before that
+		-- shard; the next one meets it first, and raises it.
+		fresh := '{}';
+		FOR n IN low .. high LOOP
+			-- Anything but the same shard is create_shard's to refuse.
+			CONTINUE WHEN EXISTS (
+				SELECT FROM snowid.shard_registry r
+				WHERE r.shard = n AND r.schema = prefix || n
+				  AND r.epoch IS NOT DISTINCT FROM create_shards.epoch
+				  AND (r.moved_to IS NOT NULL OR
+					   to_regnamespace(quote_ident(r.schema)) IS NOT NULL));
+			BEGIN
+				PERFORM snowid.create_shard(n, (prefix || n)::name, epoch);
+				fresh := fresh || n;
+			EXCEPTION WHEN OTHERS THEN
+				IF n = low THEN
+					RAISE;
+				END IF;
+				high := n - 1;
+				EXIT;
+			END;
+		END LOOP;
+
+		IF ddl IS NOT NULL THEN
+			FOR i IN 1 .. cardinality(fresh) LOOP
+				BEGIN
+					PERFORM snowid.run_in_shard(fresh[i], (prefix || fresh[i])::name, ddl, path,
+						'The shards before it are there. To go on, make the same call again.');
+				EXCEPTION WHEN OTHERS THEN
+					IF fresh[i] = low THEN
+						RAISE;
+					END IF;
+					FOREACH k IN ARRAY fresh[i:] LOOP
+						PERFORM snowid.drop_shard(k);
+					END LOOP;
+					high := fresh[i] - 1;
+					fresh := fresh[:i - 1];
+					EXIT;
+				END;
+			END LOOP;
 		END IF;
 
-		IF n = last OR (n - first + 1) % 100 = 0 THEN
-			PERFORM snowid.report_progress(n - first + 1, last - first + 1, made, started);
+		made := made + cardinality(fresh);
+		IF high = last OR (high - first + 1) / 100 > (low - first) / 100 THEN
+			PERFORM snowid.report_progress(high - first + 1, last - first + 1, made, started);
 		END IF;
+		low := high + 1;
 		COMMIT;
+		EXIT WHEN low OPERATOR(pg_catalog.>) last;
 	END LOOP;
 END
 $$;

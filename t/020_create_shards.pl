@@ -134,5 +134,25 @@ $node->safe_psql('postgres', "CALL snowid.for_each_shard('$script', 3)");
 is($node->safe_psql('postgres', 'SELECT count(*) = (SELECT count(*) FROM snowid.shards) FROM done'),
 	't', 'the rest follows');
 
+# From 256 shards on a transaction makes several.  An error in the midst of one
+# leaves what was before it, and nothing behind it, as with single ones.
+$node->safe_psql('postgres', 'CREATE TABLE taken (schema name PRIMARY KEY)');
+$node->safe_psql('postgres', 'CALL snowid.create_shards(2000, 2999); CREATE SCHEMA insta3005');
+my $inserts = "$ddl INSERT INTO public.taken SELECT current_schema";
+my $range = 'SELECT max(shard), count(*), sum(tables) FROM snowid.shards WHERE shard BETWEEN 3000 AND 3999';
+my $schemas = q(SELECT count(*) FROM pg_namespace WHERE nspname ~ '^insta3\d\d\d$');
+($ret, $out, $err) = $node->psql('postgres', "CALL snowid.create_shards(3000, 3040, ddl => '$inserts')");
+like($err, qr/schema "insta3005" already exists/, 'a schema that exists is an error');
+is($node->safe_psql('postgres', $range), '3004|5|10', 'those before it are there');
+$node->safe_psql('postgres', q(DROP SCHEMA insta3005; INSERT INTO taken VALUES ('insta3017')));
+($ret, $out, $err) = $node->psql('postgres', "CALL snowid.create_shards(3000, 3040, ddl => '$inserts')");
+like($err, qr/shard 3017, schema "insta3017": duplicate key/, 'the script fails in one');
+is($node->safe_psql('postgres', $range), '3016|17|34', 'those before it are there');
+is($node->safe_psql('postgres', $schemas), 17, 'and no schema beyond');
+$node->safe_psql('postgres', q(DELETE FROM taken WHERE schema = 'insta3017'));
+$node->safe_psql('postgres', "CALL snowid.create_shards(3000, 3040, ddl => '$inserts')");
+is($node->safe_psql('postgres', $range), '3040|41|82', 'mended, the same call goes on');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM taken'), 41, 'and the script ran once in each');
+
 $node->stop;
 done_testing();
