@@ -556,6 +556,16 @@ $$;
 COMMENT ON FUNCTION snowid.report_progress(int, int, int, timestamptz) IS
 'tells how far create_shards or for_each_shard has got';
 
+-- A session keeps what it has looked up, so one that visits thousands of
+-- shards forgets it now and then: its memory stays what it was.
+CREATE FUNCTION snowid.forget_catalogs()
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'snowid_forget_catalogs';
+
+COMMENT ON FUNCTION snowid.forget_catalogs() IS
+'empties the session''s caches of the catalogs; create_shards and for_each_shard call it';
+
 /*
  * create_shards: the shards first to last, each with what the script makes.
  *
@@ -655,6 +665,7 @@ BEGIN
 		made := made + cardinality(fresh);
 		IF high = last OR (high - first + 1) / 100 > (low - first) / 100 THEN
 			PERFORM snowid.report_progress(high - first + 1, last - first + 1, made, started);
+			PERFORM snowid.forget_catalogs();
 		END IF;
 		low := high + 1;
 		COMMIT;
@@ -713,6 +724,7 @@ BEGIN
 		done := done + 1;
 		IF done >= total OR done % 100 = 0 THEN
 			PERFORM snowid.report_progress(done, greatest(total, done), done, started);
+			PERFORM snowid.forget_catalogs();
 		END IF;
 		COMMIT;
 	END LOOP;
@@ -837,6 +849,7 @@ DECLARE
 	a record;
 	qualified text;		-- the table, as one types it
 	guard_name name;
+	guard_valid boolean;	-- of the guard that is there
 	sequence name;
 	epoch timestamptz;
 	newest bigint;
@@ -890,16 +903,21 @@ BEGIN
 	guard_name := substr((repeat('-', 12) || t.relname || '_' || "column")::name::text, 13)
 				  || '_shard_check';
 	IF guard THEN
-		PERFORM FROM pg_constraint c
-		WHERE c.conrelid = "table" AND c.conname = guard_name AND NOT c.convalidated;
-		IF FOUND THEN
+		-- By its text too: validating runs it, so it must not be somebody's.
+		SELECT c.convalidated INTO guard_valid FROM pg_constraint c
+		WHERE c.conrelid = "table" AND c.conname = guard_name
+		  AND pg_get_constraintdef(c.oid) ^@
+			  format('CHECK ((snowid.id_shard(%I) = %s))', "column", s.shard);
+		IF NOT guard_valid THEN
 			EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', qualified, guard_name);
 			RETURN;
 		END IF;
 
 		-- With ids of elsewhere in it, rows there could not even be updated.
-		EXECUTE format('SELECT %1$I FROM %2$s WHERE snowid.id_shard(%1$I) <> %3$s LIMIT 1',
-					   "column", qualified, s.shard) INTO stray;
+		IF guard_valid IS NULL THEN
+			EXECUTE format('SELECT %1$I FROM %2$s WHERE snowid.id_shard(%1$I) <> %3$s LIMIT 1',
+						   "column", qualified, s.shard) INTO stray;
+		END IF;
 		IF stray IS NOT NULL THEN
 			RAISE EXCEPTION USING ERRCODE = 'check_violation',
 				MESSAGE = format('id %s in table "%s" does not name shard %s', stray, t.relname, s.shard),
@@ -970,8 +988,7 @@ BEGIN
 	END IF;
 
 	IF guard THEN
-		PERFORM FROM pg_constraint c WHERE c.conrelid = "table" AND c.conname = guard_name;
-		IF NOT FOUND THEN
+		IF guard_valid IS NULL THEN
 			EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I '
 						   'CHECK (snowid.id_shard(%I) OPERATOR(pg_catalog.=) %s) NOT VALID',
 						   qualified, guard_name, "column", s.shard);

@@ -102,6 +102,12 @@ INSERT INTO guarded VALUES (snowid.make_id('2026-01-01', 6, 0));
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowid.set_default('guarded', guard => true);
 SELECT conname, convalidated, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'guarded'::regclass AND contype = 'c';
+-- a constraint of that name that is another is no guard
+CREATE TABLE misguarded (id bigint PRIMARY KEY, n int,
+	CONSTRAINT misguarded_id_shard_check CHECK (id > 0));
+SELECT snowid.set_default('misguarded', guard => true);
+\echo :LAST_ERROR_SQLSTATE
+DROP TABLE misguarded;
 -- a table with ids of elsewhere
 CREATE TABLE strays (id bigserial PRIMARY KEY, n int);
 INSERT INTO strays (n) VALUES (1);
