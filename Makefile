@@ -12,10 +12,12 @@ EXTENSION = snowid
 EXTVERSION = 1.0
 DATA = snowid--1.0.sql
 MODULE_big = snowid
-OBJS = src/snowid.o src/sequence.o src/next_id.o src/decode.o src/base62.o
+OBJS = src/snowid.o src/sequence.o src/next_id.o src/decode.o src/base62.o src/shard_of.o
 SRC_HEADERS = $(wildcard src/*.h)
 
-REGRESS = install layout vectors next_id cache errors privileges catalog planner
+REGRESS = install layout vectors next_id cache errors privileges catalog planner \
+	shards shards_bulk shards_default shards_adopt shards_names \
+	shards_privileges shard_of
 REGRESS_OPTS = --encoding=UTF8
 ISOLATION = order lock advance
 TAP_TESTS = 1

@@ -234,3 +234,940 @@ AS 'MODULE_PATHNAME', 'snowid_sequence_state';
 
 COMMENT ON FUNCTION snowid.sequence_state(regclass, timestamptz) IS
 'the same for a sequence of an own epoch';
+
+
+/* -------- keys to logical shards -------- */
+
+CREATE FUNCTION snowid.shard_of(key bigint, shards int)
+RETURNS int
+LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'snowid_shard_of_bigint';
+
+COMMENT ON FUNCTION snowid.shard_of(bigint, int) IS
+'logical shard of a numeric key: key modulo shards, never negative';
+
+CREATE FUNCTION snowid.shard_of(key text, shards int)
+RETURNS int
+LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'snowid_shard_of_text';
+
+COMMENT ON FUNCTION snowid.shard_of(text, int) IS
+'logical shard of a text key: first 8 bytes of its MD5, unsigned and big-endian, modulo shards';
+
+
+/* -------- logical shards -------- */
+
+-- Which number is which schema.  The rows are the users' own and go with a
+-- dump; by name, since a dump must find the schema again.  Registered is
+-- whole: a shard's row is committed with all that was made in it.
+CREATE TABLE snowid.shard_registry (
+	shard int PRIMARY KEY CHECK (shard BETWEEN 0 AND 8191),
+	schema name NOT NULL UNIQUE,
+	sequence name NOT NULL DEFAULT 'id_seq',
+	epoch timestamptz CHECK (isfinite(epoch)),
+	moved_to text
+);
+ALTER TABLE snowid.shard_registry OWNER TO @extowner@;
+SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
+
+COMMENT ON TABLE snowid.shard_registry IS
+'which shard number is which schema, its own epoch, and where it has moved to';
+
+-- Everybody may look; the extension's owner may grant the rest to those who
+-- make shards.
+GRANT SELECT ON snowid.shard_registry TO PUBLIC;
+
+-- The view must work for everybody, so a sequence that one may not read is
+-- left out: a strict function of NULL gives NULLs.
+CREATE VIEW snowid.shards AS
+SELECT r.shard, r.schema, r.epoch,
+	   CASE WHEN n.oid IS NOT NULL THEN coalesce(t.tables, 0) END AS tables,
+	   q.last_id_at,
+	   q.ahead,
+	   CASE WHEN r.moved_to IS NOT NULL THEN r.moved_to
+			WHEN n.oid IS NULL THEN 'missing'
+			ELSE 'here'
+	   END AS lives
+FROM snowid.shard_registry r
+LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = r.schema
+LEFT JOIN pg_catalog.pg_class c
+	   ON c.relnamespace = n.oid AND c.relname = r.sequence AND c.relkind = 'S'
+LEFT JOIN (SELECT relnamespace, count(*)::int AS tables
+		   FROM pg_catalog.pg_class
+		   WHERE relkind IN ('r', 'p')
+		   GROUP BY relnamespace) t ON t.relnamespace = n.oid
+LEFT JOIN LATERAL snowid.sequence_state(
+	CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END,
+	coalesce(r.epoch, snowid.id_timestamp(0))) q ON true;
+GRANT SELECT ON snowid.shards TO PUBLIC;
+
+COMMENT ON VIEW snowid.shards IS
+'the logical shards: schema, epoch, number of tables, newest id''s time, how far it is ahead of the clock, where the shard lives';
+
+/*
+ * register_shard: claims a number and a schema's name for a shard.
+ *
+ * Creates the row and nothing else; create_shard and adopt_shard do the rest.
+ * Waits for another session that is claiming the same.
+ *
+ * Errors: 22004 a NULL, 22003 number out of range, 22008 epoch that cannot
+ * be, 42501 not granted, 42710 number or schema taken.
+ */
+CREATE FUNCTION snowid.register_shard(shard int, schema name, sequence name,
+	epoch timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	taken snowid.shard_registry;
+BEGIN
+	IF shard IS NULL OR schema IS NULL OR sequence IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'a shard needs a number, a schema and a sequence';
+	END IF;
+	IF shard NOT BETWEEN 0 AND 8191 THEN
+		RAISE EXCEPTION USING ERRCODE = 'numeric_value_out_of_range',
+			MESSAGE = format('shard number %s is out of range', shard),
+			DETAIL = 'Shard numbers are between 0 and 8191.';
+	END IF;
+	IF epoch > clock_timestamp() OR NOT isfinite(epoch)
+	   OR snowid.min_id(clock_timestamp(), epoch) = snowid.min_id('infinity')
+	THEN
+		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
+			MESSAGE = format('ids with epoch %s cannot be made now', epoch),
+			DETAIL = 'An epoch must have begun, and ids last for 34 years from it.';
+	END IF;
+	IF NOT has_table_privilege('snowid.shard_registry', 'INSERT') THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = 'permission denied to create shards',
+			HINT = format('The extension''s owner can type: GRANT INSERT, UPDATE, DELETE ON snowid.shard_registry TO %I;', current_user);
+	END IF;
+
+	INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch)
+	VALUES (shard, schema, sequence, epoch)
+	ON CONFLICT DO NOTHING;
+	IF FOUND THEN
+		RETURN;
+	END IF;
+
+	SELECT * INTO taken FROM snowid.shard_registry r
+	WHERE r.shard = register_shard.shard OR r.schema = register_shard.schema
+	ORDER BY r.shard = register_shard.shard DESC LIMIT 1;
+	IF taken.shard <> shard THEN
+		RAISE EXCEPTION USING ERRCODE = 'duplicate_object',
+			MESSAGE = format('schema "%s" is already shard %s', schema, taken.shard);
+	END IF;
+	RAISE EXCEPTION USING ERRCODE = 'duplicate_object',
+		MESSAGE = format('shard %s is already registered', shard),
+		DETAIL = format('It is schema "%s"%s.', taken.schema,
+						', with epoch ' || taken.epoch),
+		HINT = CASE WHEN to_regnamespace(quote_ident(taken.schema)) IS NULL
+					 AND taken.moved_to IS NULL
+			THEN format('That schema is gone. To give the number back, type: SELECT snowid.drop_shard(%s);', shard)
+			ELSE 'SELECT * FROM snowid.shards; shows the numbers taken.' END;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.register_shard(int, name, name, timestamptz) IS
+'claims a number and a schema''s name for a shard; create_shard and adopt_shard call it';
+
+/*
+ * next_id_of_shard: next_id() under a name that no shard has.
+ *
+ * PostgreSQL looks a function up among all of its name, in whatever schema,
+ * and builds the list anew after each CREATE FUNCTION.  Were next_id() of each
+ * new shard to name next_id(), thousands of shards would be slow to make.
+ * Parsed bodies (from 14 on) are inlined without looking up anything.
+ */
+DO $do$
+DECLARE
+	parsed boolean := current_setting('server_version_num')::int >= 140000;
+	call text;
+BEGIN
+	FOREACH call IN ARRAY ARRAY['(shard int, seq regclass)',
+								'(shard int, seq regclass, epoch timestamptz)']
+	LOOP
+		EXECUTE format('CREATE FUNCTION snowid.next_id_of_shard%s RETURNS bigint '
+					   'LANGUAGE sql VOLATILE PARALLEL UNSAFE %s',
+					   call,
+					   format(CASE WHEN parsed THEN 'RETURN snowid.next_id($1, $2%s)'
+								   ELSE 'AS ''SELECT snowid.next_id($1, $2%s)''' END,
+							  CASE WHEN call LIKE '%epoch%' THEN ', $3' END));
+	END LOOP;
+END
+$do$;
+
+COMMENT ON FUNCTION snowid.next_id_of_shard(int, regclass) IS
+'what next_id() of a shard calls: the planner inlines it to next_id(shard, seq)';
+
+COMMENT ON FUNCTION snowid.next_id_of_shard(int, regclass, timestamptz) IS
+'what next_id() of a shard with an own epoch calls';
+
+/*
+ * next_id_call: the text of a call that makes a shard's ids.
+ *
+ * Qualified and quoted, and the same under every DateStyle and TimeZone.
+ */
+CREATE FUNCTION snowid.next_id_call(function text, shard int, schema name,
+	sequence name, epoch timestamptz)
+RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+SELECT format('snowid.%I(%s, %L::pg_catalog.regclass%s)', $1, $2,
+			  format('%I.%I', $3, $4),
+			  ', ' || quote_literal(to_char($5 AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"+00"'))
+				   || '::pg_catalog.timestamptz')
+$$;
+
+COMMENT ON FUNCTION snowid.next_id_call(text, int, name, name, timestamptz) IS
+'text of a call that makes a shard''s ids';
+
+/*
+ * define_next_id: creates or replaces next_id() of a shard.
+ *
+ * One SELECT, neither STRICT nor with a SET clause: the planner inlines it
+ * only so.  From 14 on the body is stored parsed: it then follows a renamed
+ * schema, and DROP EXTENSION says what depends on it.
+ */
+CREATE FUNCTION snowid.define_next_id(schema name, arguments text, call text,
+	security_definer boolean)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id(%s) RETURNS bigint '
+				   'LANGUAGE sql VOLATILE PARALLEL UNSAFE%s %s',
+				   schema, arguments,
+				   CASE WHEN security_definer THEN ' SECURITY DEFINER' END,
+				   CASE WHEN current_setting('server_version_num')::int >= 140000
+						THEN 'RETURN ' || call
+						ELSE 'AS ' || quote_literal('SELECT ' || call) END);
+END
+$$;
+
+COMMENT ON FUNCTION snowid.define_next_id(name, text, text, boolean) IS
+'creates or replaces next_id() of a shard';
+
+/*
+ * create_shard: a schema, its sequence, its next_id() and its registry row.
+ *
+ * Returns the schema's name.  All belongs to the caller, who needs CREATE on
+ * the database and INSERT on the registry.
+ *
+ * Errors: those of register_shard, 42P06 schema exists.
+ */
+CREATE FUNCTION snowid.create_shard(shard int, schema name DEFAULT NULL,
+	epoch timestamptz DEFAULT NULL)
+RETURNS name
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	schema := coalesce(schema, ('insta' || shard)::name);
+	PERFORM snowid.register_shard(shard, schema, 'id_seq', epoch);
+
+	IF to_regnamespace(quote_ident(schema)) IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'duplicate_schema',
+			MESSAGE = format('schema "%s" already exists', schema),
+			DETAIL = 'It is not registered as a shard.',
+			HINT = format('If it runs the PL/pgSQL snippet, type: SELECT snowid.adopt_shard(%s, %L);', shard, schema);
+	END IF;
+
+	EXECUTE format('CREATE SCHEMA %I', schema);
+	EXECUTE format('CREATE SEQUENCE %I.id_seq', schema);
+	PERFORM snowid.define_next_id(schema, '',
+		snowid.next_id_call('next_id_of_shard', shard, schema, 'id_seq', epoch), false);
+	RETURN schema;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.create_shard(int, name, timestamptz) IS
+'creates a logical shard: a schema with a sequence and its own next_id()';
+
+/*
+ * run_in_shard: runs a script with the shard's schema first in the search
+ * path, before the one given.
+ *
+ * An error is raised again with the shard's name before its message.  A
+ * cancel too, so that one sees where it was.
+ */
+CREATE FUNCTION snowid.run_in_shard(shard int, schema name, script text,
+	path text, hint text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	e_state text;
+	e_message text;
+	e_detail text;
+	e_hint text;
+	e_column text;
+	e_constraint text;
+	e_type text;
+	e_table text;
+	e_schema text;
+BEGIN
+	PERFORM set_config('search_path',
+					   concat_ws(', ', quote_ident(schema), nullif(path, '')), true);
+	EXECUTE script;
+EXCEPTION WHEN query_canceled OR OTHERS THEN
+	GET STACKED DIAGNOSTICS
+		e_state = RETURNED_SQLSTATE, e_message = MESSAGE_TEXT,
+		e_detail = PG_EXCEPTION_DETAIL, e_hint = PG_EXCEPTION_HINT,
+		e_column = COLUMN_NAME, e_constraint = CONSTRAINT_NAME,
+		e_type = PG_DATATYPE_NAME, e_table = TABLE_NAME, e_schema = SCHEMA_NAME;
+	RAISE EXCEPTION USING ERRCODE = e_state,
+		MESSAGE = format('shard %s, schema "%s": %s', shard, schema, e_message),
+		DETAIL = concat_ws(' ', nullif(e_detail, ''), 'Nothing was changed in this shard.'),
+		HINT = concat_ws(' ', nullif(e_hint, ''), hint),
+		COLUMN = e_column, CONSTRAINT = e_constraint, DATATYPE = e_type,
+		TABLE = e_table, SCHEMA = e_schema;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.run_in_shard(int, name, text, text, text) IS
+'runs a script in a shard''s schema, and names the shard in its errors';
+
+CREATE FUNCTION snowid.report_progress(done int, total int, made int,
+	started timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	-- Not 0, which a coarse clock can show.
+	seconds numeric := greatest(extract(epoch FROM clock_timestamp() - started), 0.001);
+	rate numeric := made / seconds;
+BEGIN
+	IF done = total THEN
+		RAISE NOTICE '% shards done in % s, % a second', done,
+			round(seconds, 1), round(rate);
+	ELSE
+		RAISE NOTICE '% of % shards, % a second, % s left', done, total,
+			round(rate), coalesce(round((total - done) / nullif(rate, 0))::text, '?');
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.report_progress(int, int, int, timestamptz) IS
+'tells how far create_shards or for_each_shard has got';
+
+-- A session keeps what it has looked up, so one that visits thousands of
+-- shards forgets it now and then: its memory stays what it was.
+CREATE FUNCTION snowid.forget_catalogs()
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'snowid_forget_catalogs';
+
+COMMENT ON FUNCTION snowid.forget_catalogs() IS
+'empties the session''s caches of the catalogs; create_shards and for_each_shard call it';
+
+/*
+ * create_shards: the shards first to last, each with what the script makes.
+ *
+ * A shard is there whole or not at all.  Shards that are there already are
+ * passed over: call it again after an error or a cancel.
+ *
+ * A transaction makes one shard, and one more for each 256 that there are.
+ * For the script's next_id() is looked up among those of all shards, in a
+ * list that is built anew once functions have been created: so a transaction
+ * first creates its functions, and then runs the script in each shard.
+ *
+ * A procedure that commits may have no SET clause, so the search path is
+ * fixed anew in each transaction; what runs before is qualified.
+ *
+ * Errors: those of create_shard, 2D000 within a transaction block, and
+ * whatever the script raises, with the shard named.
+ */
+CREATE PROCEDURE snowid.create_shards(first int, last int,
+	prefix text DEFAULT 'insta', ddl text DEFAULT NULL,
+	epoch timestamptz DEFAULT NULL)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	started CONSTANT pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+	path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
+	low int := first;		-- the shards of one transaction
+	high int;
+	fresh int[];			-- those of them that it has created
+	k int;
+	made int := 0;
+BEGIN
+	-- Within a transaction block this fails, before anything is done.
+	COMMIT;
+
+	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	IF first IS NULL OR last IS NULL OR prefix IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'create_shards needs a first and a last number, and a prefix';
+	END IF;
+	IF first < 0 OR last > 8191 OR first > last THEN
+		RAISE EXCEPTION USING ERRCODE = 'numeric_value_out_of_range',
+			MESSAGE = format('shard numbers %s to %s are out of range', first, last),
+			DETAIL = 'Shard numbers are between 0 and 8191, the first not after the last.';
+	END IF;
+	IF octet_length(prefix || last) > 63 THEN
+		RAISE EXCEPTION USING ERRCODE = 'name_too_long',
+			MESSAGE = format('schema name "%s" is too long', prefix || last),
+			DETAIL = 'Names have 63 bytes at most.';
+	END IF;
+
+	LOOP
+		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+		high := least(last, low + (SELECT count(*) FROM snowid.shard_registry) / 256);
+
+		-- An error in any but the first shard ends the transaction before that
+		-- shard; the next one meets it first, and raises it.
+		fresh := '{}';
+		FOR n IN low .. high LOOP
+			-- Anything but the same shard is create_shard's to refuse.
+			CONTINUE WHEN EXISTS (
+				SELECT FROM snowid.shard_registry r
+				WHERE r.shard = n AND r.schema = prefix || n
+				  AND r.epoch IS NOT DISTINCT FROM create_shards.epoch
+				  AND (r.moved_to IS NOT NULL OR
+					   to_regnamespace(quote_ident(r.schema)) IS NOT NULL));
+			BEGIN
+				PERFORM snowid.create_shard(n, (prefix || n)::name, epoch);
+				fresh := fresh || n;
+			EXCEPTION WHEN OTHERS THEN
+				IF n = low THEN
+					RAISE;
+				END IF;
+				high := n - 1;
+				EXIT;
+			END;
+		END LOOP;
+
+		IF ddl IS NOT NULL THEN
+			FOR i IN 1 .. cardinality(fresh) LOOP
+				BEGIN
+					PERFORM snowid.run_in_shard(fresh[i], (prefix || fresh[i])::name, ddl, path,
+						'The shards before it are there. To go on, make the same call again.');
+				EXCEPTION WHEN OTHERS THEN
+					IF fresh[i] = low THEN
+						RAISE;
+					END IF;
+					FOREACH k IN ARRAY fresh[i:] LOOP
+						PERFORM snowid.drop_shard(k);
+					END LOOP;
+					high := fresh[i] - 1;
+					fresh := fresh[:i - 1];
+					EXIT;
+				END;
+			END LOOP;
+		END IF;
+
+		made := made + cardinality(fresh);
+		IF high = last OR (high - first + 1) / 100 > (low - first) / 100 THEN
+			PERFORM snowid.report_progress(high - first + 1, last - first + 1, made, started);
+			PERFORM snowid.forget_catalogs();
+		END IF;
+		low := high + 1;
+		COMMIT;
+		EXIT WHEN low OPERATOR(pg_catalog.>) last;
+	END LOOP;
+END
+$$;
+
+COMMENT ON PROCEDURE snowid.create_shards(int, int, text, text, timestamptz) IS
+'creates a range of logical shards, each in a transaction of its own, and runs a script in each';
+
+/*
+ * for_each_shard: runs a script in every shard that lives here, in order,
+ * each in a transaction of its own.
+ *
+ * Errors: 2D000 within a transaction block, and whatever the script raises,
+ * with the shard named and the call that goes on from it.
+ */
+CREATE PROCEDURE snowid.for_each_shard(script text, from_shard int DEFAULT 0)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	started CONSTANT pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+	path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
+	total int;
+	done int := 0;
+	target snowid.shard_registry;
+BEGIN
+	COMMIT;
+
+	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	IF script IS NULL OR from_shard IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'for_each_shard needs a script and a shard to start from';
+	END IF;
+	SELECT count(*) INTO total FROM snowid.shard_registry r
+	WHERE r.shard >= from_shard AND r.moved_to IS NULL;
+
+	-- One by one, so that a shard made or dropped meanwhile is seen.
+	target.shard := from_shard - 1;
+	LOOP
+		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+		SELECT * INTO target FROM snowid.shard_registry r
+		WHERE r.shard > target.shard AND r.moved_to IS NULL
+		ORDER BY r.shard LIMIT 1;
+		EXIT WHEN NOT FOUND;
+
+		IF to_regnamespace(quote_ident(target.schema)) IS NULL THEN
+			RAISE WARNING 'shard % is missing: schema "%" does not exist',
+				target.shard, target.schema;
+		ELSE
+			PERFORM snowid.run_in_shard(target.shard, target.schema, script, path,
+				format('The shards before it are done. To go on from it, type: CALL snowid.for_each_shard(…, %s);', target.shard));
+		END IF;
+
+		done := done + 1;
+		IF done >= total OR done % 100 = 0 THEN
+			PERFORM snowid.report_progress(done, greatest(total, done), done, started);
+			PERFORM snowid.forget_catalogs();
+		END IF;
+		COMMIT;
+	END LOOP;
+	COMMIT;
+END
+$$;
+
+COMMENT ON PROCEDURE snowid.for_each_shard(text, int) IS
+'runs a script in every logical shard, each in a transaction of its own';
+
+/*
+ * drop_shard: drops a shard's schema and gives its number back.
+ *
+ * Without cascade only a shard whose schema holds nothing but what
+ * create_shard made.  If the schema is gone already, just the number.
+ *
+ * Errors: 42704 unknown shard, 2BP01 not empty, 55000 lives elsewhere.
+ */
+CREATE FUNCTION snowid.drop_shard(shard int, cascade boolean DEFAULT false)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	r snowid.shard_registry;
+	e_detail text;
+BEGIN
+	DELETE FROM snowid.shard_registry d
+	WHERE d.shard = drop_shard.shard RETURNING * INTO r;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('shard %s does not exist', coalesce(shard::text, 'NULL')),
+			HINT = 'SELECT * FROM snowid.shards; shows those that do.';
+	END IF;
+	IF r.moved_to IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('shard %s has moved to %s', shard, r.moved_to),
+			DETAIL = 'Its number must stay taken here.';
+	END IF;
+	IF to_regnamespace(quote_ident(r.schema)) IS NULL THEN
+		RETURN;
+	END IF;
+
+	IF cascade THEN
+		EXECUTE format('DROP SCHEMA %I CASCADE', r.schema);
+		RETURN;
+	END IF;
+	BEGIN
+		EXECUTE format('DROP FUNCTION IF EXISTS %I.next_id()', r.schema);
+		EXECUTE format('DROP SEQUENCE IF EXISTS %I.%I', r.schema, r.sequence);
+		EXECUTE format('DROP SCHEMA %I', r.schema);
+	EXCEPTION WHEN dependent_objects_still_exist THEN
+		GET STACKED DIAGNOSTICS e_detail = PG_EXCEPTION_DETAIL;
+		RAISE EXCEPTION USING ERRCODE = 'dependent_objects_still_exist',
+			MESSAGE = format('shard %s, schema "%s", is not empty', shard, r.schema),
+			DETAIL = e_detail,
+			HINT = format('To drop it with all that is in it, type: SELECT snowid.drop_shard(%s, true);', shard);
+	END;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.drop_shard(int, boolean) IS
+'drops a logical shard, only with cascade if it holds tables';
+
+/*
+ * free_name: a name in a schema that no relation has, made as PostgreSQL
+ * makes those of sequences: base and suffix within 63 bytes, then numbered.
+ */
+CREATE FUNCTION snowid.free_name(schema name, base text, suffix text)
+RETURNS name
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ending text := suffix;
+	candidate text;
+BEGIN
+	FOR n IN 1 .. 1000 LOOP
+		-- The cast to name clips between characters; padding makes it clip
+		-- where the ending still fits.
+		candidate := substr((repeat('-', octet_length(ending)) || base)::name::text,
+							octet_length(ending) + 1) || ending;
+		IF to_regclass(format('%I.%I', schema, candidate)) IS NULL THEN
+			RETURN candidate;
+		END IF;
+		ending := suffix || n;
+	END LOOP;
+	RAISE EXCEPTION USING ERRCODE = 'duplicate_table',
+		MESSAGE = format('relation "%s" already exists', candidate);
+END
+$$;
+
+COMMENT ON FUNCTION snowid.free_name(name, text, text) IS
+'name for a sequence in a schema, of at most 63 bytes, that no relation has';
+
+/*
+ * set_default: gives a column of a table in a shard the shard's ids.
+ *
+ * Sets the DEFAULT; an identity or serial column is turned over, its own
+ * sequence dropped if nothing else uses it.  own_sequence: the table gets a
+ * sequence to itself (a serial's is kept for it).  Ids that are in the table
+ * are stepped over.
+ *
+ * guard: adds a CHECK that ids name the shard.  The lock to add it is short;
+ * validating a large table is left to the next call, since only then does the
+ * lock not last as long as the scan.
+ *
+ * Errors: 42809 not a table, 42704 in no shard, 42703 no such column,
+ * 42804 not bigint, 428C9 generated, 55000 an id too far ahead of the clock,
+ * 23514 an id of another shard, with guard.
+ */
+CREATE FUNCTION snowid.set_default("table" regclass, "column" name DEFAULT 'id',
+	own_sequence boolean DEFAULT false, guard boolean DEFAULT false)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	small_table CONSTANT bigint := 8 * 1024 * 1024;
+	t record;
+	s snowid.shard_registry;
+	a record;
+	qualified text;		-- the table, as one types it
+	guard_name name;
+	guard_valid boolean;	-- of the guard that is there
+	sequence name;
+	epoch timestamptz;
+	newest bigint;
+	stray bigint;
+	old regclass;
+	grantee text;
+BEGIN
+	IF "table" IS NULL OR "column" IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'set_default needs a table and a column';
+	END IF;
+	SELECT c.relname, c.relkind, c.relowner, c.relacl, c.relnamespace, n.nspname INTO t
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE c.oid = "table";
+	IF t.relkind IS NULL OR t.relkind NOT IN ('r', 'p') THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('"%s" is not a table', coalesce(t.relname, "table"::text));
+	END IF;
+	qualified := format('%I.%I', t.nspname, t.relname);
+
+	SELECT * INTO s FROM snowid.shard_registry r WHERE r.schema = t.nspname;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('table "%s" is not in a shard', t.relname),
+			DETAIL = format('Its schema "%s" is not registered as one.', t.nspname),
+			HINT = format('Move it into one; type: ALTER TABLE %s SET SCHEMA shard_schema;', qualified);
+	END IF;
+	epoch := coalesce(s.epoch, snowid.id_timestamp(0));
+
+	SELECT att.attnum, att.atttypid, att.attidentity, att.attgenerated INTO a
+	FROM pg_attribute att
+	WHERE att.attrelid = "table" AND att.attname = "column"
+	  AND att.attnum > 0 AND NOT att.attisdropped;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+			MESSAGE = format('column "%s" of table "%s" does not exist', "column", t.relname);
+	END IF;
+	IF a.attgenerated <> '' THEN
+		RAISE EXCEPTION USING ERRCODE = 'generated_always',
+			MESSAGE = format('column "%s" of table "%s" is generated', "column", t.relname);
+	END IF;
+	IF a.atttypid <> 'bigint'::regtype THEN
+		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
+			MESSAGE = format('column "%s" of table "%s" is %s, not bigint',
+							 "column", t.relname, format_type(a.atttypid, NULL)),
+			HINT = format('Type: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;', qualified, "column");
+	END IF;
+
+	-- The second call for a guard only validates: it must not take the lock
+	-- that changing the DEFAULT takes.
+	guard_name := substr((repeat('-', 12) || t.relname || '_' || "column")::name::text, 13)
+				  || '_shard_check';
+	IF guard THEN
+		-- By its text too: validating runs it, so it must not be somebody's.
+		SELECT c.convalidated INTO guard_valid FROM pg_constraint c
+		WHERE c.conrelid = "table" AND c.conname = guard_name
+		  AND pg_get_constraintdef(c.oid) ^@
+			  format('CHECK ((snowid.id_shard(%I) = %s))', "column", s.shard);
+		IF NOT guard_valid THEN
+			EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', qualified, guard_name);
+			RETURN;
+		END IF;
+
+		-- With ids of elsewhere in it, rows there could not even be updated.
+		IF guard_valid IS NULL THEN
+			EXECUTE format('SELECT %1$I FROM %2$s WHERE snowid.id_shard(%1$I) <> %3$s LIMIT 1',
+						   "column", qualified, s.shard) INTO stray;
+		END IF;
+		IF stray IS NOT NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'check_violation',
+				MESSAGE = format('id %s in table "%s" does not name shard %s', stray, t.relname, s.shard),
+				DETAIL = format('Read as an id, it names shard %s.', snowid.id_shard(stray)),
+				HINT = 'For a table with ids of elsewhere, leave out guard.',
+				TABLE = t.relname, SCHEMA = t.nspname, COLUMN = "column";
+		END IF;
+	END IF;
+
+	-- Read before the lock below, for it may take a while without an index.
+	EXECUTE format('SELECT max(%I) FROM %s', "column", qualified) INTO newest;
+	IF snowid.id_timestamp(newest, epoch) > clock_timestamp() + interval '1 day'
+	   AND newest > 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('id %s in table "%s" is more than one day ahead of the clock', newest, t.relname),
+			DETAIL = format('Read as an id, it is of %s.', snowid.id_timestamp(newest, epoch)),
+			HINT = 'New ids must be larger than all that are there, and follow the clock.',
+			TABLE = t.relname, SCHEMA = t.nspname, COLUMN = "column";
+	END IF;
+
+	IF a.attidentity <> '' THEN
+		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', qualified, "column");
+	END IF;
+
+	IF own_sequence THEN
+		SELECT c.relname INTO sequence
+		FROM pg_depend d JOIN pg_class c ON c.oid = d.objid AND c.relkind = 'S'
+		WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+		  AND d.refobjid = "table" AND d.refobjsubid = a.attnum AND d.deptype = 'a'
+		  AND c.relnamespace = t.relnamespace
+		LIMIT 1;
+		IF FOUND THEN
+			EXECUTE format('ALTER SEQUENCE %I.%I AS bigint INCREMENT BY 1 NO MAXVALUE CACHE 1 NO CYCLE',
+						   t.nspname, sequence);
+		ELSE
+			sequence := snowid.free_name(t.nspname, t.relname || '_' || "column", '_seq');
+			EXECUTE format('CREATE SEQUENCE %I.%I', t.nspname, sequence);
+			EXECUTE format('ALTER SEQUENCE %I.%I OWNER TO %s', t.nspname, sequence, t.relowner::regrole);
+			EXECUTE format('ALTER SEQUENCE %I.%I OWNED BY %s.%I', t.nspname, sequence, qualified, "column");
+		END IF;
+		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', qualified, "column",
+					   snowid.next_id_call('next_id', s.shard, s.schema, sequence, s.epoch));
+	ELSE
+		sequence := s.sequence;
+		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %I.next_id()',
+					   qualified, "column", s.schema);
+		FOR old IN
+			SELECT d.objid FROM pg_depend d JOIN pg_class c ON c.oid = d.objid AND c.relkind = 'S'
+			WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+			  AND d.refobjid = "table" AND d.refobjsubid = a.attnum AND d.deptype = 'a'
+		LOOP
+			IF EXISTS (SELECT FROM pg_depend d
+					   WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = old
+						 AND d.deptype <> 'i') THEN
+				EXECUTE format('ALTER SEQUENCE %s OWNED BY NONE', old);
+			ELSE
+				EXECUTE format('DROP SEQUENCE %s', old);
+			END IF;
+		END LOOP;
+	END IF;
+
+	-- Rows that came since have ids of at most 10 ms ahead of the clock, from
+	-- whatever sequence of ours.
+	IF newest IS NOT NULL THEN
+		PERFORM snowid.advance(format('%I.%I', t.nspname, sequence)::regclass,
+			greatest(newest, snowid.make_id(clock_timestamp() + interval '11 milliseconds', 0, 0, epoch)),
+			epoch);
+	END IF;
+
+	IF guard THEN
+		IF guard_valid IS NULL THEN
+			EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I '
+						   'CHECK (snowid.id_shard(%I) OPERATOR(pg_catalog.=) %s) NOT VALID',
+						   qualified, guard_name, "column", s.shard);
+			IF coalesce((SELECT sum(pg_relation_size(p.relid)) FROM pg_partition_tree("table") p),
+						pg_relation_size("table")) <= small_table
+			THEN
+				EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', qualified, guard_name);
+			ELSE
+				RAISE NOTICE USING
+					MESSAGE = format('constraint "%s" holds for new rows, and has yet to be validated', guard_name),
+					HINT = format('Make the same call again, or type: ALTER TABLE %s VALIDATE CONSTRAINT %I;', qualified, guard_name);
+			END IF;
+		END IF;
+	END IF;
+
+	-- Identity columns need no grant, and serial's was for another sequence.
+	FOR grantee IN
+		SELECT DISTINCT CASE WHEN g.oid = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.oid)) END
+		FROM (SELECT t.relowner
+			  UNION ALL
+			  SELECT x.grantee FROM aclexplode(t.relacl) x WHERE x.privilege_type = 'INSERT') g (oid)
+		WHERE NOT has_sequence_privilege(g.oid, format('%I.%I', t.nspname, sequence)::regclass, 'USAGE, UPDATE')
+	LOOP
+		RAISE WARNING USING
+			MESSAGE = format('%s may insert into %s, but not use its sequence', grantee, qualified),
+			HINT = format('Type: GRANT USAGE ON SEQUENCE %I.%I TO %s;', t.nspname, sequence, grantee);
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.set_default(regclass, name, boolean, boolean) IS
+'gives a column of a table in a shard the shard''s ids as its DEFAULT';
+
+/*
+ * adopt_shard: takes over a schema whose next_id() is the PL/pgSQL snippet.
+ *
+ * Replaces that function in place, so that no table changes, and goes on
+ * above the ids that are there.  The sequence and the epoch are read from the
+ * function's text unless given.  Returns the newest id found, NULL if none.
+ *
+ * Refuses unless an id that the snippet has just made, and the newest 100 of
+ * each column that it is the DEFAULT of, are of that shard and epoch.
+ *
+ * Errors: those of register_shard, 42883 no function next_id(), 42P13 one
+ * whose sequence or epoch can't be read, 42704 a sequence elsewhere,
+ * 22023 an id that disagrees.
+ */
+CREATE FUNCTION snowid.adopt_shard(shard int, schema name,
+	sequence regclass DEFAULT NULL, epoch timestamptz DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	default_epoch CONSTANT timestamptz := snowid.id_timestamp(0);
+	f record;
+	s record;
+	c record;
+	found_texts text[];
+	used regclass;			-- the sequence that the snippet uses
+	ids bigint[];
+	id bigint;
+	newest bigint;
+	origin text;
+BEGIN
+	-- First of all, so that numbers and rights are checked before the rest.
+	PERFORM snowid.register_shard(shard, schema, 'id_seq', NULL);
+
+	SELECT p.oid, p.prosrc, p.prosecdef,
+		   pg_get_function_arguments(p.oid) AS arguments INTO f
+	FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+	WHERE n.nspname = schema AND p.proname = 'next_id' AND p.pronargs = 0
+	  AND p.prorettype = 'bigint'::regtype AND p.prokind = 'f' AND NOT p.proretset;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_function',
+			MESSAGE = format('schema "%s" has no function next_id() that returns a bigint', schema),
+			HINT = format('For a new shard, type: SELECT snowid.create_shard(%s); tables move into it with ALTER TABLE … SET SCHEMA.', shard);
+	END IF;
+
+	found_texts := ARRAY(SELECT DISTINCT replace(m[1], '''''', '''')
+						 FROM regexp_matches(f.prosrc, 'nextval\s*\(\s*''((?:[^'']|'''')+)''', 'gi') m);
+	IF cardinality(found_texts) = 1 THEN
+		-- What it names without a schema is the shard's own.
+		PERFORM set_config('search_path', format('%I, public, pg_temp', schema), true);
+		used := to_regclass(found_texts[1]);
+		PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+	END IF;
+	sequence := coalesce(sequence, used);
+
+	IF epoch IS NULL THEN
+		found_texts := ARRAY(SELECT DISTINCT m[1]
+							 FROM regexp_matches(f.prosrc, '\y(\d{12,13})\y', 'g') m);
+		IF cardinality(found_texts) = 1 THEN
+			epoch := 'epoch'::timestamptz + found_texts[1]::bigint * interval '1 millisecond';
+		END IF;
+	END IF;
+	IF sequence IS NULL OR epoch IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_function_definition',
+			MESSAGE = format('cannot read the %s from the text of function %I.next_id()',
+							 CASE WHEN sequence IS NULL THEN 'sequence' ELSE 'epoch' END, schema),
+			HINT = format('Name both; type: SELECT snowid.adopt_shard(%s, %L, sequence, epoch);', shard, schema);
+	END IF;
+
+	SELECT q.relname, n.nspname, q.relkind INTO s
+	FROM pg_class q JOIN pg_namespace n ON n.oid = q.relnamespace WHERE q.oid = sequence;
+	IF s.relkind IS DISTINCT FROM 'S' OR s.nspname <> schema THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('"%s" is not a sequence in schema "%s"', s.relname, schema),
+			DETAIL = 'A shard''s sequence is in its schema, since both move together.',
+			HINT = format('Type: CREATE SEQUENCE %I.id_seq; grant its use to the roles that insert; and give it as the third argument.', schema);
+	END IF;
+
+	UPDATE snowid.shard_registry r
+	SET sequence = s.relname, epoch = nullif(adopt_shard.epoch, default_epoch)
+	WHERE r.shard = adopt_shard.shard;
+
+	-- An id fresh from the snippet tells of epoch, layout and shard, also
+	-- where the tables are empty.
+	PERFORM set_config('search_path', format('%I, public, pg_temp', schema), true);
+	EXECUTE format('SELECT %I.next_id()', schema) INTO id;
+	PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+	IF snowid.id_shard(id) <> shard
+	   OR abs(extract(epoch FROM snowid.id_timestamp(id, epoch) - clock_timestamp())) > 60
+	THEN
+		origin := format('function %I.next_id() has just made it', schema);
+	ELSE
+		FOR c IN
+			SELECT DISTINCT a.attname, format('%I.%I', n.nspname, t.relname) AS qualified
+			FROM pg_depend d
+			JOIN pg_attrdef ad ON d.classid = 'pg_attrdef'::regclass AND ad.oid = d.objid
+			JOIN pg_attribute a ON a.attrelid = ad.adrelid AND a.attnum = ad.adnum
+			JOIN pg_class t ON t.oid = ad.adrelid AND t.relkind IN ('r', 'p')
+			JOIN pg_namespace n ON n.oid = t.relnamespace
+			WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = f.oid
+			  AND a.atttypid = 'bigint'::regtype
+			ORDER BY 2, 1
+		LOOP
+			EXECUTE format('SELECT ARRAY(SELECT %1$I FROM %2$s WHERE %1$I IS NOT NULL '
+						   'ORDER BY %1$I DESC LIMIT 100)', c.attname, c.qualified) INTO ids;
+			newest := greatest(newest, ids[1]);
+			FOREACH id IN ARRAY ids LOOP
+				IF snowid.id_shard(id) <> shard
+				   OR snowid.id_timestamp(id, epoch) > clock_timestamp() + interval '1 day'
+				THEN
+					origin := format('it is in column %I of table %s', c.attname, c.qualified);
+					EXIT;
+				END IF;
+			END LOOP;
+			EXIT WHEN origin IS NOT NULL;
+		END LOOP;
+	END IF;
+	IF origin IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('id %s does not agree with shard %s and epoch %s', id, shard, epoch),
+			DETAIL = format('Read with this epoch, it names shard %s and is of %s; %s.',
+							snowid.id_shard(id), snowid.id_timestamp(id, epoch), origin),
+			HINT = 'Pass the shard number and the epoch that the snippet has, or correct the rows that it did not make.';
+	END IF;
+
+	-- Every call of the snippet holds a lock on its sequence to the end of its
+	-- transaction.  So this waits for the ids that are not committed yet, and
+	-- keeps later calls out until next_id() is the new one.
+	EXECUTE format('ALTER SEQUENCE %s AS bigint INCREMENT BY 1 NO MAXVALUE CACHE 1 NO CYCLE', sequence);
+	IF used <> sequence THEN
+		EXECUTE format('ALTER SEQUENCE %s CACHE 1', used);
+	END IF;
+
+	-- One second ahead: a call of the snippet that waits for us still makes
+	-- its id, of the instant after our commit, and must not meet ours.
+	PERFORM snowid.advance(sequence,
+		greatest(newest, snowid.make_id(clock_timestamp() + interval '1 second', shard, 0, epoch)),
+		epoch);
+	PERFORM snowid.define_next_id(schema, f.arguments,
+		snowid.next_id_call('next_id_of_shard', shard, schema, s.relname,
+							nullif(epoch, default_epoch)),
+		f.prosecdef);
+	RETURN newest;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.adopt_shard(int, name, regclass, timestamptz) IS
+'takes over a schema that runs the PL/pgSQL snippet, as a logical shard';

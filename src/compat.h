@@ -44,4 +44,10 @@ typedef Oid RelFileNumber;
 #define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
 #endif
 
+/* 14 has it say why it failed, as it does in FIPS mode. */
+#if PG_VERSION_NUM < 140000
+#define pg_md5_binary(data, len, digest, reason) \
+	(*(reason) = "not available", pg_md5_binary(data, len, digest))
+#endif
+
 #endif							/* SNOWID_COMPAT_H */

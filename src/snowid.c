@@ -1,5 +1,5 @@
 /*
- * The module: its magic, and its one setting.
+ * The module: its magic, its one setting, and a service to create_shards().
  *
  * The library needs no shared memory and no preloading; the first call of any
  * function of the extension loads it.
@@ -8,11 +8,14 @@
 
 #include "fmgr.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 
 #include "compat.h"
 #include "snowid.h"
 
 PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(snowid_forget_catalogs);
 
 void		_PG_init(void);
 
@@ -33,4 +36,18 @@ _PG_init(void)
 							PGC_SUSET, 0,
 							NULL, NULL, NULL);
 	MarkGUCPrefixReserved("snowid");
+}
+
+/*
+ * forget_catalogs() → void
+ *
+ * Empties the session's caches of the catalogs, as happens to any session
+ * that falls behind with others' changes.  They would else keep every table
+ * that the session has made.
+ */
+Datum
+snowid_forget_catalogs(PG_FUNCTION_ARGS)
+{
+	InvalidateSystemCaches();
+	PG_RETURN_VOID();
 }

@@ -1,0 +1,5 @@
+-- Ticket server 1 of 2: counts in steps of two, from 1.
+-- One sequence for each kind of thing that is numbered.
+CREATE SCHEMA tickets;
+CREATE SEQUENCE tickets.photos INCREMENT BY 2 START WITH 1;
+CREATE SEQUENCE tickets.users INCREMENT BY 2 START WITH 1;
