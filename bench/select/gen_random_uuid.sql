@@ -1,0 +1,3 @@
+-- gen_random_uuid
+-- timed
+SELECT gen_random_uuid();

@@ -1,0 +1,3 @@
+-- PL/pgSQL snippet
+-- timed
+SELECT insta5.next_id();
