@@ -18,18 +18,3 @@ BEGIN
     result := result | (seq_id);
 END;
 $$ LANGUAGE PLPGSQL;
-
--- Many sequences, for the measures of how cost grows with their number.
-CREATE TABLE IF NOT EXISTS seqs (i int PRIMARY KEY, ours regclass, cores regclass);
-DO $$
-BEGIN
-	IF EXISTS (SELECT FROM seqs) THEN
-		RETURN;
-	END IF;
-	FOR i IN 0 .. 8191 LOOP
-		EXECUTE pg_catalog.format('CREATE SEQUENCE ours_%s; CREATE SEQUENCE cores_%1$s', i);
-		INSERT INTO seqs VALUES (i, 'ours_' || i, 'cores_' || i);
-	END LOOP;
-END
-$$;
-VACUUM ANALYZE seqs;
