@@ -5,12 +5,12 @@ set datafile separator ','
 set terminal svg size 720,400 font 'sans-serif,13' background 'white'
 set style fill solid 0.85 noborder
 set border 3 lc rgb '#444444'
-set tics nomirror out
+set tics nomirror out noenhanced
 set grid lc rgb '#dddddd'
 set key top left reverse Left samplen 2
 
-# The rows of a measure, of one variant of it, and the variants that it has.
-rows(measure) = sprintf("< grep '^%s,' '%s/results.csv' | grep -v ',row,'", measure, results)
+# The rows of a measure by size, of one variant of it, and the variants it has.
+rows(measure) = sprintf("< grep '^%s,' '%s/results.csv' | grep -v ',row,' | sort -t, -k5,5g", measure, results)
 of(measure, variant) = sprintf("< grep '^%s,%s,' '%s/results.csv'", measure, variant, results)
 variants(measure) = system(sprintf("grep '^%s,' '%s/results.csv' | cut -d, -f2 | grep -vx row | awk '!seen[$0]++'", measure, results))
 
@@ -33,7 +33,7 @@ set xlabel 'ns of the backend, an id'
 set logscale x
 set xrange [5:20000]
 plot rows('cpu') using (5):0:(5):5:($0-0.35):($0+0.35):(rgb(strcol(2))):ytic(2) with boxxyerror lc rgb variable, \
-	'' using 5:0:7:8:(0):(0) with xyerrorbars pt 0 lw 1 lc rgb '#444444', \
+	'' using 5:0:7:8 with xerrorbars pt 0 lw 1 lc rgb '#444444', \
 	'' using ($8 * 1.08):0:(sprintf('%.0f', $5)) with labels left
 
 set output results.'/load.svg'
@@ -43,7 +43,7 @@ unset logscale x
 set xrange [0:*]
 set offsets 0, graph 0.1, 0.7, 0.7
 plot rows('load') using (0):0:(0):5:($0-0.35):($0+0.35):(rgb(strcol(2))):ytic(2) with boxxyerror lc rgb variable, \
-	'' using 5:0:7:8:(0):(0) with xyerrorbars pt 0 lw 1 lc rgb '#444444', \
+	'' using 5:0:7:8 with xerrorbars pt 0 lw 1 lc rgb '#444444', \
 	'' using ($8 + 60):0:(sprintf('%.0f', $5)) with labels left
 
 # Lines: how cost grows.
@@ -84,7 +84,7 @@ set ylabel 'transactions a second'
 plot for [v in variants('spread')] of('spread', v) using 3:5:7:8 with yerrorlines lw 2 pt 7 ps 0.5 lc rgb colour(v) title v noenhanced
 
 set output results.'/grow.svg'
-set title 'The next million rows, by the millions in the table before'
+set title 'The next million rows, as the table grows'
 set xlabel 'million rows'
 set ylabel 's'
 unset logscale x
