@@ -1,5 +1,5 @@
 -- uuidv7 (PostgreSQL 18)
--- needs: to_regproc('pg_catalog.uuidv7') IS NOT NULL
+-- needs: to_regprocedure('uuidv7()') IS NOT NULL
 -- share: 0.5
 -- timed
 SELECT count(uuidv7()) FROM generate_series(1, :n);

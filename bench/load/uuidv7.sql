@@ -1,5 +1,5 @@
 -- uuidv7 (PostgreSQL 18)
--- needs: to_regproc('pg_catalog.uuidv7') IS NOT NULL
+-- needs: to_regprocedure('uuidv7()') IS NOT NULL
 DROP TABLE IF EXISTS load_uuidv7;
 CREATE TABLE load_uuidv7 (
 	id uuid PRIMARY KEY DEFAULT uuidv7(),
