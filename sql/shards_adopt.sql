@@ -86,7 +86,11 @@ RETURNING snowid.id_shard(id), snowid.id_timestamp(id, '2023-11-14 22:13:20+00')
 
 -- A sequence that the text names without a schema, is the shard's own.
 CALL snippet('insta7', 7, seq => 'table_id_seq');
+BEGIN;
 SELECT snowid.adopt_shard(7, 'insta7');
+-- a second ahead, for calls of the snippet that wait for this transaction
+SELECT last_id_at >= now() + interval '999 ms' AS ahead FROM snowid.shards WHERE shard = 7;
+COMMIT;
 SELECT sequence FROM snowid.shard_registry WHERE shard = 7;
 
 -- One that is elsewhere, or that the text does not name: told.
