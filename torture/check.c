@@ -2,7 +2,7 @@
  * Look for an id that was given twice, and for one that came out of order, in
  * the files that writers leave (see idlog.h).
  *
- *		check FILE ...
+ *		check [-c SHARD] FILE ...
  *
  * A sequence has a shard number of its own here, so an id says which sequence
  * it is from.  What counts as failure:
@@ -11,6 +11,9 @@
  *	order break	an id that is not larger than the one before it in the same
  *				call, or than every id of each call of that sequence that had
  *				been acknowledged before its own call was sent
+ *
+ * With -c, that sequence has had a CACHE, which keeps order within a session
+ * only; its calls are compared with those of their own session.
  *
  * An id of a call that was never acknowledged must be larger than what was
  * acknowledged before it, too; but it may come again after a crash, when the
@@ -58,6 +61,7 @@ typedef struct LogFile
 
 typedef struct Shard
 {
+	bool		is_cached;		/* order holds within each session only */
 	uint64_t   *keys;			/* id << 1 | not acknowledged */
 	size_t		n_keys;
 	size_t		n_calls;
@@ -306,6 +310,15 @@ compare_shards(const void *a, const void *b)
 }
 
 static int
+compare_files(const void *a, const void *b)
+{
+	uint32_t	x = ((const Call *) a)->file;
+	uint32_t	y = ((const Call *) b)->file;
+
+	return x < y ? -1 : x > y;
+}
+
+static int
 compare_begins(const void *a, const void *b)
 {
 	int64_t		x = (*(Call *const *) a)->begin_ns;
@@ -325,19 +338,19 @@ compare_ends(const void *a, const void *b)
 
 /* Go through the calls as they were sent, with the largest id acknowledged. */
 static void
-check_order(const Shard *shard)
+check_order(Call *first, size_t n)
 {
-	Call	  **begins = allocate(NULL, shard->n_calls * sizeof(Call *));
-	Call	  **ends = allocate(NULL, shard->n_calls * sizeof(Call *));
+	Call	  **begins = allocate(NULL, n * sizeof(Call *));
+	Call	  **ends = allocate(NULL, n * sizeof(Call *));
 	int64_t		largest = INT64_MIN;
 	size_t		ended = 0;
 
-	for (size_t i = 0; i < shard->n_calls; i++)
-		begins[i] = ends[i] = &calls[shard->first_call + i];
-	qsort(begins, shard->n_calls, sizeof(Call *), compare_begins);
-	qsort(ends, shard->n_calls, sizeof(Call *), compare_ends);
+	for (size_t i = 0; i < n; i++)
+		begins[i] = ends[i] = &first[i];
+	qsort(begins, n, sizeof(Call *), compare_begins);
+	qsort(ends, n, sizeof(Call *), compare_ends);
 
-	for (size_t i = 0; i < shard->n_calls; i++)
+	for (size_t i = 0; i < n; i++)
 	{
 		while (ends[ended]->end_ns < begins[i]->begin_ns)
 		{
@@ -352,6 +365,22 @@ check_order(const Shard *shard)
 	free(ends);
 }
 
+static void
+check_order_within_sessions(Call *first, size_t n)
+{
+	size_t		from = 0;
+
+	qsort(first, n, sizeof(Call), compare_files);
+	for (size_t i = 1; i <= n; i++)
+	{
+		if (i == n || first[i].file != first[from].file)
+		{
+			check_order(&first[from], i - from);
+			from = i;
+		}
+	}
+}
+
 int
 main(int argc, char **argv)
 {
@@ -359,14 +388,17 @@ main(int argc, char **argv)
 	size_t		largest = 0;
 	uint64_t   *space;
 	int			sequences = 0;
+	int			option;
 
-	if (argc < 2)
+	while ((option = getopt(argc, argv, "c:")) == 'c')
+		shards[atoi(optarg) & (SHARDS - 1)].is_cached = true;
+	if (option != -1 || optind == argc)
 	{
-		fprintf(stderr, "usage: check FILE ...\n");
+		fprintf(stderr, "usage: check [-c SHARD] FILE ...\n");
 		return 2;
 	}
 	files = allocate(NULL, argc * sizeof(LogFile));
-	for (int i = 1; i < argc; i++)
+	for (int i = optind; i < argc; i++)
 	{
 		map_file(&files[i], argv[i]);
 		read_calls(i);
@@ -379,7 +411,7 @@ main(int argc, char **argv)
 		shards[s].keys = allocate(NULL, shards[s].n_keys * sizeof(uint64_t));
 		shards[s].n_keys = 0;
 	}
-	for (int i = 1; i < argc; i++)
+	for (int i = optind; i < argc; i++)
 		read_ids(i, &next_call);
 
 	qsort(calls, n_calls, sizeof(Call), compare_shards);
@@ -397,7 +429,10 @@ main(int argc, char **argv)
 		sequences++;
 		sort_keys(shards[s].keys, space, shards[s].n_keys);
 		check_repeats(&shards[s]);
-		check_order(&shards[s]);
+		if (shards[s].is_cached)
+			check_order_within_sessions(&calls[shards[s].first_call], shards[s].n_calls);
+		else
+			check_order(&calls[shards[s].first_call], shards[s].n_calls);
 		free(shards[s].keys);
 	}
 

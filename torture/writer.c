@@ -14,9 +14,9 @@
  * complete, without a warning: a canceled wait for a synchronous standby is
  * reported so.
  *
- * MODE "all" mixes everything.  MODE "select" only takes ids in transactions
- * that write nothing of their own, so that only what next_id() does for
- * durability protects them.  MODE "hot" makes all sessions ask sequence 0.
+ * MODE "all" mixes everything.  MODE "hot" makes all sessions ask sequence 0.
+ * MODE "select" does, too, in transactions that write nothing of their own, so
+ * that only what next_id() does for durability protects those ids.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -357,7 +357,7 @@ reconnect(void)
 static void
 work(void)
 {
-	uint32_t	seq = mode == MODE_HOT || random_below(3) == 0 ? 0 : random_below(SEQUENCES);
+	uint32_t	seq = mode != MODE_ALL || random_below(3) == 0 ? 0 : random_below(SEQUENCES);
 	uint32_t	what = random_below(100);
 
 	if (what < 40 || (mode == MODE_HOT && what < 95))
