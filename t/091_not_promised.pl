@@ -1,0 +1,83 @@
+# What doc/reliability.md says of the cases in which ids can repeat: that they
+# do while the clock has not passed them, that they don't when it has, and that
+# advance() helps.  A clock that stands still shows each.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use SnowidTest;
+use Test::More;
+
+my $now = '2026-06-01 00:00:00';
+my $later = '2026-06-01 00:00:01';
+my $next = "SELECT snowid.next_id(5, 's')";
+my $has_unlogged;
+my $node = new_node('not_promised');
+
+sub sql
+{
+	return $node->safe_psql($_[1] // 'postgres', $_[0]);
+}
+
+sub new_sequence
+{
+	my ($kind) = @_;
+
+	set_clock($node, $now);
+	sql("DROP SEQUENCE IF EXISTS s; CREATE $kind SEQUENCE s");
+	return split /\n/, sql("$next; $next; $next");
+}
+
+start_with_clock($node, $now);
+sql('CREATE EXTENSION snowid');
+$has_unlogged = sql("SELECT current_setting('server_version_num')::int >= 150000") eq 't';
+
+my @cases = (
+	[ 'setval() backwards', sub { sql("SELECT setval('s', 1)") } ],
+	[ 'RESTART', sub { sql('ALTER SEQUENCE s RESTART') } ],
+	[ 'DROP and CREATE', sub { sql('DROP SEQUENCE s; CREATE SEQUENCE s') } ]);
+push @cases, [
+	'a crash of an unlogged sequence',
+	sub {
+		crash($node);
+		start_with_clock($node, $now);
+		is(sql("SELECT num_nulls(last_id_at, slots_left, ahead) FROM snowid.sequence_state('s')"),
+			3, 'a crash of an unlogged sequence: nothing is known of it');
+	},
+	'UNLOGGED' ]
+  if $has_unlogged;
+
+foreach my $case (@cases)
+{
+	my ($name, $do, $kind) = @$case;
+	my @ids = new_sequence($kind // '');
+
+	$do->();
+	is(sql($next), $ids[0], "$name: repeats what the clock has not passed");
+
+	@ids = new_sequence($kind // '');
+	$do->();
+	sql("SELECT snowid.advance('s', $ids[2])");
+	cmp_ok(sql($next), '>', $ids[2], "$name: no repetition after advance()");
+
+	@ids = new_sequence($kind // '');
+	$do->();
+	set_clock($node, $later);
+	cmp_ok(sql($next), '>', $ids[2], "$name: no repetition by a clock that went on");
+}
+
+# The file of before comes back, with its state.
+new_sequence('');
+my $seen = sql("BEGIN; ALTER SEQUENCE s CACHE 2; $next; ROLLBACK");
+is(sql($next), $seen, 'rollback of an ALTER SEQUENCE: repeats what was taken inside');
+$seen = sql("BEGIN; $next; ROLLBACK");
+cmp_ok(sql($next), '>', $seen, 'rollback of an id alone: no repetition');
+
+# A copy beside the original.
+new_sequence('');
+sql('CREATE DATABASE copy TEMPLATE postgres', 'template1');
+is(sql($next, 'copy'), sql($next), 'two live copies: the same ids');
+
+$node->stop;
+done_testing();
