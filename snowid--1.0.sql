@@ -379,21 +379,26 @@ COMMENT ON FUNCTION snowid.register_shard(int, name, name, timestamptz) IS
  * and builds the list anew after each CREATE FUNCTION.  Were next_id() of each
  * new shard to name next_id(), thousands of shards would be slow to make.
  * Parsed bodies (from 14 on) are inlined without looking up anything.
+ *
+ * Qualified, since this runs as a superuser in a schema that can be there
+ * already: a function planted in it, of the very types of a call, would win.
  */
 DO $do$
 DECLARE
-	parsed boolean := current_setting('server_version_num')::int >= 140000;
+	parsed boolean := pg_catalog.current_setting('server_version_num')::int
+					  OPERATOR(pg_catalog.>=) 140000;
 	call text;
 BEGIN
 	FOREACH call IN ARRAY ARRAY['(shard int, seq regclass)',
 								'(shard int, seq regclass, epoch timestamptz)']
 	LOOP
-		EXECUTE format('CREATE FUNCTION snowid.next_id_of_shard%s RETURNS bigint '
-					   'LANGUAGE sql VOLATILE PARALLEL UNSAFE %s',
-					   call,
-					   format(CASE WHEN parsed THEN 'RETURN snowid.next_id($1, $2%s)'
+		EXECUTE pg_catalog.format(
+			'CREATE FUNCTION snowid.next_id_of_shard%s RETURNS bigint '
+			'LANGUAGE sql VOLATILE PARALLEL UNSAFE %s',
+			call,
+			pg_catalog.format(CASE WHEN parsed THEN 'RETURN snowid.next_id($1, $2%s)'
 								   ELSE 'AS ''SELECT snowid.next_id($1, $2%s)''' END,
-							  CASE WHEN call LIKE '%epoch%' THEN ', $3' END));
+							  CASE WHEN call OPERATOR(pg_catalog.~~) '%epoch%' THEN ', $3' END));
 	END LOOP;
 END
 $do$;
