@@ -262,7 +262,7 @@ COMMENT ON FUNCTION snowid.shard_of(text, int) IS
 -- whole: a shard's row is committed with all that was made in it.
 CREATE TABLE snowid.shard_registry (
 	shard int PRIMARY KEY CHECK (shard BETWEEN 0 AND 8191),
-	schema name NOT NULL UNIQUE,
+	schema name NOT NULL UNIQUE CHECK (schema <> '$user'),
 	sequence name NOT NULL DEFAULT 'id_seq',
 	epoch timestamptz CHECK (isfinite(epoch)),
 	moved_to text
@@ -310,8 +310,8 @@ COMMENT ON VIEW snowid.shards IS
  * Creates the row and nothing else; create_shard and adopt_shard do the rest.
  * Waits for another session that is claiming the same.
  *
- * Errors: 22004 a NULL, 22003 number out of range, 22008 epoch that cannot
- * be, 42501 not granted, 42710 number or schema taken.
+ * Errors: 22004 a NULL, 22003 number out of range, 42939 schema "$user",
+ * 22008 epoch that cannot be, 42501 not granted, 42710 number or schema taken.
  */
 CREATE FUNCTION snowid.register_shard(shard int, schema name, sequence name,
 	epoch timestamptz)
@@ -330,6 +330,11 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'numeric_value_out_of_range',
 			MESSAGE = format('shard number %s is out of range', shard),
 			DETAIL = 'Shard numbers are between 0 and 8191.';
+	END IF;
+	IF schema = '$user' THEN
+		RAISE EXCEPTION USING ERRCODE = 'reserved_name',
+			MESSAGE = format('schema "%s" cannot be a shard', schema),
+			DETAIL = 'In a search path, this name means the schema of the current user.';
 	END IF;
 	IF epoch > clock_timestamp() OR NOT isfinite(epoch)
 	   OR snowid.min_id(clock_timestamp(), epoch) = snowid.min_id('infinity')
@@ -518,8 +523,19 @@ DECLARE
 BEGIN
 	PERFORM set_config('search_path',
 					   concat_ws(', ', quote_ident(schema), nullif(path, '')), true);
+	-- A search path passes over a schema that one may not use, or that has just
+	-- gone, and the script would change what is in the next one.
+	IF current_schema() IS DISTINCT FROM schema THEN
+		IF to_regnamespace(quote_ident(schema)) IS NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
+				MESSAGE = 'the schema does not exist';
+		END IF;
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = 'permission denied for the schema',
+			HINT = format('Type: GRANT USAGE ON SCHEMA %I TO %I;', schema, current_user);
+	END IF;
 	EXECUTE script;
-EXCEPTION WHEN query_canceled OR OTHERS THEN
+EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	GET STACKED DIAGNOSTICS
 		e_state = RETURNED_SQLSTATE, e_message = MESSAGE_TEXT,
 		e_detail = PG_EXCEPTION_DETAIL, e_hint = PG_EXCEPTION_HINT,
@@ -653,7 +669,7 @@ BEGIN
 				BEGIN
 					PERFORM snowid.run_in_shard(fresh[i], (prefix || fresh[i])::name, ddl, path,
 						'The shards before it are there. To go on, make the same call again.');
-				EXCEPTION WHEN OTHERS THEN
+				EXCEPTION WHEN assert_failure OR OTHERS THEN
 					IF fresh[i] = low THEN
 						RAISE;
 					END IF;

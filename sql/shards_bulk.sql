@@ -50,6 +50,9 @@ SELECT min(n), count(*) FROM only_23;
 CALL snowid.create_shards(30, 30, ddl => 'CREATE TABEL photos ()');
 \echo :LAST_ERROR_SQLSTATE
 
+CALL snowid.create_shards(30, 30, ddl => 'DO $x$ BEGIN ASSERT false; END $x$');
+\echo :LAST_ERROR_SQLSTATE
+
 -- Not the same shard: another name, another epoch, a schema that is gone.
 CALL snowid.create_shards(9, 10, 'other');
 \echo :LAST_ERROR_SQLSTATE

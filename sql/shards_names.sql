@@ -87,6 +87,10 @@ INSERT INTO public.hostile VALUES
 	(15, '%s %I %1$s'), (16, 'select'), (17, repeat('x', 63)), (18, repeat('ü', 31)), (19, '日本語'),
 	(20, 'back\slash'), (21, '$$'), (22, 'semi; DROP TABLE public.hostile; --'), (23, '"'), (24, ''''''), (25, 'new
 line'), (26, '"$user"'), (27, '{}'), (28, 'pg-catalog'), (29, E'tab\t');
+-- a search path has no way to say this one
+SELECT snowid.create_shard(30, '$user');
+\echo :LAST_ERROR_SQLSTATE
+INSERT INTO snowid.shard_registry VALUES (30, '$user');
 DO $$
 DECLARE h record; id bigint;
 BEGIN

@@ -48,6 +48,10 @@ SELECT snowid.drop_shard(5, true);									-- fail
 CALL snowid.for_each_shard('TRUNCATE photos');						-- fail
 SELECT snowid.adopt_shard(7, 'insta5');								-- fail
 \echo :LAST_ERROR_SQLSTATE
+-- a shard that one may not use: the script does not run in another schema
+CALL snowid.for_each_shard('CREATE TABLE photos ()', 6);			-- fail
+\echo :LAST_ERROR_SQLSTATE
+SELECT to_regclass('public.photos') AS nowhere_else;
 SET ROLE snowid_nobody;
 INSERT INTO insta5.photos (n) VALUES (1);							-- fail
 SELECT snowid.register_shard(7, 'x', 'y', NULL);					-- fail
