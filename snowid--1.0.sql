@@ -846,7 +846,7 @@ COMMENT ON FUNCTION snowid.free_name(name, text, text) IS
  *
  * Sets the DEFAULT; an identity or serial column is turned over, its own
  * sequence dropped if nothing else uses it.  own_sequence: the table gets a
- * sequence to itself (a serial's is kept for it).  Ids that are in the table
+ * sequence to itself (a serial's is kept for it, unless something else uses it).  Ids that are in the table
  * are stepped over.
  *
  * guard: adds a CHECK that ids name the shard.  The lock to add it is short;
@@ -875,7 +875,10 @@ DECLARE
 	epoch timestamptz;
 	newest bigint;
 	stray bigint;
+	owned regclass[];	-- the column's own sequences
 	old regclass;
+	is_shared boolean;	-- something else uses it
+	last_id_at timestamptz;
 	grantee text;
 BEGIN
 	IF "table" IS NULL OR "column" IS NULL THEN
@@ -959,16 +962,43 @@ BEGIN
 			TABLE = t.relname, SCHEMA = t.nspname, COLUMN = "column";
 	END IF;
 
+	owned := ARRAY(
+		SELECT d.objid FROM pg_depend d JOIN pg_class c ON c.oid = d.objid AND c.relkind = 'S'
+		WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+		  AND d.refobjid = "table" AND d.refobjsubid = a.attnum AND d.deptype = 'a');
 	IF a.attidentity <> '' THEN
 		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', qualified, "column");
 	END IF;
+	EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', qualified, "column");
+
+	-- From here on the table is locked.  What its sequences have issued may
+	-- have been committed since, or deleted; and it can be far ahead of a clock
+	-- that was set back.  More than a day ahead is one that counted 1, 2, 3.
+	FOR old, is_shared IN
+		SELECT c.oid,
+			   (c.relnamespace = t.relnamespace AND c.relname = s.sequence) OR
+			   EXISTS (SELECT FROM pg_depend d
+					   WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid
+						 AND d.deptype <> 'i')
+		FROM pg_class c
+		WHERE c.oid = ANY (owned) OR
+			  (c.relkind = 'S' AND c.relnamespace = t.relnamespace AND c.relname = s.sequence)
+	LOOP
+		IF has_sequence_privilege(old, 'SELECT, USAGE, UPDATE') THEN
+			SELECT q.last_id_at INTO last_id_at FROM snowid.sequence_state(old, epoch) q;
+			IF last_id_at < clock_timestamp() + interval '1 day' THEN
+				newest := greatest(newest, snowid.max_id(last_id_at, epoch));
+			END IF;
+		END IF;
+		IF old = ANY (owned) AND is_shared THEN
+			EXECUTE format('ALTER SEQUENCE %s OWNED BY NONE', old);
+			owned := array_remove(owned, old);
+		END IF;
+	END LOOP;
 
 	IF own_sequence THEN
-		SELECT c.relname INTO sequence
-		FROM pg_depend d JOIN pg_class c ON c.oid = d.objid AND c.relkind = 'S'
-		WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
-		  AND d.refobjid = "table" AND d.refobjsubid = a.attnum AND d.deptype = 'a'
-		  AND c.relnamespace = t.relnamespace
+		SELECT c.relname INTO sequence FROM pg_class c
+		WHERE c.oid = ANY (owned) AND c.relnamespace = t.relnamespace
 		LIMIT 1;
 		IF FOUND THEN
 			EXECUTE format('ALTER SEQUENCE %I.%I AS bigint INCREMENT BY 1 NO MAXVALUE CACHE 1 NO CYCLE',
@@ -985,23 +1015,13 @@ BEGIN
 		sequence := s.sequence;
 		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %I.next_id()',
 					   qualified, "column", s.schema);
-		FOR old IN
-			SELECT d.objid FROM pg_depend d JOIN pg_class c ON c.oid = d.objid AND c.relkind = 'S'
-			WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
-			  AND d.refobjid = "table" AND d.refobjsubid = a.attnum AND d.deptype = 'a'
-		LOOP
-			IF EXISTS (SELECT FROM pg_depend d
-					   WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = old
-						 AND d.deptype <> 'i') THEN
-				EXECUTE format('ALTER SEQUENCE %s OWNED BY NONE', old);
-			ELSE
-				EXECUTE format('DROP SEQUENCE %s', old);
-			END IF;
+		FOREACH old IN ARRAY owned LOOP
+			EXECUTE format('DROP SEQUENCE %s', old);
 		END LOOP;
 	END IF;
 
-	-- Rows that came since have ids of at most 10 ms ahead of the clock, from
-	-- whatever sequence of ours.
+	-- Rows that came since from a sequence that is neither have ids of at most
+	-- 10 ms ahead of the clock.
 	IF newest IS NOT NULL THEN
 		PERFORM snowid.advance(format('%I.%I', t.nspname, sequence)::regclass,
 			greatest(newest, snowid.make_id(clock_timestamp() + interval '11 milliseconds', 0, 0, epoch)),

@@ -57,6 +57,30 @@ SELECT snowid.set_default('shared');
 SELECT * FROM public.defaults WHERE "table" IN ('shared'::regclass, 'other'::regclass) ORDER BY 1;
 DROP TABLE plain, serial4, always, shared, other;
 DROP SEQUENCE shared_id_seq;
+-- which is not moved out of that table's reach, either
+CREATE TABLE shared (id bigserial PRIMARY KEY);
+CREATE TABLE other (id int DEFAULT nextval('shared_id_seq'));
+SELECT snowid.set_default('shared', own_sequence => true);
+INSERT INTO shared DEFAULT VALUES RETURNING snowid.id_shard(id);
+INSERT INTO other DEFAULT VALUES RETURNING id;
+DROP TABLE shared, other;
+DROP SEQUENCE shared_id_seq;
+
+-- What the sequence before it has issued is not issued again, though the rows
+-- are gone: here it is an hour ahead, as after a clock set back.
+CREATE TABLE emptied (id bigint PRIMARY KEY, n int);
+CREATE TABLE kept (id bigint PRIMARY KEY, n int);
+SELECT snowid.set_default('emptied', own_sequence => true);
+SELECT snowid.advance('emptied_id_seq', snowid.make_id(clock_timestamp() + interval '1 hour', 5, 0));
+INSERT INTO emptied (n) VALUES (1) RETURNING id AS gone \gset
+DELETE FROM emptied;
+SELECT snowid.set_default('emptied');
+INSERT INTO emptied (n) VALUES (2) RETURNING id > :gone AS above;
+INSERT INTO kept VALUES (next_id(), 1) RETURNING id AS gone \gset
+DELETE FROM kept;
+SELECT snowid.set_default('kept', own_sequence => true);
+INSERT INTO kept (n) VALUES (2) RETURNING id > :gone AS above;
+DROP TABLE emptied, kept;
 
 -- An own epoch is in the DEFAULT.
 CREATE TABLE insta6.photos (id bigint PRIMARY KEY, n int);
