@@ -739,7 +739,7 @@ BEGIN
 				target.shard, target.schema;
 		ELSE
 			PERFORM snowid.run_in_shard(target.shard, target.schema, script, path,
-				format('The shards before it are done. To go on from it, type: CALL snowid.for_each_shard(…, %s);', target.shard));
+				format('The shards before it are done. To go on from it, type: CALL snowid.for_each_shard(..., %s);', target.shard));
 		END IF;
 
 		done := done + 1;
@@ -1106,7 +1106,7 @@ BEGIN
 	IF NOT FOUND THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_function',
 			MESSAGE = format('schema "%s" has no function next_id() that returns a bigint', schema),
-			HINT = format('For a new shard, type: SELECT snowid.create_shard(%s); tables move into it with ALTER TABLE … SET SCHEMA.', shard);
+			HINT = format('For a new shard, type: SELECT snowid.create_shard(%s); tables move into it with ALTER TABLE ... SET SCHEMA.', shard);
 	END IF;
 
 	found_texts := ARRAY(SELECT DISTINCT replace(m[1], '''''', '''')
@@ -1142,6 +1142,10 @@ BEGIN
 			HINT = format('Type: CREATE SEQUENCE %I.id_seq; grant its use to the roles that insert; and give it as the third argument.', schema);
 	END IF;
 
+	IF NOT isfinite(epoch) THEN
+		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
+			MESSAGE = format('ids with epoch %s cannot be made now', epoch);
+	END IF;
 	UPDATE snowid.shard_registry r
 	SET sequence = s.relname, epoch = nullif(adopt_shard.epoch, default_epoch)
 	WHERE r.shard = adopt_shard.shard;
@@ -1191,8 +1195,9 @@ BEGIN
 
 	-- Every call of the snippet holds a lock on its sequence to the end of its
 	-- transaction.  So this waits for the ids that are not committed yet, and
-	-- keeps later calls out until next_id() is the new one.
-	EXECUTE format('ALTER SEQUENCE %s AS bigint INCREMENT BY 1 NO MAXVALUE CACHE 1 NO CYCLE', sequence);
+	-- keeps later calls out until next_id() is the new one.  A serial's may no
+	-- longer go with its table.
+	EXECUTE format('ALTER SEQUENCE %s AS bigint INCREMENT BY 1 NO MAXVALUE CACHE 1 NO CYCLE OWNED BY NONE', sequence);
 	IF used <> sequence THEN
 		EXECUTE format('ALTER SEQUENCE %s CACHE 1', used);
 	END IF;

@@ -21,6 +21,10 @@ WHERE d.classid = 'pg_class'::regclass AND d.deptype = 'e'
 SELECT oid::regprocedure AS outside FROM pg_temp.members
 WHERE pronamespace <> 'snowid'::regnamespace;
 
+-- Nothing but ASCII, so that it installs whatever the database's encoding.
+SELECT oid::regprocedure AS not_ascii FROM pg_temp.members
+WHERE octet_length(prosrc) <> length(prosrc);
+
 -- Nothing runs with its owner's rights.
 SELECT oid::regprocedure AS security_definer FROM pg_temp.members WHERE prosecdef;
 

@@ -93,6 +93,17 @@ SELECT last_id_at >= now() + interval '999 ms' AS ahead FROM snowid.shards WHERE
 COMMIT;
 SELECT sequence FROM snowid.shard_registry WHERE shard = 7;
 
+-- One that a serial column left behind: it no longer goes with that table.
+CREATE SCHEMA insta11;
+CREATE TABLE insta11.photos (id bigserial PRIMARY KEY);
+CREATE FUNCTION insta11.next_id() RETURNS bigint LANGUAGE sql AS
+'SELECT snowid.make_id(clock_timestamp(), 11, nextval(''insta11.photos_id_seq'')::int % 1024)';
+ALTER TABLE insta11.photos ALTER COLUMN id SET DEFAULT insta11.next_id();
+SELECT snowid.adopt_shard(11, 'insta11', epoch => '2011-08-24 21:07:01.721+00');
+SELECT snowid.set_default('insta11.photos');
+DROP TABLE insta11.photos;
+SELECT snowid.id_shard(insta11.next_id());
+
 -- One that is elsewhere, or that the text does not name: told.
 CREATE SEQUENCE public.global_seq;
 CALL snippet('insta8', 8, seq => 'public.global_seq');
@@ -105,6 +116,7 @@ CREATE OR REPLACE FUNCTION insta9.next_id(OUT result bigint) LANGUAGE sql SECURI
 AS 'SELECT snowid.make_id(clock_timestamp(), 9, nextval((''insta9'' || ''.table_id_seq'')::regclass)::int % 1024)';
 SELECT * FROM adopt($$ SELECT snowid.adopt_shard(9, 'insta9') $$) \gx
 SELECT * FROM adopt($$ SELECT snowid.adopt_shard(9, 'insta9', 'insta9.table_id_seq') $$) \gx
+SELECT * FROM adopt($$ SELECT snowid.adopt_shard(9, 'insta9', 'insta9.table_id_seq', 'infinity') $$) \gx
 SELECT snowid.adopt_shard(9, 'insta9', 'insta9.table_id_seq', '2011-08-24 21:07:01.721+00');
 -- whose rights it runs with stays
 SELECT prosecdef FROM pg_proc WHERE oid = 'insta9.next_id'::regproc;
