@@ -439,7 +439,8 @@ COMMENT ON FUNCTION snowid.next_id_call(text, int, name, name, timestamptz) IS
  *
  * One SELECT, neither STRICT nor with a SET clause: the planner inlines it
  * only so.  From 14 on the body is stored parsed: it then follows a renamed
- * schema, and DROP EXTENSION says what depends on it.
+ * schema, and DROP EXTENSION says what depends on it.  On 13 it is made to go
+ * with the extension, so that a DEFAULT that calls it stands in the way.
  */
 CREATE FUNCTION snowid.define_next_id(schema name, arguments text, call text,
 	security_definer boolean)
@@ -447,14 +448,18 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	parsed CONSTANT boolean := current_setting('server_version_num')::int >= 140000;
 BEGIN
 	EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id(%s) RETURNS bigint '
 				   'LANGUAGE sql VOLATILE PARALLEL UNSAFE%s %s',
 				   schema, arguments,
 				   CASE WHEN security_definer THEN ' SECURITY DEFINER' END,
-				   CASE WHEN current_setting('server_version_num')::int >= 140000
-						THEN 'RETURN ' || call
+				   CASE WHEN parsed THEN 'RETURN ' || call
 						ELSE 'AS ' || quote_literal('SELECT ' || call) END);
+	IF NOT parsed THEN
+		EXECUTE format('ALTER FUNCTION %I.next_id() DEPENDS ON EXTENSION snowid', schema);
+	END IF;
 END
 $$;
 

@@ -13,6 +13,9 @@ SELECT a.attrelid::regclass AS "table", a.attidentity AS identity, pg_get_expr(d
 FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attname = 'id' AND a.attrelid::regclass::text !~ '_(pkey|seq)$' AND a.attrelid > 16384;
 
+CREATE VIEW public.sequences AS
+SELECT relname FROM pg_class WHERE relkind = 'S' AND relnamespace = 'insta5'::regnamespace ORDER BY 1;
+
 -- A new table, one with a bigserial, one with an identity.
 CREATE TABLE plain (id bigint PRIMARY KEY, n int);
 CREATE TABLE serial8 (id bigserial PRIMARY KEY, n int);
@@ -31,7 +34,7 @@ INSERT INTO by_default (n) VALUES (11);
 SELECT 'serial8' AS t, count(*), max(id) FILTER (WHERE n < 11), snowid.id_shard(max(id)) FROM serial8
 UNION ALL SELECT 'always', count(*), max(id) FILTER (WHERE n < 11), snowid.id_shard(max(id)) FROM always
 UNION ALL SELECT 'by_default', count(*), max(id) FILTER (WHERE n < 11), snowid.id_shard(max(id)) FROM by_default;
-\ds
+TABLE public.sequences;
 DROP TABLE plain, serial8, always, by_default;
 
 -- A sequence of its own: a serial's is kept, with its grants; others get one.
@@ -46,10 +49,10 @@ SELECT * FROM public.defaults ORDER BY 1;
 INSERT INTO serial4 (n) VALUES (11) RETURNING snowid.id_shard(id), id > 10 AS above;
 -- once more changes nothing, and back to the shard's own drops them
 SELECT snowid.set_default('plain', own_sequence => true);
-\ds
+TABLE public.sequences;
 SELECT snowid.set_default('plain'), snowid.set_default('serial4');
 SELECT * FROM public.defaults ORDER BY 1;
-\ds
+TABLE public.sequences;
 -- another table's serial that uses the same sequence keeps it
 CREATE TABLE shared (id bigserial PRIMARY KEY);
 CREATE TABLE other (id bigint DEFAULT nextval('shared_id_seq'));
@@ -189,6 +192,6 @@ SELECT snowid.set_default('narrow', NULL);
 
 RESET search_path;
 SET client_min_messages = warning;
-DROP VIEW public.defaults;
+DROP VIEW public.defaults, public.sequences;
 DROP TABLE public.elsewhere;
 SELECT count(snowid.drop_shard(shard, true)) FROM snowid.shards;
