@@ -1079,8 +1079,8 @@ COMMENT ON FUNCTION snowid.set_default(regclass, name, boolean, boolean) IS
  * each column that it is the DEFAULT of, are of that shard and epoch.
  *
  * Errors: those of register_shard, 42883 no function next_id(), 42P13 one
- * whose sequence or epoch can't be read, 42704 a sequence elsewhere,
- * 22023 an id that disagrees.
+ * whose sequence or epoch can't be read, 42704 a sequence elsewhere, 55006
+ * one that a DEFAULT counts with, 22023 an id that disagrees.
  */
 CREATE FUNCTION snowid.adopt_shard(shard int, schema name,
 	sequence regclass DEFAULT NULL, epoch timestamptz DEFAULT NULL)
@@ -1098,6 +1098,7 @@ DECLARE
 	ids bigint[];
 	id bigint;
 	newest bigint;
+	user_table text;
 	origin text;
 BEGIN
 	-- First of all, so that numbers and rights are checked before the rest.
@@ -1147,6 +1148,19 @@ BEGIN
 			HINT = format('Type: CREATE SEQUENCE %I.id_seq; grant its use to the roles that insert; and give it as the third argument.', schema);
 	END IF;
 
+	SELECT format('%I.%I', n.nspname, t.relname) INTO user_table
+	FROM pg_depend d
+	JOIN pg_attrdef ad ON d.classid = 'pg_attrdef'::regclass AND ad.oid = d.objid
+	JOIN pg_class t ON t.oid = ad.adrelid
+	JOIN pg_namespace n ON n.oid = t.relnamespace
+	WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = sequence
+	LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_in_use',
+			MESSAGE = format('sequence "%s" also numbers rows of table %s', s.relname, user_table),
+			DETAIL = 'A shard''s sequence counts time, so those numbers would leap.',
+			HINT = format('Type: CREATE SEQUENCE %I.id_seq; grant its use to the roles that insert; and give it as the third argument.', schema);
+	END IF;
 	IF NOT isfinite(epoch) THEN
 		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
 			MESSAGE = format('ids with epoch %s cannot be made now', epoch);

@@ -104,6 +104,13 @@ SELECT snowid.set_default('insta11.photos');
 DROP TABLE insta11.photos;
 SELECT snowid.id_shard(insta11.next_id());
 
+-- One that another column counts with, whose numbers would leap.
+CREATE TABLE insta11.invoices (no int DEFAULT nextval('insta11.photos_id_seq'));
+DELETE FROM snowid.shard_registry WHERE shard = 11;
+SELECT * FROM adopt($$ SELECT snowid.adopt_shard(11, 'insta11', 'insta11.photos_id_seq', '2011-08-24 21:07:01.721+00') $$) \gx
+CREATE SEQUENCE insta11.id_seq;
+SELECT snowid.adopt_shard(11, 'insta11', 'insta11.id_seq', '2011-08-24 21:07:01.721+00');
+
 -- One that is elsewhere, or that the text does not name: told.
 CREATE SEQUENCE public.global_seq;
 CALL snippet('insta8', 8, seq => 'public.global_seq');
