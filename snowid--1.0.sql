@@ -530,7 +530,8 @@ BEGIN
 					   concat_ws(', ', quote_ident(schema), nullif(path, '')), true);
 	-- A search path passes over a schema that one may not use, or that has just
 	-- gone, and the script would change what is in the next one.
-	IF current_schema() IS DISTINCT FROM schema THEN
+	IF (pg_catalog.current_schema() OPERATOR(pg_catalog.=) schema) IS NOT TRUE THEN
+		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 		IF to_regnamespace(quote_ident(schema)) IS NULL THEN
 			RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
 				MESSAGE = 'the schema does not exist';

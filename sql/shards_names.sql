@@ -24,12 +24,14 @@ SELECT count(public.plant(sig, ret)) FROM (VALUES
 	('evil.id_shard(bigint)', 'int'), ('evil.create_shard(int, name, timestamptz)', 'name'),
 	('evil.run_in_shard(int, name, text, text, text)', 'boolean'),
 	('evil.eq(int, int)', 'boolean'), ('evil.plus(int, int)', 'int'), ('evil.cat(text, int)', 'text'),
+	('evil.current_schema()', 'name'), ('evil.namesame(name, name)', 'boolean'),
 	('evil.nameeq(name, text)', 'boolean'), ('evil.gt(int, int)', 'boolean')) p (sig, ret) \g /dev/null
 CREATE OPERATOR evil.= (FUNCTION = evil.eq, LEFTARG = int, RIGHTARG = int);
 CREATE OPERATOR evil.+ (FUNCTION = evil.plus, LEFTARG = int, RIGHTARG = int);
 CREATE OPERATOR evil.% (FUNCTION = evil.plus, LEFTARG = int, RIGHTARG = int);
 CREATE OPERATOR evil.|| (FUNCTION = evil.cat, LEFTARG = text, RIGHTARG = int);
 CREATE OPERATOR evil.= (FUNCTION = evil.nameeq, LEFTARG = name, RIGHTARG = text);
+CREATE OPERATOR evil.= (FUNCTION = evil.namesame, LEFTARG = name, RIGHTARG = name);
 CREATE OPERATOR evil.> (FUNCTION = evil.gt, LEFTARG = int, RIGHTARG = int);
 CREATE DOMAIN evil.text AS int;
 CREATE DOMAIN evil.timestamptz AS int;
