@@ -675,6 +675,8 @@ BEGIN
 				BEGIN
 					PERFORM snowid.run_in_shard(fresh[i], (prefix || fresh[i])::name, ddl, path,
 						'The shards before it are there. To go on, make the same call again.');
+					-- A SET in the script outlasts the function that ran it.
+					PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 				EXCEPTION WHEN assert_failure OR OTHERS THEN
 					IF fresh[i] = low THEN
 						RAISE;
@@ -746,6 +748,7 @@ BEGIN
 		ELSE
 			PERFORM snowid.run_in_shard(target.shard, target.schema, script, path,
 				format('The shards before it are done. To go on from it, type: CALL snowid.for_each_shard(..., %s);', target.shard));
+			PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 		END IF;
 
 		done := done + 1;

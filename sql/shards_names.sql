@@ -44,6 +44,10 @@ SET search_path = evil, pg_catalog, public;
 SELECT snowid.create_shard(1, 'plain');
 CALL snowid.create_shards(2, 3, ddl => 'CREATE TABLE t (id pg_catalog.int8 PRIMARY KEY)');
 CALL snowid.for_each_shard('CREATE TABLE u (id pg_catalog.int8 PRIMARY KEY)');
+-- a script's own SET, too, is in force no longer than the script
+CALL snowid.create_shards(4, 4, ddl => 'SET search_path = evil, pg_catalog, public');
+CALL snowid.for_each_shard('SET search_path = evil, pg_catalog, public');
+SELECT snowid.drop_shard(4);
 SELECT snowid.set_default('insta2.u', guard => true);
 SELECT snowid.set_default('insta2.t', own_sequence => true);
 INSERT INTO insta2.u DEFAULT VALUES RETURNING snowid.id_shard(id);
