@@ -298,7 +298,7 @@ LEFT JOIN (SELECT relnamespace, count(*)::int AS tables
 		   GROUP BY relnamespace) t ON t.relnamespace = n.oid
 LEFT JOIN LATERAL snowid.sequence_state(
 	CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END,
-	coalesce(r.epoch, snowid.id_timestamp(0))) q ON true;
+	coalesce(r.epoch, snowid.id_timestamp(0::bigint))) q ON true;
 GRANT SELECT ON snowid.shards TO PUBLIC;
 
 COMMENT ON VIEW snowid.shards IS
@@ -337,7 +337,7 @@ BEGIN
 			DETAIL = 'In a search path, this name means the schema of the current user.';
 	END IF;
 	IF epoch > clock_timestamp() OR NOT isfinite(epoch)
-	   OR snowid.min_id(clock_timestamp(), epoch) = snowid.min_id('infinity')
+	   OR snowid.min_id(clock_timestamp(), epoch) = snowid.min_id('infinity'::timestamptz)
 	THEN
 		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
 			MESSAGE = format('ids with epoch %s cannot be made now', epoch),
@@ -482,7 +482,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	schema := coalesce(schema, ('insta' || shard)::name);
-	PERFORM snowid.register_shard(shard, schema, 'id_seq', epoch);
+	PERFORM snowid.register_shard(shard, schema, 'id_seq'::name, epoch);
 
 	IF to_regnamespace(quote_ident(schema)) IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'duplicate_schema',
@@ -910,7 +910,7 @@ BEGIN
 			DETAIL = format('Its schema "%s" is not registered as one.', t.nspname),
 			HINT = format('Move it into one; type: ALTER TABLE %s SET SCHEMA shard_schema;', qualified);
 	END IF;
-	epoch := coalesce(s.epoch, snowid.id_timestamp(0));
+	epoch := coalesce(s.epoch, snowid.id_timestamp(0::bigint));
 
 	SELECT att.attnum, att.atttypid, att.attidentity, att.attgenerated INTO a
 	FROM pg_attribute att
@@ -1093,7 +1093,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	default_epoch CONSTANT timestamptz := snowid.id_timestamp(0);
+	default_epoch CONSTANT timestamptz := snowid.id_timestamp(0::bigint);
 	f record;
 	s record;
 	c record;
@@ -1106,7 +1106,7 @@ DECLARE
 	origin text;
 BEGIN
 	-- First of all, so that numbers and rights are checked before the rest.
-	PERFORM snowid.register_shard(shard, schema, 'id_seq', NULL);
+	PERFORM snowid.register_shard(shard, schema, 'id_seq'::name, NULL::timestamptz);
 
 	SELECT p.oid, p.prosrc, p.prosecdef,
 		   pg_get_function_arguments(p.oid) AS arguments INTO f
