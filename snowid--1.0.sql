@@ -541,6 +541,9 @@ BEGIN
 			HINT = format('Type: GRANT USAGE ON SCHEMA %I TO %I;', schema, current_user);
 	END IF;
 	EXECUTE script;
+	-- What it has deferred to the end fails here, where the shard is known.
+	SET CONSTRAINTS ALL IMMEDIATE;
+	SET CONSTRAINTS ALL DEFERRED;
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	GET STACKED DIAGNOSTICS
 		e_state = RETURNED_SQLSTATE, e_message = MESSAGE_TEXT,
@@ -780,6 +783,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	r snowid.shard_registry;
+	ahead interval;
 	e_detail text;
 BEGIN
 	DELETE FROM snowid.shard_registry d
@@ -798,14 +802,26 @@ BEGIN
 		RETURN;
 	END IF;
 
-	IF cascade THEN
-		EXECUTE format('DROP SCHEMA %I CASCADE', r.schema);
-		RETURN;
+	-- A shard of the same number starts from the clock, so the clock must have
+	-- passed the last id, which may also be taken until the lock is ours.
+	SELECT q.ahead INTO ahead
+	FROM snowid.sequence_state(to_regclass(format('%I.%I', r.schema, r.sequence)),
+							   coalesce(r.epoch, snowid.id_timestamp(0))) q;
+	IF ahead > interval '1 second' THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('the ids of shard %s are ahead of the clock by %s', shard, ahead),
+			DETAIL = 'A new shard of that number would make some of them again.',
+			HINT = 'Drop it when the clock has passed them; SELECT * FROM snowid.shards; shows how far they are ahead.';
 	END IF;
+
 	BEGIN
-		EXECUTE format('DROP FUNCTION IF EXISTS %I.next_id()', r.schema);
-		EXECUTE format('DROP SEQUENCE IF EXISTS %I.%I', r.schema, r.sequence);
-		EXECUTE format('DROP SCHEMA %I', r.schema);
+		IF cascade THEN
+			EXECUTE format('DROP SCHEMA %I CASCADE', r.schema);
+		ELSE
+			EXECUTE format('DROP FUNCTION IF EXISTS %I.next_id()', r.schema);
+			EXECUTE format('DROP SEQUENCE IF EXISTS %I.%I', r.schema, r.sequence);
+			EXECUTE format('DROP SCHEMA %I', r.schema);
+		END IF;
 	EXCEPTION WHEN dependent_objects_still_exist THEN
 		GET STACKED DIAGNOSTICS e_detail = PG_EXCEPTION_DETAIL;
 		RAISE EXCEPTION USING ERRCODE = 'dependent_objects_still_exist',
@@ -813,6 +829,9 @@ BEGIN
 			DETAIL = e_detail,
 			HINT = format('To drop it with all that is in it, type: SELECT snowid.drop_shard(%s, true);', shard);
 	END;
+	IF ahead > interval '-11 ms' THEN
+		PERFORM pg_sleep(greatest(extract(epoch FROM ahead), 0) + 0.011);
+	END IF;
 END
 $$;
 

@@ -139,6 +139,9 @@ SELECT last_id_at - snowid.id_timestamp(:ahead) AS after_that, slots_left,
 FROM snowid.sequence_state('id_seq');
 CREATE SEQUENCE fresh;
 SELECT * FROM snowid.sequence_state('fresh');
+CREATE SEQUENCE no_time MINVALUE -5 START -5;
+SELECT nextval('no_time');
+SELECT * FROM snowid.sequence_state('no_time');
 SELECT abs(extract(epoch FROM ahead)) < 60 AS own_epoch_is_near
 FROM snowid.sequence_state('own_epoch', '2026-01-01');
 

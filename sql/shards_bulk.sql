@@ -50,6 +50,12 @@ SELECT min(n), count(*) FROM only_23;
 CALL snowid.create_shards(30, 30, ddl => 'CREATE TABEL photos ()');
 \echo :LAST_ERROR_SQLSTATE
 
+-- What a script defers to the end fails in its shard, too.
+CALL snowid.create_shards(30, 31, ddl => $$
+	CREATE TABLE a (id int PRIMARY KEY);
+	CREATE TABLE b (a int REFERENCES a DEFERRABLE INITIALLY DEFERRED);
+	INSERT INTO b VALUES (1);
+$$);
 CALL snowid.create_shards(30, 30, ddl => 'DO $x$ BEGIN ASSERT false; END $x$');
 \echo :LAST_ERROR_SQLSTATE
 

@@ -91,7 +91,8 @@ snowid_advance(PG_FUNCTION_ARGS)
  * sequence_state(seq regclass [, epoch timestamptz])
  * → (last_id_at timestamptz, slots_left int, ahead interval)
  *
- * All NULL for a sequence that was never called.
+ * All NULL for a sequence that was never called, or whose state is no time of
+ * the layout.
  */
 Datum
 snowid_sequence_state(PG_FUNCTION_ARGS)
@@ -107,7 +108,8 @@ snowid_sequence_state(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 
 	state = sequence_read(seqid);
-	if (state.is_called)
+	if (state.is_called &&
+		slot_ms(state.last) >= 0 && slot_ms(state.last) <= MS_MAX)
 	{
 		TimestampTz last = ms_to_timestamp(slot_ms(state.last), epoch);
 		TimestampTz now = GetCurrentTimestamp();
