@@ -15,6 +15,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 work=
 pgversion=
 pgbin=
+server_env=()		# NAME=value, for the servers alone
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$(basename "$0"): $*"; exit 1; }
@@ -140,7 +141,7 @@ start_cluster() {
 }
 
 restart_cluster() {
-	as_user "$pgbin/pg_ctl" -D "$work/$1" -l "$work/$1.log" -w start >/dev/null ||
+	as_user env "${server_env[@]}" "$pgbin/pg_ctl" -D "$work/$1" -l "$work/$1.log" -w start >/dev/null ||
 		{ cat "$work/$1.log" >&2; die "the server did not start"; }
 }
 
