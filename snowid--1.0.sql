@@ -806,14 +806,7 @@ BEGIN
 	-- passed the last id, which may also be taken until the lock is ours.
 	SELECT q.ahead INTO ahead
 	FROM snowid.sequence_state(to_regclass(format('%I.%I', r.schema, r.sequence)),
-							   coalesce(r.epoch, snowid.id_timestamp(0))) q;
-	IF ahead > interval '1 second' THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = format('the ids of shard %s are ahead of the clock by %s', shard, ahead),
-			DETAIL = 'A new shard of that number would make some of them again.',
-			HINT = 'Drop it when the clock has passed them; SELECT * FROM snowid.shards; shows how far they are ahead.';
-	END IF;
-
+							   coalesce(r.epoch, snowid.id_timestamp(0::bigint))) q;
 	BEGIN
 		IF cascade THEN
 			EXECUTE format('DROP SCHEMA %I CASCADE', r.schema);
@@ -829,7 +822,12 @@ BEGIN
 			DETAIL = e_detail,
 			HINT = format('To drop it with all that is in it, type: SELECT snowid.drop_shard(%s, true);', shard);
 	END;
-	IF ahead > interval '-11 ms' THEN
+	IF ahead > interval '1 second' THEN
+		RAISE WARNING USING
+			MESSAGE = format('the ids of shard %s are ahead of the clock', shard),
+			DETAIL = 'Until the clock has passed them, a new shard of that number would make some of them again.',
+			HINT = 'Move its sequence on with snowid.advance(), or wait before you create it.';
+	ELSIF ahead > interval '-11 ms' THEN
 		PERFORM pg_sleep(greatest(extract(epoch FROM ahead), 0) + 0.011);
 	END IF;
 END
