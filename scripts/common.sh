@@ -32,9 +32,9 @@ as_root() {
 
 as_user() {
 	if [ "$(id -u)" = 0 ]; then
-		(cd / && runuser -u postgres -- env HOME="$work" "$@")
+		(cd / && runuser -u postgres -- env HOME="$work" TMPDIR="$work/tmp" "$@")
 	else
-		"$@"
+		env TMPDIR="$work/tmp" "$@"
 	fi
 }
 
@@ -93,7 +93,7 @@ make_work() {
 	trap clean_up EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
-	mkdir -p "$work/tree" "$work/socket" "$work/usr/lib/postgresql" \
+	mkdir -p "$work/tree" "$work/socket" "$work/tmp" "$work/usr/lib/postgresql" \
 		"$work/usr/share/postgresql"
 	cp -a "/usr/lib/postgresql/$pgversion" "$work/usr/lib/postgresql/"
 	cp -a "/usr/share/postgresql/$pgversion" "$work/usr/share/postgresql/"
