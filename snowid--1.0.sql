@@ -872,8 +872,8 @@ COMMENT ON FUNCTION snowid.free_name(name, text, text) IS
  *
  * Sets the DEFAULT; an identity or serial column is turned over, its own
  * sequence dropped if nothing else uses it.  own_sequence: the table gets a
- * sequence to itself (a serial's is kept for it, unless something else uses it).  Ids that are in the table
- * are stepped over.
+ * sequence to itself (a serial's is kept for it, unless something else uses
+ * it).  Ids that are in the table are stepped over.
  *
  * guard: adds a CHECK that ids name the shard.  The lock to add it is short;
  * validating a large table is left to the next call, since only then does the
