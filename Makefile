@@ -12,7 +12,8 @@ EXTENSION = snowid
 EXTVERSION = 1.0
 DATA = snowid--1.0.sql
 MODULE_big = snowid
-OBJS = src/snowid.o src/sequence.o src/next_id.o src/decode.o src/base62.o src/shard_of.o
+OBJS = src/snowid.o src/sequence.o src/holders.o src/next_id.o src/decode.o \
+	src/base62.o src/shard_of.o
 SRC_HEADERS = $(wildcard src/*.h)
 
 REGRESS = install layout vectors next_id cache errors privileges catalog planner \
