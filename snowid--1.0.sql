@@ -1419,7 +1419,7 @@ DECLARE
 	default_epoch CONSTANT timestamptz := snowid.id_timestamp(0::bigint);
 	t record;
 	s record;
-	found bigint[];
+	news bigint[];				-- of one shard
 	ids bigint[] := '{}';		-- the newest so far
 	tables text[] := '{}';		-- and where they are
 	least_id bigint;			-- the n-th of them, once there are n
@@ -1470,16 +1470,16 @@ BEGIN
 		EXIT WHEN n = 0 OR s.last_id <= least_id;
 		EXECUTE format('SELECT ARRAY(SELECT %1$I FROM %2$s WHERE %1$I > $1 AND %1$I < $2 ORDER BY %1$I DESC LIMIT $3)',
 					   "column", s.name)
-		INTO found
+		INTO news
 		USING coalesce(least_id, -9223372036854775808), coalesce(before, 9223372036854775807), n;
-		CONTINUE WHEN found = '{}';
+		CONTINUE WHEN news = '{}';
 
 		SELECT array_agg(m.id ORDER BY m.id DESC), array_agg(m.name ORDER BY m.id DESC)
 		INTO ids, tables
 		FROM (SELECT u.id, u.name
 			  FROM (SELECT * FROM unnest(ids, tables)
 					UNION ALL
-					SELECT f.id, s.name FROM unnest(found) f (id)) u (id, name)
+					SELECT f.id, s.name FROM unnest(news) f (id)) u (id, name)
 			  ORDER BY u.id DESC LIMIT n) m;
 		least_id := ids[n];
 	END LOOP;

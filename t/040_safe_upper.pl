@@ -4,6 +4,8 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib $FindBin::RealBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
@@ -159,6 +161,21 @@ is(bound('= 0'), 't', 'a transaction of unknown start allows nothing');
 $writer->query_safe('COMMIT');
 is(bound($recent), 't', 'until it ends');
 $writer->quit;
+
+# Asked twice in a transaction, it does not go by what it saw the first time.
+my $asker = $node->background_psql('postgres');
+$writer = $node->background_psql('postgres');
+$writer->query_safe('BEGIN; INSERT INTO events DEFAULT VALUES');
+$asker->query_safe(q{BEGIN; SELECT snowid.safe_upper_id('s')});
+$writer->query_safe('COMMIT');
+set_clock($node, '+10');
+$writer->query_safe('BEGIN; INSERT INTO events DEFAULT VALUES');
+cmp_ok($asker->query_safe(q{SELECT snowid.safe_upper_id('s')}), '>',
+	$node->safe_psql('postgres', 'SELECT max(id) FROM events'),
+	'the second bound in a transaction is as good as the first');
+$asker->query_safe('COMMIT');
+$writer->query_safe('COMMIT');
+$_->quit for $asker, $writer;
 
 # A standby can't know; what to do there is in the hint.
 $node->backup('backup');

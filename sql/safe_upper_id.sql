@@ -1,7 +1,6 @@
 -- safe_upper_id() alone: what it needs, what it refuses, and what the caller's
 -- own transaction does to it.  With other sessions: specs/safe_upper.spec and
 -- t/040_safe_upper.pl.
-\set VERBOSITY verbose
 \set SHOW_CONTEXT never
 CREATE SCHEMA safe_upper;
 SET search_path = safe_upper, public;
@@ -29,23 +28,28 @@ COMMIT;
 -- An own epoch.
 CREATE SEQUENCE own;
 SELECT snowid.next_id(0, 'own', '2026-01-01+00') AS id \gset
-SELECT snowid.safe_upper_id('own', '2026-01-01+00') - :id BETWEEN 1 AND 10 * 1000 * 8388608 AS just_above;
+SELECT snowid.safe_upper_id('own', '2026-01-01+00') - :id BETWEEN 1 AND 10000 * 8388608::bigint AS just_above;
 
 SELECT snowid.safe_upper_id(NULL) IS NULL AS strict;
 
 -- Refused.
 SELECT snowid.safe_upper_id('ids');
+\echo :LAST_ERROR_SQLSTATE
 SELECT snowid.safe_upper_id(0);
+\echo :LAST_ERROR_SQLSTATE
 SELECT snowid.safe_upper_id('own', 'infinity');
-SELECT snowid.safe_upper_id('own', '9999-01-01');
+\echo :LAST_ERROR_SQLSTATE
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT snowid.safe_upper_id('s');
+\echo :LAST_ERROR_SQLSTATE
 ROLLBACK;
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 SELECT snowid.safe_upper_id('s');
+\echo :LAST_ERROR_SQLSTATE
 ROLLBACK;
 BEGIN READ ONLY;
 SELECT snowid.safe_upper_id('s');
+\echo :LAST_ERROR_SQLSTATE
 ROLLBACK;
 
 -- Privileges as next_id(): it takes a slot.
@@ -54,6 +58,7 @@ GRANT USAGE ON SCHEMA safe_upper TO safe_upper_reader;
 GRANT SELECT ON SEQUENCE s TO safe_upper_reader;
 SET ROLE safe_upper_reader;
 SELECT snowid.safe_upper_id('s');
+\echo :LAST_ERROR_SQLSTATE
 RESET ROLE;
 GRANT USAGE ON SEQUENCE s TO safe_upper_reader;
 SET ROLE safe_upper_reader;
