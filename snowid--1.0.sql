@@ -233,7 +233,7 @@ LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'snowid_sequence_state';
 
 COMMENT ON FUNCTION snowid.sequence_state(regclass, timestamptz) IS
-'the same for a sequence of an own epoch';
+'time of the last id of a sequence of an own epoch, slots left, and how far it is ahead of the clock';
 
 CREATE FUNCTION snowid.safe_upper_id(seq regclass)
 RETURNS bigint
@@ -249,7 +249,7 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_safe_upper_id';
 
 COMMENT ON FUNCTION snowid.safe_upper_id(regclass, timestamptz) IS
-'the same for a sequence of an own epoch';
+'every smaller id of a sequence of an own epoch is of a transaction that has ended';
 
 
 /* -------- keys to logical shards -------- */
