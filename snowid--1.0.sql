@@ -1356,6 +1356,7 @@ BEGIN
 			 regexp_match(pg_get_expr(c.relpartbound, c.oid),
 						  '^FOR VALUES FROM \(''?([^'')]+)''?\) TO \(''?([^'')]+)''?\)$') b
 		WHERE i.inhparent = parent AND b IS NOT NULL
+		ORDER BY 3 NULLS FIRST
 	LOOP
 		IF p.low = low AND p.high = high THEN
 			RETURN p.oid;
