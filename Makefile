@@ -20,7 +20,7 @@ REGRESS = install layout vectors next_id cache errors privileges catalog planner
 	shards shards_bulk shards_default shards_adopt shards_names \
 	shards_privileges shard_of safe_upper_id partitions newest_rows
 REGRESS_OPTS = --encoding=UTF8
-ISOLATION = order lock advance set_default safe_upper
+ISOLATION = order lock advance set_default safe_upper create_partition
 TAP_TESTS = 1
 
 # The server's own headers have unused parameters.
