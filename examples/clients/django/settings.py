@@ -8,7 +8,7 @@ DATABASES = {
         "PORT": os.environ.get("PGPORT", ""),
         "NAME": os.environ.get("PGDATABASE", "app"),
         "USER": os.environ.get("PGUSER", "app"),
-        # PgBouncer's transaction mode gives a cursor's next rows to nobody.
+        # In PgBouncer's transaction mode a cursor ends with its transaction.
         "DISABLE_SERVER_SIDE_CURSORS": True,
     },
 }
