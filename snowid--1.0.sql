@@ -1043,8 +1043,12 @@ BEGIN
 		WHERE c.oid = ANY (owned) AND c.relnamespace = t.relnamespace
 		LIMIT 1;
 		IF FOUND THEN
-			EXECUTE format('ALTER SEQUENCE %I.%I AS bigint INCREMENT BY 1 NO MAXVALUE CACHE 1 NO CYCLE',
-						   t.nspname, sequence);
+			-- INCREMENT stays: there are clients that allocate in blocks of it.
+			EXECUTE format('ALTER SEQUENCE %I.%I AS bigint INCREMENT BY %s NO MAXVALUE CACHE 1 NO CYCLE',
+						   t.nspname, sequence,
+						   (SELECT CASE WHEN q.seqincrement BETWEEN 1 AND 1024 THEN q.seqincrement ELSE 1 END
+							FROM pg_sequence q
+							WHERE q.seqrelid = format('%I.%I', t.nspname, sequence)::regclass));
 		ELSE
 			sequence := snowid.free_name(t.nspname, t.relname || '_' || "column", '_seq');
 			EXECUTE format('CREATE SEQUENCE %I.%I', t.nspname, sequence);
