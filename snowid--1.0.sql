@@ -1153,7 +1153,13 @@ BEGIN
 	IF NOT FOUND THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_function',
 			MESSAGE = format('schema "%s" has no function next_id() that returns a bigint', schema),
-			HINT = format('For a new shard, type: SELECT snowid.create_shard(%s); tables move into it with ALTER TABLE ... SET SCHEMA.', shard);
+			HINT = CASE WHEN to_regnamespace(quote_ident(schema)) IS NULL
+				THEN format('For a new shard, type: SELECT snowid.create_shard(%s, %L);', shard, schema)
+				ELSE format('To make it a shard as it is, type: CREATE SEQUENCE IF NOT EXISTS %1$I.id_seq; '
+							'SELECT snowid.register_shard(%2$s, %1$L, ''id_seq'', %3$L), '
+							'snowid.define_next_id(%1$L, '''', snowid.next_id_call(''next_id_of_shard'', %2$s, %1$L, ''id_seq'', %3$L), false); '
+							'and then snowid.set_default() for each table.',
+							schema, shard, epoch) END;
 	END IF;
 
 	found_texts := ARRAY(SELECT DISTINCT replace(m[1], '''''', '''')
