@@ -131,6 +131,7 @@ INSERT INTO insta9.photos DEFAULT VALUES RETURNING snowid.id_shard(id);
 
 -- What is no snippet's schema.
 SELECT * FROM adopt($$ SELECT snowid.adopt_shard(10, 'nowhere') $$) \gx
+SELECT * FROM adopt($$ SELECT snowid.adopt_shard(10, 'public', epoch => '2026-01-01 00:00+00') $$) \gx
 SELECT * FROM adopt($$ SELECT snowid.adopt_shard(NULL, 'insta9') $$) \gx
 CALL snippet('insta10', 10);
 SELECT * FROM adopt($$ SELECT snowid.adopt_shard(10, 'insta10', 'insta10.photos') $$) \gx

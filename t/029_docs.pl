@@ -13,6 +13,7 @@
 # a block changes that:
 #
 #	<!-- output varies -->		digits may be others, and columns wider
+#	<!-- output of PostgreSQL 14 and later -->	not compared before
 #	<!-- not run: reason -->	a block that the test cannot run, and why
 #
 # A block without expected output must not fail.  So that nothing escapes, a
@@ -37,6 +38,7 @@ $_->append_conf('postgresql.conf', "timezone = 'UTC'") for $node, $second;
 $node->append_conf('postgresql.conf',
 	"archive_mode = on\narchive_command = 'cp \"%p\" \"$backup/wal/%f\"'");
 $node->start;
+my $version = $node->safe_psql('postgres', 'SHOW server_version_num');
 
 my @files = ("$top/README.md", "$top/CONTRIBUTING.md", sort glob("$top/doc/*.md"));
 for my $file (@files)
@@ -54,7 +56,7 @@ for my $file (@files)
 	local %ENV = (%ENV,
 		PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => $name,
 		PSQLRC => '/dev/null', BACKUP => $backup,
-		OLD => $node->connstr($name), NEW => $second->connstr($name));
+		OLD => conninfo($node, $name), NEW => conninfo($second, $name));
 
 	# As one session, with a line after each block to tell the outputs apart.
 	my $mark = '--- end of block ---';
@@ -65,7 +67,7 @@ for my $file (@files)
 		{
 			my $file_to_run = "$dir/block$block->{line}";
 			append_to_file($file_to_run, "cd '$dir'\n$block->{code}");
-			$script .= qq(\\! sh -eu '$file_to_run' 2>&1 </dev/null || echo "exit status \$?"\n);
+			$script .= qq(\\! timeout 60 sh -eu '$file_to_run' 2>&1 </dev/null || echo "exit status \$?"\n);
 		}
 		else
 		{
@@ -100,7 +102,8 @@ for my $file (@files)
 		else
 		{
 			($output, $expected) = map { vague($_) } ($output, $expected) if $block->{varies};
-			is($output, $expected, "$where prints what it says");
+			is($output, $expected, "$where prints what it says")
+			  if $version >= $block->{since} * 10_000;
 		}
 		is($status, 0, "$where succeeds") or diag($output)
 		  if $block->{language} eq 'sh' && $expected !~ /error/i;
@@ -131,10 +134,12 @@ sub blocks_of
 				push @blocks, $last;
 			}
 		}
-		elsif ($language eq 'text' && $last && $between =~ /\A\s*(<!-- output varies -->\s*)?\z/)
+		elsif ($language eq 'text' && $last
+			&& $between =~ /\A\s*(?:<!-- output (varies|of PostgreSQL (\d+) and later) -->\s*)?\z/)
 		{
 			$last->{expected} = $body;
-			$last->{varies} = defined $1;
+			$last->{varies} = ($1 // '') eq 'varies';
+			$last->{since} = $2 // 0;
 			$last = undef;
 		}
 		$line += ($body =~ tr/\n//) + 1;
@@ -163,6 +168,13 @@ sub unmarked_blocks
 		$before = $_;
 	}
 	return @found;
+}
+
+# connstr() quotes the name, and then stands in no SQL string.
+sub conninfo
+{
+	my ($server, $dbname) = @_;
+	return 'host=' . $server->host . ' port=' . $server->port . " dbname=$dbname";
 }
 
 # What a file has left: servers in its directory, databases, roles.
