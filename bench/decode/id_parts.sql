@@ -1,5 +1,6 @@
 -- id_parts
 -- calls: 20
+-- share: 0.1
 -- timed
 SELECT count(num_nulls(
 	snowid.id_parts(id), snowid.id_parts(id), snowid.id_parts(id), snowid.id_parts(id),

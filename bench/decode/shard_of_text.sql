@@ -1,5 +1,6 @@
 -- shard_of(text, int)
 -- calls: 20
+-- share: 0.1
 -- timed
 SELECT count(num_nulls(
 	snowid.shard_of(text, 2000), snowid.shard_of(text, 2000), snowid.shard_of(text, 2000), snowid.shard_of(text, 2000),
