@@ -33,6 +33,18 @@ include $(PGXS)
 
 $(OBJS): $(SRC_HEADERS)
 
+# PGXS installs no manual pages.
+man1dir = $(DESTDIR)$(mandir)/man1
+
+install: install-man
+install-man:
+	$(MKDIR_P) '$(man1dir)'
+	$(INSTALL_DATA) doc/snowid-move.1 '$(man1dir)/'
+
+uninstall: uninstall-man
+uninstall-man:
+	rm -f '$(man1dir)/snowid-move.1'
+
 unitcheck: t/unit/slot_test
 	./t/unit/slot_test
 
@@ -46,4 +58,4 @@ DIST = snowid-$(EXTVERSION).0.zip
 dist: checkver
 	git archive --format=zip --prefix=$(basename $(DIST))/ -o $(DIST) HEAD
 
-.PHONY: unitcheck checkver dist
+.PHONY: install-man uninstall-man unitcheck checkver dist
