@@ -25,7 +25,9 @@
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
+#include "fmgr.h"
 #include "miscadmin.h"
+#include "parser/parse_func.h"
 #include "pgstat.h"
 #include "portability/instr_time.h"
 #include "replication/syncrep.h"
@@ -132,6 +134,7 @@ static bool reservation_is_durable(XLogRecPtr lsn);
 static void opening_tag(LOCKTAG *tag, Oid seqid);
 static void wait_us(int64 us);
 static char *sequence_name(Oid seqid);
+static void refuse_if_fenced(Oid seqid);
 static void report_refusal(SlotVerdict verdict, Oid seqid, SlotState state,
 						   SlotRules rules, TimestampTz now,
 						   TimestampTz epoch);
@@ -834,6 +837,22 @@ sequence_name(Oid seqid)
 									  get_rel_name(seqid));
 }
 
+/*
+ * Raise the error of a closed shard, if the sequence belongs to one:
+ * fence_shard() closes a sequence by its MAXVALUE.
+ */
+static void
+refuse_if_fenced(Oid seqid)
+{
+	Oid			argtypes[1] = {REGCLASSOID};
+	Oid			function = LookupFuncName(list_make2(makeString(pstrdup("snowid")),
+													 makeString(pstrdup("refuse_id"))),
+										  1, argtypes, true);
+
+	if (OidIsValid(function))
+		(void) OidFunctionCall1(function, ObjectIdGetDatum(seqid));
+}
+
 /* Say why there is no slot, and what to do about it. */
 static void
 report_refusal(SlotVerdict verdict, Oid seqid, SlotState state,
@@ -878,6 +897,7 @@ report_refusal(SlotVerdict verdict, Oid seqid, SlotState state,
 			{
 				bool		is_narrow = rules.max_slot <= PG_INT32_MAX;
 
+				refuse_if_fenced(seqid);
 				ereport(ERROR,
 						(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
 						 errmsg("reached maximum value of sequence \"%s\" (%lld)",

@@ -229,7 +229,7 @@ BEGIN
 		INSERT INTO snowid.shard_registry VALUES (3, 'fuzz_objects', 'plain',
 			CASE WHEN random() < 0.5 THEN '2020-01-01'::timestamptz END);
 	ELSE
-		INSERT INTO snowid.shard_registry (shard, schema, moved_to) VALUES (4, 'insta4', 'elsewhere');
+		INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (4, 'insta4', 'elsewhere');
 	END IF;
 	RETURN relations;
 END

@@ -1,0 +1,167 @@
+/*
+ * What the files of snowid-move share: the options, the two servers, the
+ * journal, and what each stage offers to main().
+ *
+ * Every function either does its work or ends the program: with its message
+ * on stderr and one of the exit codes below.  It can, since all that is
+ * decided stands in the journals of the two servers, from which the same
+ * command goes on.  Open transactions are rolled back by their servers.
+ */
+#ifndef SNOWID_MOVE_H
+#define SNOWID_MOVE_H
+
+#include "postgres_fe.h"
+
+#include "libpq-fe.h"
+#include "pqexpbuffer.h"
+
+/* Exit codes, as documented in doc/moving.md. */
+#define EXIT_DONE		0
+#define EXIT_FAILED		1		/* the shard is open where it was */
+#define EXIT_USAGE		2		/* nothing was touched: options, connections */
+#define EXIT_INCOMPLETE	3		/* decided, not complete: same command again */
+
+typedef enum Verify
+{
+	VERIFY_NONE,
+	VERIFY_COUNTS,
+	VERIFY_CHECKSUMS
+} Verify;
+
+typedef enum StopAfter
+{
+	STOP_NEVER,
+	STOP_COPIED					/* copy now, cut over later */
+} StopAfter;
+
+typedef struct MoveOptions
+{
+	int			shard;
+	const char *from;			/* connection strings, as given */
+	const char *to;
+	const char *source_for_target;	/* how the servers reach each other; NULL: */
+	const char *target_for_source;	/* as we do, without password */
+	const char *bindir;			/* of pg_dump; NULL: our own, or the PATH */
+	int			pause_limit_ms;
+	int			lock_timeout_ms;
+	int			retries;
+	Verify		verify;
+	int64		max_wal;		/* bytes that the slot may keep */
+	int64		max_lag;		/* bytes behind at which to cut over */
+	StopAfter	stop_after;
+	bool		reverse;		/* replicate back afterwards */
+	bool		keep_name;		/* don't rename the source's copy */
+	bool		verbose;
+} MoveOptions;
+
+/* The row of snowid.moves on one server. */
+typedef struct Journal
+{
+	bool		exists;
+	char	   *move_id;		/* the same on both servers */
+	char	   *role;			/* "source" or "target" */
+	char	   *step;
+	bool		closed;
+	char	   *schema;			/* its name there now */
+	char	   *fingerprint;	/* of the source's definitions */
+	bool		reverse;
+	char	   *reverse_lsn;
+} Journal;
+
+/* One of the two servers. */
+typedef struct Side
+{
+	const char *label;			/* "source" or "target", for messages */
+	PGconn	   *conn;			/* holds the lock against other snowid-moves */
+	PGconn	   *aux;			/* for what must not wait for conn */
+	int			version;		/* as PQserverVersion */
+	char	   *home;			/* host, port, dbname: what clients use */
+	char	   *conninfo;		/* for the other server; never a password */
+	Journal		journal;
+} Side;
+
+typedef struct Move
+{
+	const MoveOptions *options;
+	Side		source;
+	Side		target;
+	char	   *schema;			/* the shard's */
+	char	   *name;			/* publication, slot and subscription */
+	char	   *reverse_name;	/* the same for the way back */
+} Move;
+
+/*
+ * What a precheck found.  A warning does not stop the move, a failure does;
+ * both say in the hint what to type.
+ */
+typedef enum CheckResult
+{
+	CHECK_OK,
+	CHECK_WARNING,
+	CHECK_FAILED
+} CheckResult;
+
+/*
+ * A precheck: its name as shown, and what finds out.  It changes nothing on
+ * either server, and writes a line of what it found into message, and what to
+ * do about it into hint (empty: nothing).
+ */
+typedef struct Check
+{
+	const char *name;
+	CheckResult (*run) (const Move *move, PQExpBuffer message, PQExpBuffer hint);
+} Check;
+
+/* precheck.c */
+
+/*
+ * Run all prechecks and print each with its result.  Returns false if one
+ * has failed.  Needs both connections, move->schema and the names; no journal
+ * row is there yet.
+ */
+extern bool run_prechecks(const Move *move);
+
+/* conn.c: queries and messages */
+
+extern const char *progname;
+extern bool verbose;
+
+/* "snowid-move: error: ...", as PostgreSQL's programs have it. */
+extern void report_error(const char *fmt,...) pg_attribute_printf(1, 2);
+extern void report_warning(const char *fmt,...) pg_attribute_printf(1, 2);
+extern void report_hint(const char *fmt,...) pg_attribute_printf(1, 2);
+extern void report_detail(const char *fmt,...) pg_attribute_printf(1, 2);
+extern void report_info(const char *fmt,...) pg_attribute_printf(1, 2);
+extern void report_verbose(const char *fmt,...) pg_attribute_printf(1, 2);
+
+/* What a failed query exits with: EXIT_FAILED until the move is decided. */
+extern int	failure_exit_code;
+
+extern PGconn *open_connection(const char *label, const char *conninfo, bool must);
+extern void open_side(Side *side, const char *label, const char *conninfo,
+					  const char *for_other_server);
+extern void open_aux(Side *side, const char *conninfo);
+extern bool lock_shard(Side *side, int shard);
+
+/*
+ * run() and the rest end the program if the query fails; try_run() returns
+ * false, with the message in PQerrorMessage and the SQLSTATE in last_sqlstate.
+ * The text of a query is made with printf's directives; names and literals go
+ * through ident() and literal() first.
+ */
+extern PGresult *query(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern void run(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern bool try_run(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern char *query_text(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);	/* NULL for no row, or NULL */
+extern bool query_bool(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern int64 query_int64(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern char last_sqlstate[6];
+
+extern char *ident(PGconn *conn, const char *name);
+extern char *literal(PGconn *conn, const char *value);	/* NULL gives NULL */
+
+/* Milliseconds of a clock that only goes forward. */
+extern int64 now_ms(void);
+extern void wait_ms(int ms);
+
+#endif							/* SNOWID_MOVE_H */
