@@ -17,9 +17,9 @@ SRC_HEADERS = $(wildcard src/*.h)
 
 REGRESS = install layout vectors next_id cache errors privileges catalog planner \
 	shards shards_bulk shards_default shards_adopt shards_names \
-	shards_privileges shard_of
+	shards_privileges shard_of fence
 REGRESS_OPTS = --encoding=UTF8
-ISOLATION = order lock advance set_default
+ISOLATION = order lock advance set_default fence
 TAP_TESTS = 1
 
 # The server's own headers have unused parameters.

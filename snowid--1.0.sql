@@ -1489,7 +1489,7 @@ DECLARE
 	tables text[];
 	t text;
 	s record;
-	q record;
+	d pg_sequence;
 	p record;
 	states jsonb := '{}';
 BEGIN
@@ -1534,16 +1534,16 @@ BEGIN
 		WHERE n.nspname = r.schema ORDER BY c.oid
 	LOOP
 		EXECUTE format('ALTER SEQUENCE %I.%I CACHE %s', r.schema, s.relname, s.seqcache);
-		SELECT * INTO q FROM pg_sequence g WHERE g.seqrelid = s.oid;
+		SELECT * INTO d FROM pg_sequence g WHERE g.seqrelid = s.oid;
 		EXECUTE format('SELECT last_value AS last, is_called AS called FROM %I.%I',
 					   r.schema, s.relname) INTO p;
 		states := states || jsonb_build_object(s.relname, jsonb_build_object(
-			'last', p.last, 'called', p.called, 'min', q.seqmin, 'max', q.seqmax,
-			'start', q.seqstart, 'cycle', q.seqcycle));
+			'last', p.last, 'called', p.called, 'min', d.seqmin, 'max', d.seqmax,
+			'start', d.seqstart, 'cycle', d.seqcycle));
 		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s NO CYCLE',
 					   r.schema, s.relname,
-					   p.last - (q.seqincrement > 0)::int,
-					   p.last + (q.seqincrement < 0)::int, p.last);
+					   p.last - (d.seqincrement > 0)::int,
+					   p.last + (d.seqincrement < 0)::int, p.last);
 		PERFORM setval(s.oid::regclass, p.last, true);
 	END LOOP;
 

@@ -15,6 +15,9 @@
 #include "libpq-fe.h"
 #include "pqexpbuffer.h"
 
+/* PostgreSQL's own macro changed its place in version 18. */
+#define NORETURN		__attribute__((noreturn))
+
 /* Exit codes, as documented in doc/moving.md. */
 #define EXIT_DONE		0
 #define EXIT_FAILED		1		/* the shard is open where it was */
@@ -64,8 +67,11 @@ typedef struct Journal
 	bool		closed;
 	char	   *schema;			/* its name there now */
 	char	   *fingerprint;	/* of the source's definitions */
-	bool		reverse;
-	char	   *reverse_lsn;
+	bool		reverse;		/* replicate back afterwards */
+	char	   *reverse_lsn;	/* ... from here on */
+	bool		keep_name;
+	char	   *name;			/* of publication, slot and subscription */
+	char	   *reverse_name;
 } Journal;
 
 /* One of the two servers. */
@@ -86,7 +92,7 @@ typedef struct Move
 	Side		source;
 	Side		target;
 	char	   *schema;			/* the shard's */
-	char	   *name;			/* publication, slot and subscription */
+	char	   *name;			/* of publication, slot and subscription */
 	char	   *reverse_name;	/* the same for the way back */
 } Move;
 
@@ -137,6 +143,8 @@ extern void report_verbose(const char *fmt,...) pg_attribute_printf(1, 2);
 /* What a failed query exits with: EXIT_FAILED until the move is decided. */
 extern int	failure_exit_code;
 
+extern void fail(void) NORETURN;
+
 extern PGconn *open_connection(const char *label, const char *conninfo, bool must);
 extern void open_side(Side *side, const char *label, const char *conninfo,
 					  const char *for_other_server);
@@ -159,9 +167,55 @@ extern char last_sqlstate[6];
 
 extern char *ident(PGconn *conn, const char *name);
 extern char *literal(PGconn *conn, const char *value);	/* NULL gives NULL */
+extern char *text_of(const char *fmt,...) pg_attribute_printf(1, 2);
+extern char *conninfo_for_child(PGconn *conn);
 
 /* Milliseconds of a clock that only goes forward. */
 extern int64 now_ms(void);
 extern void wait_ms(int ms);
+
+/* journal.c */
+
+extern void read_journal(const Move *move, Side *side);
+extern bool has_reached(const Side *side, const char *step);
+extern bool is_at(const Side *side, const char *step);
+extern bool is_role(const Side *side, const char *role);
+extern void record_step(const Move *move, Side *side, const char *step);
+extern void record_detail(const Move *move, Side *side, const char *key, const char *value);
+extern void claim_source(Move *move);
+extern void claim_target(Move *move);
+
+/* copy.c */
+
+extern char *fingerprint(PGconn *conn, const char *schema);
+extern void copy_schema(Move *move);
+extern void publish(const Move *move, Side *side, const char *name);
+extern void create_slot(const Side *side, const char *name);
+extern void subscribe(Move *move);
+extern void wait_for_copy(Move *move);
+extern void wait_for_lag(Move *move, const Side *from, const char *name);
+extern bool has_caught_up(const Side *from, const char *name, const char *lsn);
+
+/* verify.c */
+
+extern void verify(Move *move);
+
+/* cutover.c */
+
+extern void begin_bounded(const Move *move, const Side *side);
+extern void flush_log(const Side *side);
+extern void back_off(int attempt);
+extern void cut_over(Move *move, Side *from, Side *to, const char *name);
+extern void open_decided(Move *move, Side *from, Side *to);
+
+/* clean.c */
+
+extern void drop_subscription(Side *side, const char *name);
+extern void drop_slot(const Side *side, const char *name);
+extern void drop_publication(const Side *side, const char *name);
+extern void clean_up_after(Move *move, Side *from, Side *to, const char *name);
+extern void finish(Move *move);
+extern void abort_move(Move *move);
+extern void give_up(Move *move) NORETURN;
 
 #endif							/* SNOWID_MOVE_H */
