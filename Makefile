@@ -19,7 +19,7 @@ REGRESS = install layout vectors next_id cache errors privileges catalog planner
 	shards shards_bulk shards_default shards_adopt shards_names \
 	shards_privileges shard_of fence
 REGRESS_OPTS = --encoding=UTF8
-ISOLATION = order lock advance set_default fence
+ISOLATION = order lock advance set_default fence_waits
 TAP_TESTS = 1
 
 # The server's own headers have unused parameters.

@@ -131,6 +131,18 @@ show_side(const Move *move, const Side *side)
 	PQclear(res);
 }
 
+/* After a way back, the copy that is left behind is on the other side. */
+static void
+swap_sides(Move *move)
+{
+	Side		source = move->source;
+
+	move->source = move->target;
+	move->target = source;
+	move->source.label = "source";
+	move->target.label = "target";
+}
+
 static const char *
 what_next(const Move *move)
 {
@@ -153,6 +165,8 @@ what_next(const Move *move)
 static void
 command_status(Move *move)
 {
+	if (is_role(&move->source, "target"))
+		swap_sides(move);
 	printf("shard %d: %s\n", move->options->shard, what_next(move));
 	show_side(move, &move->source);
 	show_side(move, &move->target);
@@ -318,17 +332,6 @@ command_back(Move *move)
 }
 
 static void
-swap_sides(Move *move)
-{
-	Side		source = move->source;
-
-	move->source = move->target;
-	move->target = source;
-	move->source.label = "source";
-	move->target.label = "target";
-}
-
-static void
 command_finish(Move *move)
 {
 	Side	   *source = &move->source;
@@ -339,7 +342,6 @@ command_finish(Move *move)
 		report_info("shard %d: nothing to finish", move->options->shard);
 		return;
 	}
-	/* After a way back the copy to drop is on the other side. */
 	if (is_role(source, "target"))
 		swap_sides(move);
 	if (!is_at(source, "moved"))

@@ -109,10 +109,14 @@ SELECT snowid.create_shard(5);
 SELECT snowid.drop_shard(5);
 
 -- A shard that has moved keeps its number taken here.
-UPDATE snowid.shard_registry SET home = 'db2' WHERE shard = 6;
+ALTER SCHEMA "photos of Ünal" RENAME TO away;
+UPDATE snowid.shard_registry SET home = 'host=b dbname=app' WHERE shard = 6;
 SELECT shard, lives FROM snowid.shards WHERE shard = 6;
 SELECT snowid.drop_shard(6, true);
 \echo :LAST_ERROR_SQLSTATE
+-- It is here if its sequence is, whatever the registry of all servers says.
+ALTER SCHEMA away RENAME TO "photos of Ünal";
+SELECT shard, lives FROM snowid.shards WHERE shard = 6;
 UPDATE snowid.shard_registry SET home = NULL WHERE shard = 6;
 
 -- What depends on the extension is not dropped unasked.

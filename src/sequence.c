@@ -45,6 +45,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -840,6 +841,9 @@ sequence_name(Oid seqid)
 /*
  * Raise the error of a closed shard, if the sequence belongs to one:
  * fence_shard() closes a sequence by its MAXVALUE.
+ *
+ * The journal is read as it is now: the caller's snapshot may be from before
+ * the fence that it has waited for.
  */
 static void
 refuse_if_fenced(Oid seqid)
@@ -849,8 +853,11 @@ refuse_if_fenced(Oid seqid)
 													 makeString(pstrdup("refuse_id"))),
 										  1, argtypes, true);
 
-	if (OidIsValid(function))
-		(void) OidFunctionCall1(function, ObjectIdGetDatum(seqid));
+	if (!OidIsValid(function))
+		return;
+	PushActiveSnapshot(GetLatestSnapshot());
+	(void) OidFunctionCall1(function, ObjectIdGetDatum(seqid));
+	PopActiveSnapshot();
 }
 
 /* Say why there is no slot, and what to do about it. */
