@@ -1528,12 +1528,15 @@ BEGIN
 	-- ALTER SEQUENCE is also what locks one.  It gives the sequence a new file,
 	-- so what sessions have cached of it is void, and a rollback takes all back.
 	FOR s IN
-		SELECT c.oid, c.relname, q.seqcache
+		SELECT c.oid, c.relname, q.seqmin, q.seqmax
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		JOIN pg_sequence q ON q.seqrelid = c.oid
 		WHERE n.nspname = r.schema ORDER BY c.oid
 	LOOP
-		EXECUTE format('ALTER SEQUENCE %I.%I CACHE %s', r.schema, s.relname, s.seqcache);
+		-- A node of Citus has a MINVALUE that next_id() does not heed, and ALTER does.
+		EXECUTE format('SELECT last_value AS last FROM %I.%I', r.schema, s.relname) INTO p;
+		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s', r.schema, s.relname,
+					   least(s.seqmin, p.last), greatest(s.seqmax, p.last));
 		SELECT * INTO d FROM pg_sequence g WHERE g.seqrelid = s.oid;
 		EXECUTE format('SELECT last_value AS last, is_called AS called FROM %I.%I',
 					   r.schema, s.relname) INTO p;
@@ -1610,7 +1613,7 @@ BEGIN
 		ORDER BY c.oid
 	LOOP
 		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s %s CYCLE',
-					   m.schema, s.relname, s.min, s.max, s.start,
+					   m.schema, s.relname, least(s.min, s.last), greatest(s.max, s.last), s.start,
 					   CASE WHEN NOT s.cycle THEN 'NO' END);
 		PERFORM setval(s.oid::regclass, s.last, s.called);
 	END LOOP;

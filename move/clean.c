@@ -169,6 +169,34 @@ rename_copy(Move *move, Side *from)
 }
 
 /*
+ * Tell the server that keeps the registry for all, if there is one.  The
+ * shard is open whether it can be told now or not.
+ */
+static void
+tell_registry(const Move *move, const Side *from, const Side *to)
+{
+	const char *conninfo = move->options->registry != NULL ? move->options->registry : from->journal.registry;
+	PGconn	   *conn;
+	PGresult   *res;
+
+	if (conninfo == NULL)
+		return;
+	conn = open_connection("registry", conninfo, false);
+	if (conn == NULL)
+		fail();
+	res = query(conn, "UPDATE snowid.shard_registry SET home = %s WHERE shard = %d",
+				literal(conn, to->home), move->options->shard);
+	if (strcmp(PQcmdTuples(res), "0") == 0)
+	{
+		report_warning("the registry does not have shard %d", move->options->shard);
+		report_hint("Type there: INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (%d, %s, %s);",
+					move->options->shard, literal(conn, move->schema), literal(conn, to->home));
+	}
+	PQclear(res);
+	PQfinish(conn);
+}
+
+/*
  * After the cut-over: end the replication that has brought the shard, begin
  * the one back if wanted, and rename the copy that was left behind.
  */
@@ -180,6 +208,7 @@ clean_up_after(Move *move, Side *from, Side *to, const char *name)
 	drop_subscription(to, name);
 	drop_slot(from, name);
 	drop_publication(from, name);
+	tell_registry(move, from, to);
 
 	/* Tables are found by name by replication too. */
 	if (is_first && from->journal.reverse)

@@ -188,6 +188,24 @@ conninfo_of(PQconninfoOption *options)
 	return buf.data;
 }
 
+/* A connection string, as given in an option, for others to keep. */
+char *
+without_password(const char *what, const char *conninfo)
+{
+	char	   *message = NULL;
+	PQconninfoOption *options = PQconninfoParse(conninfo, &message);
+	char	   *result;
+
+	if (options == NULL)
+	{
+		report_error("option %s: %s", what, message);
+		exit(EXIT_USAGE);
+	}
+	result = conninfo_of(options);
+	PQconninfoFree(options);
+	return result;
+}
+
 /* How a program that we start gets to the same server. */
 char *
 conninfo_for_child(PGconn *conn)
@@ -256,7 +274,6 @@ open_side(Side *side, const char *label, const char *conninfo,
 {
 	PQExpBufferData home;
 	PQconninfoOption *options;
-	char	   *message = NULL;
 
 	side->label = label;
 	side->conn = open_connection(label, conninfo, true);
@@ -270,15 +287,12 @@ open_side(Side *side, const char *label, const char *conninfo,
 
 	if (for_other_server != NULL)
 	{
-		options = PQconninfoParse(for_other_server, &message);
-		if (options == NULL)
-		{
-			report_error("connection string of the %s for the other server: %s", label, message);
-			exit(EXIT_USAGE);
-		}
+		side->conninfo = without_password(strcmp(label, "source") == 0 ?
+										  "--source-for-target" : "--target-for-source",
+										  for_other_server);
+		return;
 	}
-	else
-		options = PQconninfo(side->conn);
+	options = PQconninfo(side->conn);
 	side->conninfo = conninfo_of(options);
 	PQconninfoFree(options);
 }

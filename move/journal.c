@@ -80,7 +80,7 @@ read_journal(const Move *move, Side *side)
 				"coalesce((details ->> 'reverse')::boolean, false), "
 				"details ->> 'reverse_lsn', "
 				"coalesce((details ->> 'keep_name')::boolean, false), "
-				"details ->> 'name', details ->> 'reverse_name' "
+				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry' "
 				"FROM snowid.moves WHERE shard = %d", move->options->shard);
 	if (PQntuples(res) > 0)
 	{
@@ -96,6 +96,7 @@ read_journal(const Move *move, Side *side)
 		j->keep_name = *PQgetvalue(res, 0, 8) == 't';
 		j->name = field(res, 9);
 		j->reverse_name = field(res, 10);
+		j->registry = field(res, 11);
 	}
 	PQclear(res);
 }
@@ -149,12 +150,14 @@ claim_source(Move *move)
 		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
 		"SELECT %d, %s, 'source', 'claimed', %s, jsonb_build_object("
 		"'move_id', gen_random_uuid(), 'reverse', %s, 'keep_name', %s, "
-		"'name', %s::text, 'reverse_name', %s::text)",
+		"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text)",
 		move->options->shard, literal(conn, move->schema),
 		literal(conn, move->target.home),
 		move->options->reverse ? "true" : "false",
 		move->options->keep_name ? "true" : "false",
-		literal(conn, move->name), literal(conn, move->reverse_name));
+		literal(conn, move->name), literal(conn, move->reverse_name),
+		literal(conn, move->options->registry == NULL ? NULL :
+				without_password("--registry", move->options->registry)));
 	read_journal(move, source);
 	report_verbose("%s: claimed", source->label);
 }
@@ -177,7 +180,7 @@ claim_target(Move *move)
 		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
 		"SELECT %d, %s, 'target', 'claimed', %s, jsonb_build_object("
 		"'move_id', %s::text, 'reverse', %s, "
-		"'name', %s::text, 'reverse_name', %s::text, "
+		"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
 		"'registered', EXISTS (SELECT FROM added))",
 		shard, literal(conn, PQgetvalue(res, 0, 0)), literal(conn, PQgetvalue(res, 0, 1)),
 		literal(conn, PQgetisnull(res, 0, 2) ? NULL : PQgetvalue(res, 0, 2)),
@@ -185,7 +188,8 @@ claim_target(Move *move)
 		shard, literal(conn, move->schema), literal(conn, move->source.home),
 		literal(conn, move->source.journal.move_id),
 		move->source.journal.reverse ? "true" : "false",
-		literal(conn, move->name), literal(conn, move->reverse_name));
+		literal(conn, move->name), literal(conn, move->reverse_name),
+		literal(conn, move->source.journal.registry));
 	if (!query_bool(conn,
 					"SELECT schema = %s AND sequence = %s AND epoch IS NOT DISTINCT FROM %s::timestamptz "
 					"FROM snowid.shard_registry WHERE shard = %d",

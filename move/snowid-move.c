@@ -36,6 +36,7 @@ usage(void)
 	printf("                         how the target reaches the source (default: as --from)\n");
 	printf("      --target-for-source=CONNSTR\n");
 	printf("                         how the source reaches the target (default: as --to)\n");
+	printf("      --registry=CONNSTR a third server that keeps the registry of all\n");
 	printf("      --pause-limit=MS   longest time that writes may wait (default: 1000)\n");
 	printf("      --lock-timeout=MS  longest wait for a lock (default: 100)\n");
 	printf("      --retries=N        how often to try again to cut over (default: 20)\n");
@@ -408,7 +409,7 @@ main(int argc, char *argv[])
 {
 	enum
 	{
-		OPT_SOURCE_FOR_TARGET = 256, OPT_TARGET_FOR_SOURCE, OPT_PAUSE_LIMIT,
+		OPT_SOURCE_FOR_TARGET = 256, OPT_TARGET_FOR_SOURCE, OPT_REGISTRY, OPT_PAUSE_LIMIT,
 		OPT_LOCK_TIMEOUT, OPT_RETRIES, OPT_VERIFY, OPT_MAX_WAL, OPT_MAX_LAG,
 		OPT_STOP_AFTER, OPT_REVERSE, OPT_KEEP_NAME, OPT_BINDIR
 	};
@@ -418,6 +419,7 @@ main(int argc, char *argv[])
 		{"to", required_argument, NULL, 't'},
 		{"source-for-target", required_argument, NULL, OPT_SOURCE_FOR_TARGET},
 		{"target-for-source", required_argument, NULL, OPT_TARGET_FOR_SOURCE},
+		{"registry", required_argument, NULL, OPT_REGISTRY},
 		{"pause-limit", required_argument, NULL, OPT_PAUSE_LIMIT},
 		{"lock-timeout", required_argument, NULL, OPT_LOCK_TIMEOUT},
 		{"retries", required_argument, NULL, OPT_RETRIES},
@@ -477,6 +479,10 @@ main(int argc, char *argv[])
 				break;
 			case OPT_TARGET_FOR_SOURCE:
 				options.target_for_source = optarg;
+				break;
+			case OPT_REGISTRY:
+				options.registry = optarg;
+				(void) without_password("--registry", optarg);
 				break;
 			case OPT_PAUSE_LIMIT:
 				options.pause_limit_ms = parse_int("--pause-limit", optarg, 1, INT_MAX);

@@ -44,6 +44,7 @@ typedef struct MoveOptions
 	const char *to;
 	const char *source_for_target;	/* how the servers reach each other; NULL: */
 	const char *target_for_source;	/* as we do, without password */
+	const char *registry;		/* server with the registry of all; or NULL */
 	const char *bindir;			/* of pg_dump; NULL: our own, or the PATH */
 	int			pause_limit_ms;
 	int			lock_timeout_ms;
@@ -72,6 +73,7 @@ typedef struct Journal
 	bool		keep_name;
 	char	   *name;			/* of publication, slot and subscription */
 	char	   *reverse_name;
+	char	   *registry;		/* as the option, without password */
 } Journal;
 
 /* One of the two servers. */
@@ -169,6 +171,7 @@ extern char *ident(PGconn *conn, const char *name);
 extern char *literal(PGconn *conn, const char *value);	/* NULL gives NULL */
 extern char *text_of(const char *fmt,...) pg_attribute_printf(1, 2);
 extern char *conninfo_for_child(PGconn *conn);
+extern char *without_password(const char *what, const char *conninfo);
 
 /* Milliseconds of a clock that only goes forward. */
 extern int64 now_ms(void);
