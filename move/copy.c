@@ -15,6 +15,10 @@
 #define TELL_MS				10000
 #define TELL_TERMINAL_MS	1000
 
+/* The other server has to show so often that it has little left to do. */
+#define PING_LIMIT_MS		50
+#define PINGS_MAX			50
+
 /* The subscription may fail so often without getting on in between. */
 #define FAILURES_MAX		3
 
@@ -487,13 +491,39 @@ has_caught_up(const Side *from, const char *name, const char *lsn)
 					  literal(from->aux, lsn), literal(from->aux, name));
 }
 
-/* Wait until the other server is so close behind that the rest is quick. */
+/*
+ * Wait until the other server has what is written now; returns the
+ * milliseconds that it took, or -1 after a limit.
+ */
+int
+ping(const Side *from, const char *name, int limit_ms)
+{
+	char	   *lsn = query_text(from->aux, "SELECT pg_current_wal_insert_lsn()");
+	int64		start = now_ms();
+
+	flush_log(from);
+	while (!has_caught_up(from, name, lsn))
+	{
+		if (now_ms() - start > limit_ms)
+			return -1;
+		wait_ms(1);
+	}
+	free(lsn);
+	return (int) (now_ms() - start);
+}
+
+/*
+ * Wait until the other server is so close behind that the rest is quick: by
+ * bytes, and then by what it shows.  A server that is always slow is tried
+ * all the same.
+ */
 void
 wait_for_lag(Move *move, const Side *from, const char *name)
 {
 	int64		told = now_ms();
 	int64		counted = 0;
 	int64		last_lag = PG_INT64_MAX;
+	int			slow = 0;
 
 	for (;;)
 	{
@@ -503,7 +533,8 @@ wait_for_lag(Move *move, const Side *from, const char *name)
 									 "WHERE s.slot_name = %s", literal(from->aux, name));
 		int64		bytes = lag != NULL ? strtoll(lag, NULL, 10) : PG_INT64_MAX;
 
-		if (bytes <= move->options->max_lag)
+		if (bytes <= move->options->max_lag &&
+			(ping(from, name, PING_LIMIT_MS) >= 0 || ++slow >= PINGS_MAX))
 			return;
 		if (now_ms() - told >= TELL_MS)
 		{

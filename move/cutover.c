@@ -145,6 +145,8 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 	int64		start;
 
 #define TIME_IS_UP (now_ms() - start >= options->pause_limit_ms)
+#define TELL_TIME(what) \
+	report_verbose("%s after %d ms", what, (int) (now_ms() - start))
 
 	begin_bounded(move, from);
 	start = now_ms();
@@ -157,6 +159,8 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 		*pause_ms = (int) (now_ms() - start);
 		return "could not lock the shard on the server that it leaves";
 	}
+
+	TELL_TIME("closed");
 
 	/* What is left of the time, should we be gone from here on. */
 	run(from->conn, "SET LOCAL idle_in_transaction_session_timeout = %d",
@@ -187,6 +191,8 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 		*pause_ms = (int) (now_ms() - start);
 		return "the other server did not catch up";
 	}
+
+	TELL_TIME("all is replicated");
 
 	/*
 	 * This commit also makes durable there what replication has applied:
@@ -223,6 +229,8 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 		*pause_ms = (int) (now_ms() - start);
 		return "the pause limit was reached";
 	}
+
+	TELL_TIME("all is prepared");
 
 	/* The decision. From here on the only way is forward. */
 	failure_exit_code = EXIT_INCOMPLETE;
