@@ -481,35 +481,35 @@ wait_for_copy(Move *move)
 	record_step(move, &move->source, "copied");
 }
 
-/* Has the other server replayed all up to this? */
-bool
-has_caught_up(const Side *from, const char *name, const char *lsn)
-{
-	return query_bool(from->aux,
-					  "SELECT r.replay_lsn >= %s::pg_lsn FROM pg_replication_slots s "
-					  "JOIN pg_stat_replication r ON r.pid = s.active_pid WHERE s.slot_name = %s",
-					  literal(from->aux, lsn), literal(from->aux, name));
-}
-
 /*
- * Wait until the other server has what is written now; returns the
- * milliseconds that it took, or -1 after a limit.
+ * Wait until the other server has replayed all that was written here up to
+ * now; returns false after a limit.
+ *
+ * It does not say so by itself at once: it waits until what it has applied is
+ * on its disk, which nobody hurries for, and then for the next message.  So
+ * both sides get a commit to flush, again and again.
  */
-int
-ping(const Side *from, const char *name, int limit_ms)
+bool
+wait_for_replay(const Side *from, const Side *to, const char *name, int64 until)
 {
 	char	   *lsn = query_text(from->aux, "SELECT pg_current_wal_insert_lsn()");
-	int64		start = now_ms();
+	bool		done = false;
 
-	flush_log(from);
-	while (!has_caught_up(from, name, lsn))
+	while (!done && now_ms() < until)
 	{
-		if (now_ms() - start > limit_ms)
-			return -1;
-		wait_ms(1);
+		flush_log(from);
+		done = query_bool(from->aux,
+						  "SELECT r.replay_lsn >= %s::pg_lsn FROM pg_replication_slots s "
+						  "JOIN pg_stat_replication r ON r.pid = s.active_pid WHERE s.slot_name = %s",
+						  literal(from->aux, lsn), literal(from->aux, name));
+		if (!done)
+		{
+			flush_log(to);
+			wait_ms(1);
+		}
 	}
 	free(lsn);
-	return (int) (now_ms() - start);
+	return done;
 }
 
 /*
@@ -524,6 +524,7 @@ wait_for_lag(Move *move, const Side *from, const char *name)
 	int64		counted = 0;
 	int64		last_lag = PG_INT64_MAX;
 	int			slow = 0;
+	const Side *to = from == &move->source ? &move->target : &move->source;
 
 	for (;;)
 	{
@@ -534,15 +535,16 @@ wait_for_lag(Move *move, const Side *from, const char *name)
 		int64		bytes = lag != NULL ? strtoll(lag, NULL, 10) : PG_INT64_MAX;
 
 		if (bytes <= move->options->max_lag &&
-			(ping(from, name, PING_LIMIT_MS) >= 0 || ++slow >= PINGS_MAX))
+			(wait_for_replay(from, to, name, now_ms() + PING_LIMIT_MS) ||
+			 ++slow >= PINGS_MAX))
 			return;
 		if (now_ms() - told >= TELL_MS)
 		{
 			if (lag != NULL)
-				report_info("waiting: the %s is %lld MB behind", from == &move->source ? "target" : "source",
+				report_info("waiting: the %s is %lld MB behind", to->label,
 							(long long) (bytes >> 20));
 			else
-				report_info("waiting: the %s is not connected", from == &move->source ? "target" : "source");
+				report_info("waiting: the %s is not connected", to->label);
 			told = now_ms();
 		}
 		free(lag);

@@ -138,10 +138,8 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 {
 	const MoveOptions *options = move->options;
 	int			shard = options->shard;
-	char	   *lsn;
 	char	   *states;
 	char	   *print;
-	bool		caught_up = false;
 	int64		start;
 
 #define TIME_IS_UP (now_ms() - start >= options->pause_limit_ms)
@@ -166,8 +164,6 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 	run(from->conn, "SET LOCAL idle_in_transaction_session_timeout = %d",
 		(int) Max(options->pause_limit_ms - (now_ms() - start), 1));
 
-	lsn = query_text(from->conn, "SELECT pg_current_wal_insert_lsn()");
-	flush_log(from);
 	states = sequence_states(move, from);
 	print = fingerprint(from->conn, move->schema);
 	if (from->journal.fingerprint == NULL || print == NULL ||
@@ -179,13 +175,9 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 		fail();
 	}
 
-	while (!caught_up && !TIME_IS_UP)
-	{
-		caught_up = has_caught_up(from, name, lsn);
-		if (!caught_up)
-			wait_ms(1);
-	}
-	if (!caught_up)
+	TELL_TIME("definitions compared");
+
+	if (!wait_for_replay(from, to, name, start + options->pause_limit_ms))
 	{
 		roll_back(from);
 		*pause_ms = (int) (now_ms() - start);

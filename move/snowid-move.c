@@ -173,10 +173,34 @@ command_status(Move *move)
 	show_side(move, &move->target);
 }
 
+/* A shard that is not registered, or not there, cannot be moved away. */
+static void
+check_source(const Move *move)
+{
+	PGconn	   *conn = move->source.conn;
+	char	   *home;
+
+	if (move->schema == NULL)
+	{
+		report_error("shard %d does not exist on the source", move->options->shard);
+		report_hint("Type there: SELECT * FROM snowid.shards;");
+		exit(EXIT_USAGE);
+	}
+	home = query_text(conn, "SELECT snowid.shard_home(%d)", move->options->shard);
+	if (strcmp(home, "here") != 0)
+	{
+		report_error("shard %d does not live on the source", move->options->shard);
+		report_detail("The source's registry says: %s", home);
+		exit(EXIT_USAGE);
+	}
+}
+
 static void
 command_plan(Move *move)
 {
 	PGresult   *res;
+
+	check_source(move);
 
 	if (!run_prechecks(move))
 	{
@@ -243,6 +267,7 @@ command_move(Move *move)
 
 	if (!source->journal.exists)
 	{
+		check_source(move);
 		if (!run_prechecks(move))
 		{
 			report_error("shard %d cannot be moved yet; nothing was changed", move->options->shard);
@@ -599,12 +624,6 @@ main(int argc, char *argv[])
 	if (query_bool(move.source.conn, "SELECT to_regclass('snowid.shard_registry') IS NOT NULL"))
 		move.schema = query_text(move.source.conn,
 								 "SELECT schema FROM snowid.shard_registry WHERE shard = %d", options.shard);
-	if (move.schema == NULL && !j->exists)
-	{
-		report_error("shard %d does not exist on the source", options.shard);
-		report_hint("Type there: SELECT * FROM snowid.shards;");
-		exit(EXIT_USAGE);
-	}
 	if (j->exists)
 	{
 		move.name = j->name;

@@ -197,8 +197,7 @@ extern void create_slot(const Side *side, const char *name);
 extern void subscribe(Move *move);
 extern void wait_for_copy(Move *move);
 extern void wait_for_lag(Move *move, const Side *from, const char *name);
-extern int	ping(const Side *from, const char *name, int limit_ms);
-extern bool has_caught_up(const Side *from, const char *name, const char *lsn);
+extern bool wait_for_replay(const Side *from, const Side *to, const char *name, int64 until);
 
 /* verify.c */
 

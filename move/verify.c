@@ -22,9 +22,8 @@ take_snapshots(Move *move, int *pause_ms)
 	Side	   *source = &move->source;
 	Side	   *target = &move->target;
 	char	   *tables;
-	char	   *lsn;
 	int64		start;
-	bool		caught_up = false;
+	bool		caught_up;
 
 	tables = query_text(source->conn,
 						"SELECT string_agg(format('ONLY %%I.%%I', n.nspname, c.relname), ', ' ORDER BY t.place) "
@@ -41,14 +40,8 @@ take_snapshots(Move *move, int *pause_ms)
 		run(source->conn, "ROLLBACK");
 		return false;
 	}
-	lsn = query_text(source->conn, "SELECT pg_current_wal_insert_lsn()");
-	flush_log(source);
-	while (!caught_up && now_ms() - start < options->pause_limit_ms)
-	{
-		caught_up = has_caught_up(source, move->name, lsn);
-		if (!caught_up)
-			wait_ms(2);
-	}
+	caught_up = wait_for_replay(source, target, move->name,
+								start + options->pause_limit_ms);
 	if (caught_up)
 	{
 		run(source->aux, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");

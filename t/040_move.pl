@@ -108,7 +108,7 @@ moves_ok($a, $b, 5, ['abort'], 1, 'no abort after the end', qr/opened on the ser
 moves_ok($a, $b, 5, ['finish'], 0, 'finish', qr/is dropped/);
 nothing_left_ok($_, 'finished') for $a, $b;
 moves_ok($a, $b, 5, ['finish'], 0, 'nothing to finish', qr/nothing to finish/);
-moves_ok($a, $b, 5, [], 1, 'there is nothing to move there any more');
+moves_ok($a, $b, 5, [], 2, 'there is nothing to move there any more', qr/does not live on the source/);
 nothing_left_ok($_, 'not moved') for $a, $b;
 
 # In two parts, with a write in between, to the place where it came from.
