@@ -15,7 +15,7 @@ use Test::More;
 
 our @EXPORT = qw(move_node make_shard snowid_move move_command moves_ok
   nothing_left_ok start_writers stop_writers writers_ok copies_equal_ok
-  hold_at_step journal_step);
+  hold_at_step let_go_steps wait_until_held journal_step);
 
 # A server that can be source and target, not started.
 sub move_node
@@ -234,12 +234,15 @@ SELECT count(*) - count(DISTINCT id), count(*) - count(DISTINCT n) FROM $new.pho
 	return;
 }
 
-# Make whoever records a step on this server wait, for as long as the returned
-# session lives.  The step's own work is done then, and not committed.
+# Make whoever records a step on this server wait for as long as the returned
+# session lives: before it is recorded, with the step's own work done and not
+# committed; or in the COMMIT itself, which is after all other servers' commits
+# that come before.
 sub hold_at_step
 {
-	my ($node, $step) = @_;
+	my ($node, $step, $in_commit) = @_;
 
+	let_go_steps($node);
 	$node->safe_psql('postgres', q{
 CREATE OR REPLACE FUNCTION public.hold_step() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -248,13 +251,28 @@ BEGIN
 	END IF;
 	RETURN NEW;
 END $$;
-DROP TRIGGER IF EXISTS hold_step ON snowid.moves;
-CREATE TRIGGER hold_step BEFORE INSERT OR UPDATE ON snowid.moves
-	FOR EACH ROW EXECUTE FUNCTION public.hold_step('} . $step . q{');
-});
+} . ($in_commit
+		? 'CREATE CONSTRAINT TRIGGER hold_step AFTER INSERT OR UPDATE ON snowid.moves DEFERRABLE INITIALLY DEFERRED'
+		: 'CREATE TRIGGER hold_step BEFORE INSERT OR UPDATE ON snowid.moves')
+		. " FOR EACH ROW EXECUTE FUNCTION public.hold_step('$step')");
 	my $session = $node->background_psql('postgres');
 	$session->query_safe('SELECT pg_advisory_lock(47)');
 	return $session;
+}
+
+sub let_go_steps
+{
+	my ($node) = @_;
+	$node->safe_psql('postgres', 'DROP TRIGGER IF EXISTS hold_step ON snowid.moves');
+	return;
+}
+
+# Wait until somebody is held.
+sub wait_until_held
+{
+	my ($node) = @_;
+	return $node->poll_query_until('postgres', q{
+SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
 }
 
 sub journal_step
