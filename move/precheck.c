@@ -157,15 +157,6 @@ run_query(const Move *move, const Check *check)
 
 /* -------- checks that are more than a query -------- */
 
-/* How to call one of PostgreSQL's programs. */
-static char *
-program_path(const Move *move, const char *name)
-{
-	const char *dir = move->options->bindir;
-
-	return dir != NULL ? psprintf("%s/%s", dir, name) : pg_strdup(name);
-}
-
 /* The version number of a program of PostgreSQL's; 0 if it cannot be run. */
 static int
 program_version(const char *path)
@@ -210,22 +201,19 @@ check_versions(const Move *move, const Check *check)
 }
 
 static void
-check_programs(const Move *move, const Check *check)
+check_pg_dump(const Move *move, const Check *check)
 {
 	int			source = move->source.version / 10000;
-	char	   *pg_dump = program_path(move, "pg_dump");
-	char	   *psql = program_path(move, "psql");
-	int			dump = program_version(pg_dump);
-	if (dump == 0)
+	char	   *pg_dump = find_pg_dump(move->options);
+	int			version = program_version(pg_dump);
+
+	if (version == 0)
 		found_fmt(check, FOUND_FAILED, "Say where it is: --bindir DIRECTORY.",
 				  "cannot run \"%s\"", pg_dump);
-	else if (dump < source)
+	else if (version < source)
 		found_fmt(check, FOUND_FAILED, "Say where a newer one is: --bindir DIRECTORY.",
 				  "\"%s\" is of PostgreSQL %d, older than the source, %d",
-				  pg_dump, dump, source);
-	else if (program_version(psql) == 0)
-		found_fmt(check, FOUND_FAILED, "Say where it is: --bindir DIRECTORY.",
-				  "cannot run \"%s\"", psql);
+				  pg_dump, version, source);
 }
 
 /*
@@ -559,6 +547,16 @@ static const char free_senders[] =
 #define COUNT_TABLES	"SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relnamespace " IN_SHARD
 #define SYNC_WORKERS	"SELECT current_setting('max_sync_workers_per_subscription')"
 
+#define MAY_WRITE \
+"SELECT 'FAILED', format('role %I may not write %s', current_user, name)," \
+" format('Type: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %I;', name, current_user)" \
+" FROM (VALUES ('snowid.moves'), ('snowid.shard_registry')) AS t (name)" \
+" WHERE to_regclass(name) IS NOT NULL AND NOT (" \
+" SELECT bool_and(has_table_privilege(name, p)) FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p)"
+
+/* The names that other moves of this shard have given. */
+#define LEFTOVER		"format('^snowid_(move|back)_%s_', $1)"
+
 /* Everybody who owns, may use, or is named in a policy of the shard. */
 #define ROLES \
 "SELECT DISTINCT r.rolname FROM (" \
@@ -586,7 +584,7 @@ static const char free_senders[] =
 static const Check checks[] =
 {
 	{.name = "versions of PostgreSQL", .function = check_versions},
-	{.name = "pg_dump and psql", .function = check_programs},
+	{.name = "pg_dump", .function = check_pg_dump},
 	{.name = "source", .where = ON_SOURCE, .sql = is_standby},
 	{.name = "target", .where = ON_TARGET, .sql = is_standby},
 	{
@@ -647,21 +645,21 @@ static const Check checks[] =
 		.name = "leftovers on the target", .where = ON_TARGET,
 		.sql = "SELECT 'FAILED', format('subscription \"%s\" is there already', subname),"
 		" format('Type: ALTER SUBSCRIPTION %I DISABLE; ALTER SUBSCRIPTION %I SET (slot_name = NONE); DROP SUBSCRIPTION %I;', subname, subname, subname)"
-		" FROM pg_subscription WHERE subname = $4 AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+		" FROM pg_subscription WHERE subname ~ (" LEFTOVER ") AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
 	},
 	{
 		.name = "leftovers on the source", .where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', format('publication \"%s\" is there already', pubname), format('Type: DROP PUBLICATION %I;', pubname)"
-		" FROM pg_publication WHERE pubname = $4"
+		" FROM pg_publication WHERE pubname ~ (" LEFTOVER ")"
 		" UNION ALL "
 		"SELECT 'FAILED', format('replication slot \"%s\" is there already', slot_name), format('Type: SELECT pg_drop_replication_slot(%L);', slot_name)"
-		" FROM pg_replication_slots WHERE slot_name = $4"
+		" FROM pg_replication_slots WHERE slot_name ~ (" LEFTOVER ")"
 		" UNION ALL "
 		"SELECT 'FAILED', format('schema \"%s_moved\" is there already', $2), format('It is the copy of an earlier move. If it has ended well, type: DROP SCHEMA %I CASCADE;', nspname)"
 		" FROM pg_namespace WHERE nspname = ($2 || '_moved')::name"
 	},
 	{
-		.name = "rights on the source", .where = ON_SOURCE, .other = NULL,
+		.name = "rights on the source", .where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', 'role ' || quote_ident(current_user) || ' may not create replication slots', format('As a superuser, type: ALTER ROLE %I REPLICATION;', current_user)"
 		" FROM pg_roles WHERE rolname = current_user AND NOT rolsuper AND NOT rolreplication"
 		" UNION ALL "
@@ -671,8 +669,8 @@ static const Check checks[] =
 		"SELECT DISTINCT 'FAILED', format('role %I does not own what %I has there', current_user, rolname), format('Type: GRANT %I TO %I;', rolname, current_user)"
 		" FROM pg_roles r WHERE NOT pg_has_role(oid, 'USAGE') AND oid IN ("
 		"  SELECT relowner FROM pg_class WHERE relnamespace " IN_SHARD
-		"  UNION SELECT nspowner FROM pg_namespace WHERE nspname = $2"
-		"  UNION SELECT extowner FROM pg_extension WHERE extname = 'snowid')"
+		"  UNION SELECT nspowner FROM pg_namespace WHERE nspname = $2)"
+		" UNION ALL " MAY_WRITE
 	},
 	{
 		.name = "rights on the target", .where = ON_TARGET,
@@ -687,7 +685,8 @@ static const Check checks[] =
 		" UNION ALL "
 		"SELECT 'FAILED', format('role %I may not make objects for %I', current_user, rolname), format('Type: GRANT %I TO %I;', rolname, current_user)"
 		" FROM pg_roles WHERE NOT pg_has_role(oid, 'USAGE')"
-		" AND (rolname = ANY (string_to_array($3, E'\\n')) OR oid = (SELECT extowner FROM pg_extension WHERE extname = 'snowid'))"
+		" AND rolname = ANY (string_to_array($3, E'\\n'))"
+		" UNION ALL " MAY_WRITE
 	},
 	{
 		.name = "roles on the target", .where = ON_TARGET,

@@ -168,6 +168,7 @@ extern void claim_target(Move *move);
 
 /* copy.c */
 
+extern char *find_pg_dump(const MoveOptions *options);
 extern char *fingerprint(PGconn *conn, const char *schema);
 extern void copy_schema(Move *move);
 extern void publish(const Move *move, Side *side, const char *name);

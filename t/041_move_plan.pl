@@ -217,6 +217,8 @@ case_ok('extension snowid', 'FAILED', "it is not in the target's database", 'CRE
 case_ok('extension snowid', 'FAILED', 'version 1.0 on the source and 0.9 on the target', 'ALTER EXTENSION snowid UPDATE;',
 	do => [ [ 'b', q{UPDATE pg_extension SET extversion = '0.9' WHERE extname = 'snowid'} ] ],
 	undo => [ [ 'b', q{UPDATE pg_extension SET extversion = '1.0' WHERE extname = 'snowid'} ] ]);
+(undef, undef, $stderr) = plan_of('--shard' => 77);
+like($stderr, qr/shard 77 does not exist on the source/, 'a shard that is not there');
 case_ok('shard on the source', 'FAILED', 'sequence "id_seq" of schema "insta5" does not exist', 'snowid.shards',
 	do => [ [ 'a', 'ALTER SEQUENCE insta5.id_seq RENAME TO other_seq' ] ],
 	undo => [ [ 'a', 'ALTER SEQUENCE insta5.other_seq RENAME TO id_seq' ] ]);
@@ -239,23 +241,24 @@ case_ok('schema on the target', 'FAILED', 'with foreign tables', 'DROP SCHEMA in
 	do => [ [ 'b', 'CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w;
 		CREATE SCHEMA insta5; CREATE FOREIGN TABLE insta5.photos (id bigint) SERVER s' ] ],
 	undo => [ [ 'b', 'DROP SCHEMA insta5 CASCADE; DROP FOREIGN DATA WRAPPER w CASCADE' ] ]);
-case_ok('leftovers on the source', 'FAILED', 'publication "snowid_move_5"', 'DROP PUBLICATION snowid_move_5;',
-	do => [ [ 'a', 'CREATE PUBLICATION snowid_move_5' ] ],
-	undo => [ [ 'a', 'DROP PUBLICATION snowid_move_5' ] ]);
-case_ok('leftovers on the source', 'FAILED', 'replication slot "snowid_move_5"', 'pg_drop_replication_slot',
-	do => [ [ 'a', q{SELECT pg_create_logical_replication_slot('snowid_move_5', 'pgoutput')} ] ],
-	undo => [ [ 'a', q{SELECT pg_drop_replication_slot('snowid_move_5')} ] ]);
+case_ok('leftovers on the source', 'FAILED', 'publication "snowid_move_5_x"', 'DROP PUBLICATION snowid_move_5_x;',
+	do => [ [ 'a', 'CREATE PUBLICATION snowid_move_5_x' ] ],
+	undo => [ [ 'a', 'DROP PUBLICATION snowid_move_5_x' ] ]);
+case_ok('leftovers on the source', 'FAILED', 'replication slot "snowid_move_5_x"', 'pg_drop_replication_slot',
+	do => [ [ 'a', q{SELECT pg_create_logical_replication_slot('snowid_move_5_x', 'pgoutput')} ] ],
+	undo => [ [ 'a', q{SELECT pg_drop_replication_slot('snowid_move_5_x')} ] ]);
 case_ok('leftovers on the source', 'FAILED', 'schema "insta5_moved"', 'DROP SCHEMA insta5_moved CASCADE;',
 	do => [ [ 'a', 'CREATE SCHEMA insta5_moved' ] ],
 	undo => [ [ 'a', 'DROP SCHEMA insta5_moved' ] ]);
 
-case_ok('leftovers on the target', 'FAILED', 'subscription "snowid_move_5"', 'DROP SUBSCRIPTION snowid_move_5;',
-	do => [ [ 'b', q{CREATE SUBSCRIPTION snowid_move_5 CONNECTION '' PUBLICATION p WITH (connect = false, slot_name = NONE)} ] ],
-	undo => [ [ 'b', 'DROP SUBSCRIPTION snowid_move_5' ] ]);
+case_ok('leftovers on the target', 'FAILED', 'subscription "snowid_move_5_x"', 'DROP SUBSCRIPTION snowid_move_5_x;',
+	do => [ [ 'b', q{CREATE SUBSCRIPTION snowid_move_5_x CONNECTION '' PUBLICATION p WITH (connect = false, slot_name = NONE)} ] ],
+	undo => [ [ 'b', 'DROP SUBSCRIPTION snowid_move_5_x' ] ]);
 case_ok('two databases', 'FAILED', 'source and target are the same', '--to',
 	options => [ '--to' => $node{a}->connstr('postgres') ]);
 
 # Rights, and the ways between the servers.
+sql($_, 'GRANT SELECT ON snowid.moves TO app') foreach 'a', 'b';
 my $as_app = $node{b}->connstr('postgres') . ' user=app';
 case_ok('rights on the target', 'FAILED', 'role app may not create subscriptions', '(superuser|pg_create_subscription)',
 	options => [ '--to' => $as_app ]);
@@ -270,6 +273,13 @@ case_ok('rights on the source', 'FAILED', 'role app may not create publications'
 	options => [ '--from' => $from_app ]);
 case_ok('rights on the source', 'FAILED', 'role app does not own what', 'GRANT .* TO app;',
 	options => [ '--from' => $from_app ]);
+foreach my $side ([ 'target', '--to' => $as_app ], [ 'source', '--from' => $from_app ])
+{
+	my ($where, @options) = @$side;
+
+	case_ok("rights on the $where", 'FAILED', 'role app may not write snowid.moves',
+		'GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.moves TO app;', options => \@options);
+}
 case_ok('row security', 'FAILED', 'insta5.photos', 'NO FORCE ROW LEVEL SECURITY',
 	do => [ [ 'a', 'ALTER TABLE insta5.photos ENABLE ROW LEVEL SECURITY; ALTER TABLE insta5.photos FORCE ROW LEVEL SECURITY;
 		ALTER TABLE insta5.photos OWNER TO app' ] ],
@@ -286,12 +296,12 @@ case_ok('rights of that connection', 'FAILED', 'role reader may not read insta5.
 case_ok('rights of that connection', 'FAILED', 'row security hides rows of insta5.photos from role reader', 'ALTER ROLE reader BYPASSRLS;',
 	options => [ '--source-for-target' => $as_reader ]);
 sql('a', 'ALTER TABLE insta5.photos DISABLE ROW LEVEL SECURITY; DROP ROLE reader');
-case_ok('pg_dump and psql', 'FAILED', 'cannot run "/nonexistent/pg_dump"', '--bindir',
+case_ok('pg_dump', 'FAILED', 'cannot run "/nonexistent/pg_dump"', '--bindir',
 	options => [ '--bindir' => '/nonexistent' ]);
 my $old = PostgreSQL::Test::Utils::tempdir();
 append_to_file("$old/pg_dump", "#!/bin/sh\necho 'pg_dump (PostgreSQL) 12.22'\n");
 chmod 0755, "$old/pg_dump";
-case_ok('pg_dump and psql', 'FAILED', 'is of PostgreSQL 12, older than the source', '--bindir',
+case_ok('pg_dump', 'FAILED', 'is of PostgreSQL 12, older than the source', '--bindir',
 	options => [ '--bindir' => $old ]);
 
 # Other replication of the same tables.
