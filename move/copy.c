@@ -42,7 +42,7 @@ read_all(int fd)
 }
 
 /* Where pg_dump is: as told, beside this program, or in the PATH. */
-static char *
+char *
 find_pg_dump(const MoveOptions *options)
 {
 	char		self[MAXPGPATH];

@@ -98,28 +98,6 @@ typedef struct Move
 	char	   *reverse_name;	/* the same for the way back */
 } Move;
 
-/*
- * What a precheck found.  A warning does not stop the move, a failure does;
- * both say in the hint what to type.
- */
-typedef enum CheckResult
-{
-	CHECK_OK,
-	CHECK_WARNING,
-	CHECK_FAILED
-} CheckResult;
-
-/*
- * A precheck: its name as shown, and what finds out.  It changes nothing on
- * either server, and writes a line of what it found into message, and what to
- * do about it into hint (empty: nothing).
- */
-typedef struct Check
-{
-	const char *name;
-	CheckResult (*run) (const Move *move, PQExpBuffer message, PQExpBuffer hint);
-} Check;
-
 /* precheck.c */
 
 /*
@@ -190,6 +168,7 @@ extern void claim_target(Move *move);
 
 /* copy.c */
 
+extern char *find_pg_dump(const MoveOptions *options);
 extern char *fingerprint(PGconn *conn, const char *schema);
 extern void copy_schema(Move *move);
 extern void publish(const Move *move, Side *side, const char *name);

@@ -538,6 +538,7 @@ read_rules(Relation rel)
 	rules.increment = form->seqincrement;
 	rules.max_slot = form->seqmax;
 	rules.cache = form->seqcache;
+	rules.start = form->seqstart;
 	ReleaseSysCache(tuple);
 
 	if (rules.increment < 1 || rules.increment > SLOTS_PER_MS)
