@@ -1,6 +1,7 @@
 # snowid: PGXS makefile
 #
-#	make && make install		build, and install into the server of pg_config
+#	make && make install		build, and install into the server of pg_config,
+#								with the program snowid-move of move/
 #	make installcheck			pg_regress, isolation and TAP suites
 #	make unitcheck				the pure decisions, without a server
 #	make checkver				fails unless all files name the same version
@@ -32,6 +33,14 @@ include $(PGXS)
 
 $(OBJS): $(SRC_HEADERS)
 
+# The client program has a makefile of its own: PGXS builds one thing at a time.
+all: move-all
+install: move-install
+uninstall: move-uninstall
+clean: move-clean
+move-all move-install move-uninstall move-clean:
+	$(MAKE) -C move $(@:move-%=%) PG_CONFIG=$(PG_CONFIG)
+
 unitcheck: t/unit/slot_test
 	./t/unit/slot_test
 
@@ -45,4 +54,4 @@ DIST = snowid-$(EXTVERSION).0.zip
 dist: checkver
 	git archive --format=zip --prefix=$(basename $(DIST))/ -o $(DIST) HEAD
 
-.PHONY: unitcheck checkver dist
+.PHONY: unitcheck checkver dist move-all move-install move-uninstall move-clean

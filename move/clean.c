@@ -217,10 +217,17 @@ clean_up_after(Move *move, Side *from, Side *to, const char *name)
 		subscribe_back(move, from, to);
 		record_step(move, from, "moved");
 	}
-	else if (from->journal.keep_name)
-		record_step(move, from, "moved");
 	else
-		rename_copy(move, from);
+	{
+		/* After a way back there is none again. */
+		if (from->journal.reverse)
+			run(from->conn, "UPDATE snowid.moves SET details = details - 'reverse' WHERE shard = %d",
+				move->options->shard);
+		if (from->journal.keep_name)
+			record_step(move, from, "moved");
+		else
+			rename_copy(move, from);
+	}
 	read_journal(move, from);
 	read_journal(move, to);
 }
