@@ -1491,6 +1491,7 @@ DECLARE
 	s record;
 	d pg_sequence;
 	p record;
+	ending bigint;
 	states jsonb := '{}';
 BEGIN
 	SELECT * INTO r FROM snowid.shard_registry g WHERE g.shard = fence_shard.shard;
@@ -1528,9 +1529,10 @@ BEGIN
 	-- ALTER SEQUENCE is also what locks one.  It gives the sequence a new file,
 	-- so what sessions have cached of it is void, and a rollback takes all back.
 	FOR s IN
-		SELECT c.oid, c.relname, q.seqmin, q.seqmax
+		SELECT c.oid, c.relname, q.seqmin, q.seqmax, 8 * y.typlen::numeric AS bits
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		JOIN pg_sequence q ON q.seqrelid = c.oid
+		JOIN pg_type y ON y.oid = q.seqtypid
 		WHERE n.nspname = r.schema ORDER BY c.oid
 	LOOP
 		-- A node of Citus has a MINVALUE that next_id() does not heed, and ALTER does.
@@ -1543,11 +1545,19 @@ BEGIN
 		states := states || jsonb_build_object(s.relname, jsonb_build_object(
 			'last', p.last, 'called', p.called, 'min', d.seqmin, 'max', d.seqmax,
 			'start', d.seqstart, 'cycle', d.seqcycle));
-		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s NO CYCLE',
+		-- MINVALUE must be below MAXVALUE, so the last number of the type, in the
+		-- wrong direction, is one that no sequence ends at.
+		ending := p.last;
+		IF d.seqincrement > 0 AND ending::numeric = -(2 ^ (s.bits - 1)) THEN
+			ending := ending + 1;
+		ELSIF d.seqincrement < 0 AND ending::numeric = 2 ^ (s.bits - 1) - 1 THEN
+			ending := ending - 1;
+		END IF;
+		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s RESTART %s NO CYCLE',
 					   r.schema, s.relname,
-					   p.last - (d.seqincrement > 0)::int,
-					   p.last + (d.seqincrement < 0)::int, p.last);
-		PERFORM setval(s.oid::regclass, p.last, true);
+					   ending - (d.seqincrement > 0)::int,
+					   ending + (d.seqincrement < 0)::int, ending, ending);
+		PERFORM setval(s.oid::regclass, ending, true);
 	END LOOP;
 
 	UPDATE snowid.moves m

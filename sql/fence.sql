@@ -13,6 +13,8 @@ CREATE TABLE insta5.logs_2026 PARTITION OF insta5.logs FOR VALUES FROM ('2026-01
 CREATE SEQUENCE insta5.down INCREMENT -3 CACHE 5;
 CREATE SEQUENCE insta5.wheel AS smallint MINVALUE 10 MAXVALUE 20 START 12 CYCLE;
 CREATE SEQUENCE insta5.unused;
+CREATE SEQUENCE insta5.at_end AS smallint MINVALUE -32768 START -32768;
+CREATE SEQUENCE insta5.down_at_end INCREMENT -1 MAXVALUE 9223372036854775807 START 9223372036854775807;
 INSERT INTO users (name) VALUES ('ann');
 INSERT INTO photos (user_id) SELECT id FROM users;
 INSERT INTO logs (at) VALUES ('2026-05-05');
@@ -65,6 +67,10 @@ SELECT nextval('wheel');
 \echo :LAST_ERROR_SQLSTATE
 SELECT nextval('unused');
 \echo :LAST_ERROR_SQLSTATE
+SELECT nextval('at_end');
+\echo :LAST_ERROR_SQLSTATE
+SELECT nextval('down_at_end');
+\echo :LAST_ERROR_SQLSTATE
 -- A reader is not disturbed.
 SELECT name, n FROM users JOIN photos ON user_id = users.id;
 -- Logical replication's workers run so, and pass.
@@ -95,7 +101,7 @@ TABLE definitions EXCEPT TABLE before;
 SELECT count(*) FROM snowid.moves;
 SELECT snowid.shard_home(5);
 SELECT snowid.next_id(5, 'insta5.id_seq') > :last_id AS rising;
-SELECT last_value, is_called FROM insta5.unused;
+SELECT u.last_value, u.is_called, e.last_value, e.is_called, d.last_value, d.is_called FROM insta5.unused u, insta5.at_end e, insta5.down_at_end d;
 SELECT nextval('photos_n_seq'), nextval('down'), nextval('wheel'), nextval('unused');
 INSERT INTO users (name) VALUES ('bob');
 INSERT INTO logs (at) VALUES ('2026-05-06') RETURNING id;

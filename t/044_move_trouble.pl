@@ -63,6 +63,19 @@ moves_ok($a, $b, 5, [ '--max-wal', '2MB' ], 1, 'too much log', qr/more than --ma
 nothing_left_ok($_, 'too much log') for $a, $b;
 still_here_ok('too much log');
 
+# A table without a primary key says so, and moves once it has another identity.
+$a->safe_psql('postgres', "CREATE TABLE $s.notes (line text); INSERT INTO $s.notes VALUES ('same'), ('same'), (NULL)");
+moves_ok($a, $b, 5, [], 1, 'a table without a primary key', qr/notes.*REPLICA IDENTITY/s);
+nothing_left_ok($_, 'without a primary key') for $a, $b;
+$a->safe_psql('postgres', "ALTER TABLE $s.notes REPLICA IDENTITY FULL");
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+$a->safe_psql('postgres', "UPDATE $s.notes SET line = 'changed' WHERE line IS NULL; INSERT INTO $s.notes VALUES ('same')");
+moves_ok($a, $b, 5, [ '--verify', 'checksums' ], 0, 'moved');
+is($b->safe_psql('postgres', "SELECT string_agg(line, ' ' ORDER BY line) FROM $s.notes"), 'changed same same same', 'with all its rows');
+moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+moves_ok($b, $a, 5, [], 0, 'and back');
+moves_ok($b, $a, 5, ['finish'], 0, 'finished');
+
 # A transaction elsewhere in the source's cluster that holds the slot up.
 my $long = $a->background_psql('postgres');
 $long->query_safe('BEGIN; CREATE TABLE elsewhere ()');
