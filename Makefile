@@ -13,14 +13,15 @@ EXTENSION = snowid
 EXTVERSION = 1.0
 DATA = snowid--1.0.sql
 MODULE_big = snowid
-OBJS = src/snowid.o src/sequence.o src/next_id.o src/decode.o src/base62.o src/shard_of.o
+OBJS = src/snowid.o src/sequence.o src/holders.o src/next_id.o src/decode.o \
+	src/base62.o src/shard_of.o
 SRC_HEADERS = $(wildcard src/*.h)
 
 REGRESS = install layout vectors next_id cache errors privileges catalog planner \
 	shards shards_bulk shards_default shards_adopt shards_names \
-	shards_privileges shard_of fence
+	shards_privileges shard_of safe_upper_id partitions newest_rows fence
 REGRESS_OPTS = --encoding=UTF8
-ISOLATION = order lock advance set_default fence_waits
+ISOLATION = order lock advance set_default safe_upper create_partition fence_waits
 TAP_TESTS = 1
 
 # The server's own headers have unused parameters.

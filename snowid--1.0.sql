@@ -233,7 +233,23 @@ LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'snowid_sequence_state';
 
 COMMENT ON FUNCTION snowid.sequence_state(regclass, timestamptz) IS
-'the same for a sequence of an own epoch';
+'time of the last id of a sequence of an own epoch, slots left, and how far it is ahead of the clock';
+
+CREATE FUNCTION snowid.safe_upper_id(seq regclass)
+RETURNS bigint
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'snowid_safe_upper_id';
+
+COMMENT ON FUNCTION snowid.safe_upper_id(regclass) IS
+'every smaller id of the sequence is of a transaction that has ended: read up to there in a later statement';
+
+CREATE FUNCTION snowid.safe_upper_id(seq regclass, epoch timestamptz)
+RETURNS bigint
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'snowid_safe_upper_id';
+
+COMMENT ON FUNCTION snowid.safe_upper_id(regclass, timestamptz) IS
+'every smaller id of a sequence of an own epoch is of a transaction that has ended';
 
 
 /* -------- keys to logical shards -------- */
@@ -1077,8 +1093,12 @@ BEGIN
 		WHERE c.oid = ANY (owned) AND c.relnamespace = t.relnamespace
 		LIMIT 1;
 		IF FOUND THEN
-			EXECUTE format('ALTER SEQUENCE %I.%I AS bigint INCREMENT BY 1 NO MAXVALUE CACHE 1 NO CYCLE',
-						   t.nspname, sequence);
+			-- INCREMENT stays: there are clients that allocate in blocks of it.
+			EXECUTE format('ALTER SEQUENCE %I.%I AS bigint INCREMENT BY %s NO MAXVALUE CACHE 1 NO CYCLE',
+						   t.nspname, sequence,
+						   (SELECT CASE WHEN q.seqincrement BETWEEN 1 AND 1024 THEN q.seqincrement ELSE 1 END
+							FROM pg_sequence q
+							WHERE q.seqrelid = format('%I.%I', t.nspname, sequence)::regclass));
 		ELSE
 			sequence := snowid.free_name(t.nspname, t.relname || '_' || "column", '_seq');
 			EXECUTE format('CREATE SEQUENCE %I.%I', t.nspname, sequence);
@@ -1307,6 +1327,228 @@ $$;
 
 COMMENT ON FUNCTION snowid.adopt_shard(int, name, regclass, timestamptz) IS
 'takes over a schema that runs the PL/pgSQL snippet, as a logical shard';
+
+
+/* -------- tables by time -------- */
+
+/*
+ * create_partition: the partition of a table for the ids of a time range.
+ *
+ * Returns it, also if it is there already, so that a timer can repeat its
+ * call.  It is made beside the table and then attached, since CREATE TABLE ...
+ * PARTITION OF locks out all that read or write the table.
+ *
+ * Without an epoch it takes that of the shard that the table is in, or the
+ * default one.  The name tells since, in the session's time zone.
+ *
+ * Errors: 22004 a NULL, 42809 not partitioned, 42P17 by another key, or it
+ * would overlap, 22023 since not before until, 22008 times that no id has.
+ */
+CREATE FUNCTION snowid.create_partition(parent regclass, since timestamptz,
+	until timestamptz, epoch timestamptz DEFAULT NULL)
+RETURNS regclass
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	t record;
+	p record;
+	low bigint;
+	high bigint;
+	suffix text;
+	partition name;
+BEGIN
+	IF parent IS NULL OR since IS NULL OR until IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'create_partition needs a table and two times';
+	END IF;
+	SELECT c.relname, n.nspname, c.relowner, k.partstrat, k.partnatts, a.atttypid, s.spcname
+	INTO t
+	FROM pg_class c
+	JOIN pg_namespace n ON n.oid = c.relnamespace
+	LEFT JOIN pg_partitioned_table k ON k.partrelid = c.oid
+	LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.partattrs[0]
+	LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace
+	WHERE c.oid = parent;
+	IF t.partstrat IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('"%s" is not a partitioned table', coalesce(t.relname, parent::text)),
+			HINT = 'Only a table made with PARTITION BY RANGE (id) has partitions by time.';
+	END IF;
+	IF t.partstrat <> 'r' OR t.partnatts <> 1 OR t.atttypid IS DISTINCT FROM 'bigint'::regtype THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_object_definition',
+			MESSAGE = format('table "%s" is not partitioned by range of one bigint column', t.relname),
+			DETAIL = format('It is partitioned by %s.', pg_get_partkeydef(parent));
+	END IF;
+
+	epoch := coalesce(epoch,
+					  (SELECT r.epoch FROM snowid.shard_registry r WHERE r.schema = t.nspname),
+					  snowid.id_timestamp(0::bigint));
+	IF NOT isfinite(since) OR NOT isfinite(until) THEN
+		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
+			MESSAGE = 'times of a partition must be finite';
+	END IF;
+	IF since >= until THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'a partition must begin before it ends',
+			DETAIL = format('It would be from %s until %s.', since, until);
+	END IF;
+	low := snowid.min_id(since, epoch);
+	high := snowid.min_id(until, epoch);
+	IF low = high THEN
+		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
+			MESSAGE = format('no ids are made from %s until %s', since, until),
+			DETAIL = format('With this epoch, ids are of %s until %s, in whole milliseconds.', epoch,
+							snowid.id_timestamp(snowid.min_id('infinity'::timestamptz), epoch));
+	END IF;
+
+	-- Two that make the same one: the second waits, and finds it.
+	EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', t.nspname, t.relname);
+	FOR p IN
+		SELECT c.oid, c.relname, nullif(b[1], 'MINVALUE')::bigint AS low, nullif(b[2], 'MAXVALUE')::bigint AS high
+		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid,
+			 regexp_match(pg_get_expr(c.relpartbound, c.oid),
+						  '^FOR VALUES FROM \(''?([^'')]+)''?\) TO \(''?([^'')]+)''?\)$') b
+		WHERE i.inhparent = parent AND b IS NOT NULL
+		ORDER BY 3 NULLS FIRST
+	LOOP
+		IF p.low = low AND p.high = high THEN
+			RETURN p.oid;
+		END IF;
+		IF p.low < high IS NOT FALSE AND p.high > low IS NOT FALSE THEN
+			RAISE EXCEPTION USING ERRCODE = 'invalid_object_definition',
+				MESSAGE = format('a partition from %s until %s would overlap partition "%s"', since, until, p.relname),
+				DETAIL = format('That one is from %s until %s.',
+								coalesce(snowid.id_timestamp(p.low, epoch)::text, 'the beginning'),
+								coalesce(snowid.id_timestamp(p.high, epoch)::text, 'the end'));
+		END IF;
+	END LOOP;
+
+	suffix := '_p' || to_char(since,
+		CASE WHEN since = date_trunc('year', since) AND until = since + interval '1 year' THEN 'YYYY'
+			 WHEN since = date_trunc('month', since) AND until = since + interval '1 month' THEN 'YYYY_MM'
+			 WHEN since = date_trunc('day', since) THEN 'YYYY_MM_DD'
+			 ELSE 'YYYY_MM_DD_HH24MISS'
+		END);
+	partition := substr((repeat('-', length(suffix)) || t.relname)::name::text, length(suffix) + 1) || suffix;
+
+	EXECUTE format('CREATE TABLE %I.%I (LIKE %I.%I INCLUDING ALL EXCLUDING IDENTITY)%s',
+				   t.nspname, partition, t.nspname, t.relname,
+				   ' TABLESPACE ' || quote_ident(t.spcname));
+	IF pg_get_userbyid(t.relowner) <> current_user THEN
+		EXECUTE format('ALTER TABLE %I.%I OWNER TO %s', t.nspname, partition, t.relowner::regrole);
+	END IF;
+	EXECUTE format('ALTER TABLE %I.%I ATTACH PARTITION %I.%I FOR VALUES FROM (%s) TO (%s)',
+				   t.nspname, t.relname, t.nspname, partition, low, high);
+	RETURN format('%I.%I', t.nspname, partition)::regclass;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.create_partition(regclass, timestamptz, timestamptz, timestamptz) IS
+'makes the partition of a table for the ids of a time range, unless it is there';
+
+/*
+ * newest_rows: the newest rows of a table over all shards of this server, the
+ * newest first.
+ *
+ * The first argument is a NULL of a row type, and says the table's name and
+ * the columns.  before: only smaller ids, for the next page.
+ *
+ * A shard's last id, which its sequence (or the column's own) knows, is
+ * the most that its rows can have.  So shards are visited in the order of their
+ * last ids, until no other can have one of the n newest; and each is asked only
+ * for those that are newer than the n-th so far.
+ *
+ * STABLE, so that all shards are read in one snapshot.
+ *
+ * Errors: 22004 a NULL, 42809 not a row type, 42703 no such column, 2201W n
+ * is negative.
+ */
+CREATE FUNCTION snowid.newest_rows(row_type anyelement, n int,
+	before bigint DEFAULT NULL, "column" name DEFAULT 'id')
+RETURNS SETOF anyelement
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	default_epoch CONSTANT timestamptz := snowid.id_timestamp(0::bigint);
+	t record;
+	s record;
+	news bigint[];				-- of one shard
+	ids bigint[] := '{}';		-- the newest so far
+	tables text[] := '{}';		-- and where they are
+	least_id bigint;			-- the n-th of them, once there are n
+BEGIN
+	IF n IS NULL OR "column" IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'newest_rows needs a number of rows and a column';
+	END IF;
+	IF n < 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_row_count_in_limit_clause',
+			MESSAGE = 'number of rows must not be negative';
+	END IF;
+	SELECT c.relname, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
+					   FROM pg_attribute a
+					   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns
+	INTO t
+	FROM pg_type y JOIN pg_class c ON c.oid = y.typrelid
+	WHERE y.oid = pg_typeof(row_type);
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('type %s is not the row type of a table', pg_typeof(row_type)),
+			HINT = 'Name a table of one shard, as in: snowid.newest_rows(NULL::insta0.photos, 50)';
+	END IF;
+
+	FOR s IN
+		SELECT format('%I.%I', r.schema, t.relname) AS name,
+			   -- What one may not ask could have any id.
+			   CASE WHEN has_sequence_privilege(q.oid, 'SELECT, USAGE, UPDATE')
+					THEN (SELECT coalesce(snowid.max_id(state.last_id_at, e.epoch), 0)
+						  FROM snowid.sequence_state(q.oid, e.epoch) state)
+					ELSE 9223372036854775807
+			   END AS last_id
+		FROM snowid.shard_registry r
+		JOIN pg_namespace ns ON ns.nspname = r.schema
+		JOIN pg_class c ON c.relnamespace = ns.oid AND c.relname = t.relname AND c.relkind IN ('r', 'p')
+		CROSS JOIN LATERAL (SELECT coalesce(r.epoch, default_epoch)) e (epoch)
+		LEFT JOIN LATERAL (
+			SELECT coalesce(
+				(SELECT d.objid FROM pg_depend d JOIN pg_attribute a
+					 ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+				 WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+				   AND d.refobjid = c.oid AND d.deptype = 'a' AND a.attname = "column" LIMIT 1),
+				(SELECT k.oid FROM pg_class k
+				 WHERE k.relnamespace = ns.oid AND k.relname = r.sequence AND k.relkind = 'S'))) q (oid) ON true
+		WHERE NOT EXISTS (SELECT FROM snowid.moves m
+						  WHERE m.shard = r.shard AND m.closed AND r.home IS NOT NULL)
+		ORDER BY last_id DESC
+	LOOP
+		EXIT WHEN n = 0 OR s.last_id <= least_id;
+		EXECUTE format('SELECT ARRAY(SELECT %1$I FROM %2$s WHERE %1$I > $1 AND %1$I < $2 ORDER BY %1$I DESC LIMIT $3)',
+					   "column", s.name)
+		INTO news
+		USING coalesce(least_id, -9223372036854775808), coalesce(before, 9223372036854775807), n;
+		CONTINUE WHEN news = '{}';
+
+		SELECT array_agg(m.id ORDER BY m.id DESC), array_agg(m.name ORDER BY m.id DESC)
+		INTO ids, tables
+		FROM (SELECT u.id, u.name
+			  FROM (SELECT * FROM unnest(ids, tables)
+					UNION ALL
+					SELECT f.id, s.name FROM unnest(news) f (id)) u (id, name)
+			  ORDER BY u.id DESC LIMIT n) m;
+		least_id := ids[n];
+	END LOOP;
+
+	FOR i IN 1 .. cardinality(ids) LOOP
+		RETURN QUERY EXECUTE format('SELECT %s FROM %s WHERE %I = $1', t.columns, tables[i], "column")
+		USING ids[i];
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.newest_rows(anyelement, int, bigint, name) IS
+'newest rows of a table over all shards of this server, as in newest_rows(NULL::insta0.photos, 50)';
 
 
 /* -------- moving shards -------- */

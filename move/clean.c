@@ -115,9 +115,9 @@ subscribe_back(Move *move, Side *from, Side *to)
 		return;
 
 	/*
-	 * Until it is enabled, nobody has used its origin, and so the position can
-	 * be set.  The slot is older: what it still holds from before is what has
-	 * come from here.
+	 * Until it is enabled, nobody has used its origin, and so the position
+	 * can be set.  The slot is older: what it still holds from before is what
+	 * has come from here.
 	 */
 	run(conn, "SELECT pg_replication_origin_advance(%s, %s)",
 		literal(conn, text_of("pg_%s", oid)), literal(conn, to->journal.reverse_lsn));

@@ -120,6 +120,7 @@ format(const char *fmt, va_list args)
 	len = vsnprintf(NULL, 0, fmt, again);
 	va_end(again);
 	text = pg_malloc(len + 1);
+
 	vsnprintf(text, len + 1, fmt, args);
 	return text;
 }
@@ -132,6 +133,7 @@ text_of(const char *fmt,...)
 
 	va_start(args, fmt);
 	text = format(fmt, args);
+
 	va_end(args);
 	return text;
 }
@@ -373,7 +375,7 @@ fail(void)
 	exit(failure_exit_code);
 }
 
-PGresult *
+PGresult   *
 query(PGconn *conn, const char *fmt,...)
 {
 	va_list		args;

@@ -593,7 +593,10 @@ main(int argc, char *argv[])
 	open_side(&move.source, "source", options.from, options.source_for_target);
 	if (commands[command].run == command_abort)
 	{
-		/* The source can be cleaned up without the target, until the decision. */
+		/*
+		 * The source can be cleaned up without the target, until the
+		 * decision.
+		 */
 		PGconn	   *probe = open_connection("target", options.to, false);
 
 		if (probe != NULL)

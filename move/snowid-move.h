@@ -140,7 +140,8 @@ extern bool lock_shard(Side *side, int shard);
 extern PGresult *query(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void run(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
 extern bool try_run(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
-extern char *query_text(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);	/* NULL for no row, or NULL */
+extern char *query_text(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);	/* NULL for no row, or
+																						 * NULL */
 extern bool query_bool(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
 extern int64 query_int64(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
 extern char last_sqlstate[6];

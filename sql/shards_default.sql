@@ -83,6 +83,14 @@ INSERT INTO kept VALUES (next_id(), 1) RETURNING id AS gone \gset
 DELETE FROM kept;
 SELECT snowid.set_default('kept', own_sequence => true);
 INSERT INTO kept (n) VALUES (2) RETURNING id > :gone AS above;
+
+-- A second call leaves clients their blocks, and makes an impossible one right.
+ALTER SEQUENCE kept_id_seq INCREMENT 50;
+SELECT snowid.set_default('kept', own_sequence => true, guard => true);
+SELECT seqincrement FROM pg_sequence WHERE seqrelid = 'kept_id_seq'::regclass;
+ALTER SEQUENCE kept_id_seq INCREMENT -2;
+SELECT snowid.set_default('kept', own_sequence => true);
+SELECT seqincrement FROM pg_sequence WHERE seqrelid = 'kept_id_seq'::regclass;
 DROP TABLE emptied, kept;
 
 -- An own epoch is in the DEFAULT.

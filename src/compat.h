@@ -30,8 +30,17 @@ typedef Oid RelFileNumber;
 /* 17 gathered the parts of a virtual transaction id. */
 #if PG_VERSION_NUM >= 170000
 #define MY_LXID					(MyProc->vxid.lxid)
+#define LOCK_BACKEND(lock)		((lock)->vxid.procNumber)
+#define LOCK_LXID(lock)			((lock)->vxid.localTransactionId)
 #else
 #define MY_LXID					(MyProc->lxid)
+#define LOCK_BACKEND(lock)		((lock)->backend)
+#define LOCK_LXID(lock)			((lock)->lxid)
+#endif
+
+/* 16 says in the name that the index is not a backend's number. */
+#if PG_VERSION_NUM < 160000
+#define pgstat_get_local_beentry_by_index(i) pgstat_fetch_stat_local_beentry(i)
 #endif
 
 /* 14 can pin a buffer where it was before; in 13 it is always looked up. */

@@ -197,6 +197,7 @@ sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo)
 		 * would still be safe, but would waste the newer millisecond.
 		 */
 		now = GetCurrentTimestamp();
+		note_clock(now);
 		choice = slot_choose(state, session->rules, now - epoch, may_open);
 
 		if (choice.verdict == SLOT_TAKE &&
@@ -653,6 +654,16 @@ static void
 at_xact_end(XactEvent event, void *arg)
 {
 	unpin_page();
+	if (event == XACT_EVENT_PRE_PREPARE)
+	{
+		HASH_SEQ_STATUS scan;
+		SessionSequence *session;
+
+		hash_seq_init(&scan, session_sequences);
+		while ((session = hash_seq_search(&scan)) != NULL)
+			if (session->lxid == MY_LXID)
+				leave_start(session->relid);
+	}
 }
 
 /* The file can be one that only this subtransaction has made. */

@@ -63,4 +63,8 @@ extern int64 sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo);
 extern void sequence_advance(Oid seqid, int64 slot, TimestampTz epoch);
 extern SlotState sequence_read(Oid seqid);
 
+/* holders.c */
+extern void note_clock(TimestampTz now);
+extern void leave_start(Oid seqid);
+
 #endif							/* SNOWID_H */

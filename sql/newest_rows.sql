@@ -1,0 +1,97 @@
+-- newest_rows(): the newest rows of a table over all shards, in id order,
+-- however shards, sequences and privileges are.
+\set SHOW_CONTEXT never
+SET client_min_messages = warning;
+CREATE SCHEMA newest_rows;
+SET search_path = newest_rows, public;
+CALL snowid.create_shards(8000, 8009, 'newest_rows_', $$
+	CREATE TABLE posts (id bigint PRIMARY KEY DEFAULT next_id(), n int, body text)
+$$);
+-- Nothing in them.
+SELECT * FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 5);
+
+-- Round and round, with a millisecond at least in between.
+DO $$
+DECLARE
+	last timestamptz;
+BEGIN
+	FOR i IN 1 .. 30 LOOP
+		EXECUTE format('INSERT INTO newest_rows_%s.posts (n) VALUES (%s)', 8000 + i * 7 % 10, i);
+		last := clock_timestamp();
+		WHILE clock_timestamp() < last + interval '1.1 ms' LOOP END LOOP;
+	END LOOP;
+END $$;
+SELECT snowid.id_shard(id), n FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 12);
+SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 1000);
+SELECT count(*) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 0);
+
+-- The next page.
+SELECT min(id) AS least FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 12) \gset
+SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 12, :least);
+
+-- All of them from one shard.
+INSERT INTO newest_rows_8004.posts (n) SELECT generate_series(31, 40);
+SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 12);
+
+-- No more shards are visited than can have one of the newest: who may not
+-- read the others does not notice.
+CREATE ROLE newest_rows_reader;
+GRANT USAGE ON SCHEMA newest_rows_8000, newest_rows_8004 TO newest_rows_reader;
+GRANT SELECT ON newest_rows_8004.posts TO newest_rows_reader;
+DO $$
+BEGIN
+	FOR i IN 8000 .. 8009 LOOP
+		EXECUTE format('GRANT USAGE ON SEQUENCE newest_rows_%s.id_seq TO newest_rows_reader', i);
+	END LOOP;
+END $$;
+SET ROLE newest_rows_reader;
+SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 10);
+SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 11);
+RESET ROLE;
+
+-- A shard whose sequence one may not ask is visited anyway.
+REVOKE ALL ON SEQUENCE newest_rows_8004.id_seq FROM newest_rows_reader;
+INSERT INTO newest_rows_8001.posts (n) VALUES (41);
+GRANT USAGE ON SCHEMA newest_rows_8001 TO newest_rows_reader;
+GRANT SELECT ON newest_rows_8001.posts TO newest_rows_reader;
+SET ROLE newest_rows_reader;
+SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 3);
+RESET ROLE;
+
+-- A table with a sequence to itself, ahead of the shard's own.
+SELECT snowid.set_default('newest_rows_8002.posts', own_sequence => true);
+INSERT INTO newest_rows_8002.posts (n) VALUES (42);
+SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
+
+-- Other order of columns, a dropped one, another name of the id.
+ALTER TABLE newest_rows_8002.posts DROP COLUMN body, DROP COLUMN n;
+ALTER TABLE newest_rows_8002.posts ADD body text, ADD n int DEFAULT 42;
+SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
+SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8002.posts, 2);
+CREATE TYPE posts AS (n int, id bigint);
+SELECT n FROM snowid.newest_rows(NULL::posts, 2);
+
+-- Moved and missing shards are left out.
+SELECT snowid.fence_shard(8002, 'elsewhere');
+DROP SCHEMA newest_rows_8001 CASCADE;
+SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
+
+-- Refused.
+SELECT snowid.newest_rows(NULL::newest_rows_8000.posts, NULL);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.newest_rows(NULL::newest_rows_8000.posts, -1);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.newest_rows(1, 1);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.newest_rows(NULL::newest_rows_8000.posts, 1, "column" => 'missing');
+\echo :LAST_ERROR_SQLSTATE
+DROP TYPE posts;
+CREATE TYPE posts AS (id bigint, missing int);
+SELECT snowid.newest_rows(NULL::posts, 1);
+\echo :LAST_ERROR_SQLSTATE
+
+\set VERBOSITY terse
+SELECT snowid.unfence_shard(8002);
+SELECT count(snowid.drop_shard(shard, true)) FROM snowid.shards WHERE shard BETWEEN 8000 AND 8009;
+DROP SCHEMA newest_rows CASCADE;
+DROP ROLE newest_rows_reader;
