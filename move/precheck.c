@@ -96,12 +96,12 @@ found_fmt(const Check *check, Severity severity, const char *to_do,
 }
 
 static void
-found_error(const Check *check, PGconn *conn)
+found_error(const Check *check, PGconn *conn, const char *to_do)
 {
 	char	   *message = pg_strdup(PQerrorMessage(conn));
 
 	message[strcspn(message, "\n")] = '\0';
-	found_fmt(check, FOUND_FAILED, "", "cannot be checked: %s", message);
+	found_fmt(check, FOUND_FAILED, to_do, "cannot be checked: %s", message);
 	pg_free(message);
 }
 
@@ -114,6 +114,24 @@ ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 
 	snprintf(shard, sizeof(shard), "%d", move->options->shard);
 	return PQexecParams(conn, sql, lengthof(values), types, values, NULL, NULL, 0);
+}
+
+/* Print the findings that a query returned. */
+static void
+print_findings(const Check *check, PGconn *conn, PGresult *result)
+{
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		found_error(check, conn, "");
+	else
+		for (int row = 0; row < PQntuples(result); row++)
+		{
+			const char *severity = PQgetvalue(result, row, 0);
+
+			found(check,
+				  strcmp(severity, "ok") == 0 ? FOUND_OK :
+				  strcmp(severity, "warning") == 0 ? FOUND_WARNING : FOUND_FAILED,
+				  PQgetvalue(result, row, 1), PQgetvalue(result, row, 2));
+		}
 }
 
 static void
@@ -130,7 +148,7 @@ run_query(const Move *move, const Check *check)
 		other = ask(move, other_conn, check->other, NULL);
 		if (PQresultStatus(other) != PGRES_TUPLES_OK)
 		{
-			found_error(check, other_conn);
+			found_error(check, other_conn, "");
 			PQclear(other);
 			return;
 		}
@@ -139,18 +157,7 @@ run_query(const Move *move, const Check *check)
 	result = ask(move, conn, check->sql,
 				 other != NULL && PQntuples(other) > 0 && !PQgetisnull(other, 0, 0) ?
 				 PQgetvalue(other, 0, 0) : NULL);
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		found_error(check, conn);
-	else
-		for (int row = 0; row < PQntuples(result); row++)
-		{
-			const char *severity = PQgetvalue(result, row, 0);
-
-			found(check,
-				  strcmp(severity, "ok") == 0 ? FOUND_OK :
-				  strcmp(severity, "warning") == 0 ? FOUND_WARNING : FOUND_FAILED,
-				  PQgetvalue(result, row, 1), PQgetvalue(result, row, 2));
-		}
+	print_findings(check, conn, result);
 	PQclear(result);
 	PQclear(other);
 }
@@ -266,12 +273,12 @@ check_clocks(const Move *move, const Check *check)
 
 	if (!clock_offset(move->source.conn, &source, &source_error))
 	{
-		found_error(check, move->source.conn);
+		found_error(check, move->source.conn, "");
 		return;
 	}
 	if (!clock_offset(move->target.conn, &target, &target_error))
 	{
-		found_error(check, move->target.conn);
+		found_error(check, move->target.conn, "");
 		return;
 	}
 	ahead = target - source;
@@ -316,7 +323,7 @@ check_room(const Move *move, const Check *check)
 				   " FROM pg_database d JOIN pg_tablespace t ON t.oid = d.dattablespace"
 				   " WHERE datname = current_database()");
 	if (PQresultStatus(size) != PGRES_TUPLES_OK)
-		found_error(check, move->source.conn);
+		found_error(check, move->source.conn, "");
 	else if (PQresultStatus(place) == PGRES_TUPLES_OK && PQntuples(place) == 1 &&
 			 !PQgetisnull(place, 0, 0) && strcmp(PQgetvalue(place, 0, 1), "t") == 0 &&
 			 host != NULL && host[0] == '/' &&
@@ -383,7 +390,7 @@ check_needs(const Move *move, const Check *check)
 				" FROM outside o, pg_identify_object_as_address(o.refclassid, o.refobjid, 0) a"
 				" ORDER BY 4", NULL);
 	if (PQresultStatus(needs) != PGRES_TUPLES_OK)
-		found_error(check, move->source.conn);
+		found_error(check, move->source.conn, "");
 	else
 		for (int row = 0; row < PQntuples(needs); row++)
 		{
@@ -464,25 +471,50 @@ check_reader(const Move *move, const Check *check)
 	if (user == NULL)
 		user = PQuser(move->source.conn);
 	result = ask(move, move->source.conn,
-				 "SELECT format('role %I may not read %I.%I', r.rolname, n.nspname, c.relname),"
+				 "SELECT 'FAILED', format('role %I may not read %I.%I', r.rolname, n.nspname, c.relname),"
 				 " format('Type: GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I; GRANT USAGE ON SCHEMA %I TO %I;', $2, r.rolname, $2, r.rolname)"
 				 " FROM pg_roles r, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
 				 " WHERE r.rolname = $3 AND n.nspname = $2 AND c.relkind = 'r'"
 				 " AND NOT (has_schema_privilege(r.oid, n.oid, 'USAGE') AND has_table_privilege(r.oid, c.oid, 'SELECT'))"
 				 " UNION ALL "
-				 "SELECT format('row security hides rows of %I.%I from role %I, so they would be lost', n.nspname, c.relname, r.rolname),"
+				 "SELECT 'FAILED', format('row security hides rows of %I.%I from role %I, so they would be lost', n.nspname, c.relname, r.rolname),"
 				 " format('As a superuser, type: ALTER ROLE %I BYPASSRLS;', r.rolname)"
 				 " FROM pg_roles r, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
 				 " WHERE r.rolname = $3 AND n.nspname = $2 AND c.relkind = 'r' AND c.relrowsecurity"
 				 " AND NOT r.rolsuper AND NOT r.rolbypassrls"
 				 " AND (c.relforcerowsecurity OR NOT pg_has_role(r.oid, c.relowner, 'USAGE'))", user);
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		found_error(check, move->source.conn);
-	else
-		for (int row = 0; row < PQntuples(result); row++)
-			found(check, FOUND_FAILED, PQgetvalue(result, row, 0), PQgetvalue(result, row, 1));
+	print_findings(check, move->source.conn, result);
 	PQclear(result);
 	PQconninfoFree(options);
+}
+
+/* The registry of all servers must be within reach, and know the shard. */
+static void
+check_registry(const Move *move, const Check *check)
+{
+	const char *conninfo = move->options->registry;
+	PGconn	   *conn;
+	PGresult   *result;
+
+	if (conninfo == NULL)
+		return;
+	conn = PQconnectdb(conninfo);
+	if (PQstatus(conn) != CONNECTION_OK)
+		found_error(check, conn, "Look at --registry.");
+	else
+	{
+		result = ask(move, conn,
+					 "SELECT 'warning', format('it does not have shard %s, schema \"%s\"', $1, $2),"
+					 " 'Tell it where the shard lives before it moves.'"
+					 " WHERE NOT EXISTS (SELECT FROM snowid.shard_registry WHERE shard = $1 AND schema = $2)"
+					 " UNION ALL "
+					 "SELECT 'FAILED', format('role %I may not change it', current_user),"
+					 " format('Type there: GRANT SELECT, UPDATE ON snowid.shard_registry TO %I;', current_user)"
+					 " WHERE NOT has_table_privilege('snowid.shard_registry', 'UPDATE')", NULL);
+		print_findings(check, conn, result);
+		PQclear(result);
+	}
+	PQfinish(conn);
 }
 
 /*
@@ -497,18 +529,13 @@ check_lag(const Move *move, const Check *check)
 	PGresult   *result;
 
 	snprintf(sql, sizeof(sql),
-			 "SELECT application_name, pg_size_pretty(lag) FROM ("
+			 "SELECT 'warning', format('\"%%s\" is %%s behind', application_name, pg_size_pretty(lag)),"
+			 " 'Wait until it has caught up, or raise --max-lag.' FROM ("
 			 " SELECT application_name, pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn) AS lag"
 			 " FROM pg_stat_replication) t WHERE lag > " INT64_FORMAT,
 			 move->options->max_lag);
 	result = PQexec(conn, sql);
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		found_error(check, conn);
-	else
-		for (int row = 0; row < PQntuples(result); row++)
-			found_fmt(check, FOUND_WARNING, "Wait until it has caught up, or raise --max-lag.",
-					  "\"%s\" is %s behind", PQgetvalue(result, row, 0),
-					  PQgetvalue(result, row, 1));
+	print_findings(check, conn, result);
 	PQclear(result);
 }
 
@@ -655,7 +682,7 @@ static const Check checks[] =
 		"SELECT 'FAILED', format('replication slot \"%s\" is there already', slot_name), format('Type: SELECT pg_drop_replication_slot(%L);', slot_name)"
 		" FROM pg_replication_slots WHERE slot_name ~ (" LEFTOVER ")"
 		" UNION ALL "
-		"SELECT 'FAILED', format('schema \"%s_moved\" is there already', $2), format('It is the copy of an earlier move. If it has ended well, type: DROP SCHEMA %I CASCADE;', nspname)"
+		"SELECT 'warning', format('schema \"%s\" is there', nspname), format('It is the copy of an earlier move. If it has ended well, type: DROP SCHEMA %I CASCADE;', nspname)"
 		" FROM pg_namespace WHERE nspname = ($2 || '_moved')::name"
 	},
 	{
@@ -934,6 +961,7 @@ static const Check checks[] =
 		" format('The copy cannot begin before its end. In that database, type: COMMIT PREPARED %L; or ROLLBACK PREPARED %L;', gid, gid)"
 		" FROM pg_prepared_xacts WHERE prepared < clock_timestamp() - " LONG_TRANSACTION " ORDER BY prepared"
 	},
+	{.name = "registry", .function = check_registry},
 	{.name = "standbys of the source", .function = check_lag, .where = ON_SOURCE},
 	{.name = "standbys of the target", .function = check_lag, .where = ON_TARGET},
 	{.name = "wal_level on the target", .where = ON_TARGET, .sql = wal_level, .only_reverse = true},
