@@ -54,6 +54,8 @@ label_of(PGconn *conn)
 	return "server";
 }
 
+static void report(const char *kind, const char *fmt, va_list args) pg_attribute_printf(2, 0);
+
 static void
 report(const char *kind, const char *fmt, va_list args)
 {
@@ -107,6 +109,8 @@ report_verbose(const char *fmt,...)
 	if (verbose)
 		REPORT("");
 }
+
+static char *format(const char *fmt, va_list args) pg_attribute_printf(1, 0);
 
 /* printf into new memory. */
 static char *

@@ -252,7 +252,7 @@ clock_offset(PGconn *conn, int64 *offset, int64 *error)
 		round = after.tv_sec * INT64CONST(1000000) + after.tv_nsec / 1000 - sent;
 		if (round / 2 < *error)
 		{
-			*offset = strtoi64(PQgetvalue(result, 0, 0), NULL, 10) - sent - round / 2;
+			*offset = strtoll(PQgetvalue(result, 0, 0), NULL, 10) - sent - round / 2;
 			*error = round / 2;
 		}
 		PQclear(result);
@@ -330,7 +330,7 @@ check_room(const Move *move, const Check *check)
 			 statvfs(PQgetvalue(place, 0, 0), &room) == 0)
 	{
 		int64		available = (int64) room.f_bavail * room.f_frsize;
-		bool		fits = available > strtoi64(PQgetvalue(size, 0, 0), NULL, 10);
+		bool		fits = available > strtoll(PQgetvalue(size, 0, 0), NULL, 10);
 
 		found_fmt(check, fits ? FOUND_OK : FOUND_FAILED,
 				  fits ? "" : "Make room, or add a disk.",
@@ -438,12 +438,12 @@ check_connection(const Move *move, const Check *check)
 	if (PQresultStatus(result) != PGRES_COMMAND_OK)
 	{
 		const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-		char	   *message = pg_strdup(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
+		char	   *message = pg_strdup(PQresultErrorMessage(result));
+		char	   *text = strstr(message, ":  ");
 
 		message[strcspn(message, "\n")] = '\0';
-		found(check, FOUND_FAILED, message,
-			  state != NULL && strcmp(state, "08006") != 0 && strcmp(state, "08001") != 0 &&
-			  strcmp(state, "2F003") != 0 ? "" :
+		found(check, FOUND_FAILED, text != NULL ? text + 3 : message,
+			  state != NULL && (strcmp(state, "42501") == 0 || strcmp(state, "42710") == 0) ? "" :
 			  "Look at listen_addresses and pg_hba.conf of the source and at the target's password file, or say how the target reaches it: --source-for-target CONNINFO.");
 		pg_free(message);
 	}

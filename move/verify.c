@@ -73,7 +73,7 @@ table_state_query(PGconn *conn, const char *schema, const char *table, Verify de
 }
 
 static void
-send(PGconn *conn, const char *sql)
+send_query(PGconn *conn, const char *sql)
 {
 	if (!PQsendQuery(conn, sql))
 	{
@@ -141,8 +141,8 @@ verify(Move *move)
 		char	   *here;
 		char	   *there;
 
-		send(source->aux, table_state_query(source->aux, move->schema, table, depth));
-		send(target->aux, table_state_query(target->aux, move->schema, table, depth));
+		send_query(source->aux, table_state_query(source->aux, move->schema, table, depth));
+		send_query(target->aux, table_state_query(target->aux, move->schema, table, depth));
 		here = receive(source->aux);
 		there = receive(target->aux);
 		if (strcmp(here, there) != 0)

@@ -418,7 +418,8 @@ max_wal_senders = 2
 	[ 'walsenders on the source', 'warning', '2 of max_wal_senders = 2 are free', 'Wanted are 3' ]);
 with_settings('a', 'wal_level = replica',
 	[ 'wal_level on the source', 'FAILED', 'it is replica', 'ALTER SYSTEM SET wal_level = logical;' ]);
-my $origins = $node{b}->pg_version >= 18 ? 'max_active_replication_origins' : 'max_replication_slots';
+my $version = sql('b', 'SHOW server_version_num');
+my $origins = $version >= 180000 ? 'max_active_replication_origins' : 'max_replication_slots';
 with_settings('b', qq{
 $origins = 1
 max_logical_replication_workers = 1
@@ -447,7 +448,7 @@ case_ok('target', 'FAILED', 'it is a standby', 'connection of its primary',
 	options => [ '--to' => $standby->connstr('postgres') ]);
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 $standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'})
-  if $standby->pg_version >= 14;
+  if $version >= 140000;
 case_ok('standbys of the target', 'warning', '"standby" is \d+ .*B behind', '--max-lag',
 	do => [ [ 'b', q{CREATE TABLE wal AS SELECT repeat(md5(i::text), 10) FROM generate_series(1, 100000) AS i} ] ],
 	undo => [ [ 'b', 'DROP TABLE wal' ] ]);
