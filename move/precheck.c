@@ -612,8 +612,8 @@ static const Check checks[] =
 {
 	{.name = "versions of PostgreSQL", .function = check_versions},
 	{.name = "pg_dump", .function = check_pg_dump},
-	{.name = "source", .where = ON_SOURCE, .sql = is_standby},
-	{.name = "target", .where = ON_TARGET, .sql = is_standby},
+	{.name = "source is a primary", .where = ON_SOURCE, .sql = is_standby},
+	{.name = "target is a primary", .where = ON_TARGET, .sql = is_standby},
 	{
 		.name = "two databases", .where = ON_TARGET,
 		.other = "SELECT concat(system_identifier, pg_postmaster_start_time(), current_database()) FROM pg_control_system()",

@@ -89,6 +89,12 @@ ok($passed, 'a plan passes') or diag($plan, $stderr);
 unlike($plan, qr/^(warning|FAILED)/m, '... without a warning') or diag($plan);
 cmp_ok(scalar(() = $plan =~ /^ok /mg), '>', 35, '... and lists what it has checked');
 my $clean = tidy($plan);
+my $doc = slurp_file("$FindBin::RealBin/../doc/moving.md");
+foreach my $check ((plan_of('--reverse' => undef))[1] =~ /^ok +([^:\n]+)/mg)
+{
+	$check =~ s/ (?:on|of) the (?:source|target)$//;
+	like($doc, qr/`\Q$check\E`/, "the check $check is documented");
+}
 
 # Tables that would lose rows, or stop the writers.
 case_ok('replica identity', 'FAILED', 'table insta5.log has none', 'ALTER TABLE insta5.log ADD PRIMARY KEY',
@@ -444,7 +450,7 @@ $node{b}->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node{b}, 'base', has_streaming => 1);
 $standby->start;
-case_ok('target', 'FAILED', 'it is a standby', 'connection of its primary',
+case_ok('target is a primary', 'FAILED', 'it is a standby', 'connection of its primary',
 	options => [ '--to' => $standby->connstr('postgres') ]);
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 $standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'})
