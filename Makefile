@@ -1,6 +1,7 @@
 # snowid: PGXS makefile
 #
-#	make && make install		build, and install into the server of pg_config
+#	make && make install		build, and install into the server of pg_config,
+#								with the program snowid-move of move/
 #	make installcheck			pg_regress, isolation and TAP suites
 #	make unitcheck				the pure decisions, without a server
 #	make checkver				fails unless all files name the same version
@@ -18,9 +19,9 @@ SRC_HEADERS = $(wildcard src/*.h)
 
 REGRESS = install layout vectors next_id cache errors privileges catalog planner \
 	shards shards_bulk shards_default shards_adopt shards_names \
-	shards_privileges shard_of safe_upper_id partitions newest_rows
+	shards_privileges shard_of safe_upper_id partitions newest_rows fence
 REGRESS_OPTS = --encoding=UTF8
-ISOLATION = order lock advance set_default safe_upper create_partition
+ISOLATION = order lock advance set_default safe_upper create_partition fence_waits
 TAP_TESTS = 1
 
 # The server's own headers have unused parameters.
@@ -32,6 +33,14 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 $(OBJS): $(SRC_HEADERS)
+
+# The client program has a makefile of its own: PGXS builds one thing at a time.
+all: move-all
+install: move-install
+uninstall: move-uninstall
+clean: move-clean
+move-all move-install move-uninstall move-clean:
+	$(MAKE) -C move $(@:move-%=%) PG_CONFIG=$(PG_CONFIG)
 
 # PGXS installs no manual pages.
 man1dir = $(DESTDIR)$(mandir)/man1
@@ -58,4 +67,5 @@ DIST = snowid-$(EXTVERSION).0.zip
 dist: checkver
 	git archive --format=zip --prefix=$(basename $(DIST))/ -o $(DIST) HEAD
 
-.PHONY: install-man uninstall-man unitcheck checkver dist
+.PHONY: install-man uninstall-man unitcheck checkver dist \
+	move-all move-install move-uninstall move-clean

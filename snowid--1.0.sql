@@ -281,17 +281,62 @@ CREATE TABLE snowid.shard_registry (
 	schema name NOT NULL UNIQUE CHECK (schema <> '$user'),
 	sequence name NOT NULL DEFAULT 'id_seq',
 	epoch timestamptz CHECK (isfinite(epoch)),
-	moved_to text
+	home text
 );
 ALTER TABLE snowid.shard_registry OWNER TO @extowner@;
 SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
 
 COMMENT ON TABLE snowid.shard_registry IS
-'which shard number is which schema, its own epoch, and where it has moved to';
+'which shard number is which schema, its own epoch, and where it lives';
+
+-- Absolute, not "elsewhere", so that all servers can have the same rows.
+COMMENT ON COLUMN snowid.shard_registry.home IS
+'connection string, without password, of the server where the shard lives; NULL if it never moved';
 
 -- Everybody may look; the extension's owner may grant the rest to those who
 -- make shards.
 GRANT SELECT ON snowid.shard_registry TO PUBLIC;
+
+-- The journal of shards that are on the way, or that are closed by hand.  Not
+-- dumped: it tells what is true of this server now.
+CREATE TABLE snowid.moves (
+	shard int PRIMARY KEY CHECK (shard BETWEEN 0 AND 8191),
+	schema name NOT NULL UNIQUE,
+	role text NOT NULL CHECK (role IN ('source', 'target')),
+	step text NOT NULL,
+	closed boolean NOT NULL DEFAULT false,
+	peer text,
+	details jsonb NOT NULL DEFAULT '{}',
+	started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	changed_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+ALTER TABLE snowid.moves OWNER TO @extowner@;
+
+COMMENT ON TABLE snowid.moves IS
+'journal of the shards that are being moved, or closed for writing, on this server';
+
+-- Whoever writes must be told why he may not, but not of other servers' users.
+GRANT SELECT (shard, schema, role, step, closed, started_at, changed_at)
+	ON snowid.moves TO PUBLIC;
+
+/*
+ * lives_elsewhere: is this shard not to be written on this server?
+ *
+ * A shard is where its sequence is, unless the journal has closed it.
+ */
+CREATE FUNCTION snowid.lives_elsewhere(r snowid.shard_registry)
+RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+SELECT EXISTS (SELECT FROM snowid.moves m WHERE m.shard = $1.shard AND m.closed)
+	OR ($1.home IS NOT NULL AND NOT EXISTS (
+		SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = $1.schema AND c.relname = $1.sequence AND c.relkind = 'S'))
+$$;
+
+COMMENT ON FUNCTION snowid.lives_elsewhere(snowid.shard_registry) IS
+'is a registered shard not open on this server?';
 
 -- The view must work for everybody, so a sequence that one may not read is
 -- left out: a strict function of NULL gives NULLs.
@@ -300,7 +345,7 @@ SELECT r.shard, r.schema, r.epoch,
 	   CASE WHEN n.oid IS NOT NULL THEN coalesce(t.tables, 0) END AS tables,
 	   q.last_id_at,
 	   q.ahead,
-	   CASE WHEN r.moved_to IS NOT NULL THEN r.moved_to
+	   CASE WHEN snowid.lives_elsewhere(r) THEN coalesce(r.home, 'closed')
 			WHEN n.oid IS NULL THEN 'missing'
 			ELSE 'here'
 	   END AS lives
@@ -384,7 +429,7 @@ BEGIN
 		DETAIL = format('It is schema "%s"%s.', taken.schema,
 						', with epoch ' || taken.epoch),
 		HINT = CASE WHEN to_regnamespace(quote_ident(taken.schema)) IS NULL
-					 AND taken.moved_to IS NULL
+					 AND taken.home IS NULL
 			THEN format('That schema is gone. To give the number back, type: SELECT snowid.drop_shard(%s);', shard)
 			ELSE 'SELECT * FROM snowid.shards; shows the numbers taken.' END;
 END
@@ -675,7 +720,7 @@ BEGIN
 				SELECT FROM snowid.shard_registry r
 				WHERE r.shard = n AND r.schema = prefix || n
 				  AND r.epoch IS NOT DISTINCT FROM create_shards.epoch
-				  AND (r.moved_to IS NOT NULL OR
+				  AND (r.home IS NOT NULL OR
 					   to_regnamespace(quote_ident(r.schema)) IS NOT NULL));
 			BEGIN
 				PERFORM snowid.create_shard(n, (prefix || n)::name, epoch);
@@ -750,14 +795,14 @@ BEGIN
 			MESSAGE = 'for_each_shard needs a script and a shard to start from';
 	END IF;
 	SELECT count(*) INTO total FROM snowid.shard_registry r
-	WHERE r.shard >= from_shard AND r.moved_to IS NULL;
+	WHERE r.shard >= from_shard AND NOT snowid.lives_elsewhere(r);
 
 	-- One by one, so that a shard made or dropped meanwhile is seen.
 	target.shard := from_shard - 1;
 	LOOP
 		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 		SELECT * INTO target FROM snowid.shard_registry r
-		WHERE r.shard > target.shard AND r.moved_to IS NULL
+		WHERE r.shard > target.shard AND NOT snowid.lives_elsewhere(r)
 		ORDER BY r.shard LIMIT 1;
 		EXIT WHEN NOT FOUND;
 
@@ -809,9 +854,14 @@ BEGIN
 			MESSAGE = format('shard %s does not exist', coalesce(shard::text, 'NULL')),
 			HINT = 'SELECT * FROM snowid.shards; shows those that do.';
 	END IF;
-	IF r.moved_to IS NOT NULL THEN
+	IF EXISTS (SELECT FROM snowid.moves m WHERE m.shard = drop_shard.shard) THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = format('shard %s has moved to %s', shard, r.moved_to),
+			MESSAGE = format('shard %s is being moved, or closed for writing', shard),
+			HINT = 'SELECT * FROM snowid.moves; shows how far it is. Type snowid-move finish or abort, or SELECT snowid.unfence_shard().';
+	END IF;
+	IF snowid.lives_elsewhere(r) THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('shard %s has moved to %s', shard, r.home),
 			DETAIL = 'Its number must stay taken here.';
 	END IF;
 	IF to_regnamespace(quote_ident(r.schema)) IS NULL THEN
@@ -1475,7 +1525,8 @@ BEGIN
 				   AND d.refobjid = c.oid AND d.deptype = 'a' AND a.attname = "column" LIMIT 1),
 				(SELECT k.oid FROM pg_class k
 				 WHERE k.relnamespace = ns.oid AND k.relname = r.sequence AND k.relkind = 'S'))) q (oid) ON true
-		WHERE r.moved_to IS NULL
+		WHERE NOT EXISTS (SELECT FROM snowid.moves m
+						  WHERE m.shard = r.shard AND m.closed AND r.home IS NOT NULL)
 		ORDER BY last_id DESC
 	LOOP
 		EXIT WHEN n = 0 OR s.last_id <= least_id;
@@ -1504,3 +1555,341 @@ $$;
 
 COMMENT ON FUNCTION snowid.newest_rows(anyelement, int, bigint, name) IS
 'newest rows of a table over all shards of this server, as in newest_rows(NULL::insta0.photos, 50)';
+
+
+/* -------- moving shards -------- */
+
+/*
+ * shard_home: where to write a shard, for clients to ask.
+ *
+ * 'here', or a connection string without password.  'closed' while it may be
+ * written nowhere, 'missing' if its schema is gone; as in the view shards.
+ *
+ * Errors: 42704 unknown shard.
+ */
+CREATE FUNCTION snowid.shard_home(shard int)
+RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	r snowid.shard_registry;
+BEGIN
+	SELECT * INTO r FROM snowid.shard_registry g WHERE g.shard = shard_home.shard;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('shard %s does not exist', coalesce(shard::text, 'NULL')),
+			HINT = 'SELECT * FROM snowid.shards; shows those that do.';
+	END IF;
+	RETURN CASE
+		WHEN snowid.lives_elsewhere(r) THEN coalesce(r.home, 'closed')
+		WHEN NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = r.schema) THEN 'missing'
+		ELSE 'here' END;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.shard_home(int) IS
+'where to write a shard: here, or a connection string';
+
+/*
+ * refuse: raises the error of a write to a shard that is closed here.
+ *
+ * home is what the fence was told; the registry knows better, unless the
+ * snapshot is from before the fence.
+ *
+ * Errors: SN001 it lives elsewhere, SN002 it is closed, or not open yet.
+ */
+CREATE FUNCTION snowid.refuse(shard int, home text)
+RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	m record;
+BEGIN
+	SELECT j.role, r.home INTO m
+	FROM snowid.moves j JOIN snowid.shard_registry r ON r.shard = j.shard
+	WHERE j.shard = refuse.shard AND j.closed;
+	IF FOUND THEN
+		home := m.home;
+	END IF;
+	IF m.role = 'target' THEN
+		RAISE EXCEPTION USING ERRCODE = 'SN002',
+			MESSAGE = format('shard %s is not open here yet', shard),
+			DETAIL = format('It is being moved here from "%s".', home),
+			HINT = 'Until it has arrived, write there; then here.';
+	END IF;
+	IF nullif(home, '') IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'SN002',
+			MESSAGE = format('shard %s is closed for writing', shard),
+			HINT = format('The extension''s owner can type: SELECT snowid.unfence_shard(%s);', shard);
+	END IF;
+	RAISE EXCEPTION USING ERRCODE = 'SN001',
+		MESSAGE = format('shard %s has moved', shard),
+		DETAIL = 'This server only keeps a copy, which is closed.',
+		HINT = format('Write to its new home: %s', home);
+END
+$$;
+
+COMMENT ON FUNCTION snowid.refuse(int, text) IS
+'raises the error of a write to a shard that is closed here';
+
+/*
+ * refuse_write: the fence, a statement trigger on each table of a closed
+ * shard.
+ *
+ * Apply workers of logical replication pass, since they run with
+ * session_replication_role = replica.  A trigger, and not privileges: owners
+ * and superusers are stopped too, and so is a statement that has been waiting
+ * for a lock, or was prepared long ago.
+ */
+CREATE FUNCTION snowid.refuse_write()
+RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM snowid.refuse(TG_ARGV[0]::int, TG_ARGV[1]);
+	RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.refuse_write() IS
+'trigger on the tables of a shard that is closed for writing';
+
+/*
+ * refuse_id: what next_id() asks when a sequence has reached its MAXVALUE:
+ * returns if that is all, and raises the fence's error if it is closed.
+ */
+CREATE FUNCTION snowid.refuse_id(seq regclass)
+RETURNS void
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	closed_shard int;
+BEGIN
+	SELECT m.shard INTO closed_shard
+	FROM snowid.moves m
+	JOIN pg_namespace n ON n.nspname = m.schema
+	JOIN pg_class c ON c.relnamespace = n.oid
+	WHERE m.closed AND c.oid = seq;
+	IF FOUND THEN
+		PERFORM snowid.refuse(closed_shard, NULL);
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.refuse_id(regclass) IS
+'raises the fence''s error if a sequence belongs to a closed shard';
+
+/*
+ * shard_tables: the tables of a schema, those first that others refer to or
+ * are partitions of.
+ *
+ * In this order most transactions write, so a lock on all of them taken in it
+ * meets few that hold one and want another.
+ */
+CREATE FUNCTION snowid.shard_tables(schema name)
+RETURNS SETOF regclass
+LANGUAGE sql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+WITH RECURSIVE t AS (
+	SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')
+), edge (parent, child) AS (
+	SELECT confrelid, conrelid FROM pg_constraint
+	WHERE contype = 'f' AND conrelid <> confrelid AND conrelid IN (SELECT oid FROM t)
+	UNION
+	SELECT inhparent, inhrelid FROM pg_inherits WHERE inhrelid IN (SELECT oid FROM t)
+), below (oid, depth) AS (
+	SELECT oid, 0 FROM t
+	UNION
+	SELECT e.child, b.depth + 1 FROM below b JOIN edge e ON e.parent = b.oid
+	WHERE b.depth < 16			-- tables can refer to each other in a circle
+)
+SELECT oid::regclass FROM below GROUP BY oid ORDER BY max(depth), oid
+$$;
+
+COMMENT ON FUNCTION snowid.shard_tables(name) IS
+'tables of a schema, those first that others refer to';
+
+/*
+ * fence_shard: closes a shard for writing on this server, from the commit on.
+ *
+ * Creates a trigger on each table and closes each sequence at its last value;
+ * unfence_shard takes both back.  Waits, within lock_timeout, for all
+ * transactions that have written in the shard or taken ids; those that come
+ * meanwhile wait for this one's end, and are then refused, or go on if it is
+ * rolled back.  With home, the registry says that the shard lives there.
+ *
+ * Errors: 42704 unknown shard, 55000 closed already, 42501 not the owner of
+ * the tables or of the extension, 55P03 lock_timeout.
+ */
+CREATE FUNCTION snowid.fence_shard(shard int, home text DEFAULT NULL)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	r snowid.shard_registry;
+	tables text[];
+	t text;
+	s record;
+	d pg_sequence;
+	p record;
+	ending bigint;
+	states jsonb := '{}';
+BEGIN
+	SELECT * INTO r FROM snowid.shard_registry g WHERE g.shard = fence_shard.shard;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('shard %s does not exist', coalesce(shard::text, 'NULL')),
+			HINT = 'SELECT * FROM snowid.shards; shows those that do.';
+	END IF;
+
+	-- First, so that rights are checked before anybody has to wait.
+	INSERT INTO snowid.moves AS m (shard, schema, role, step, closed)
+	VALUES (shard, r.schema, 'source', 'fenced', true)
+	ON CONFLICT ON CONSTRAINT moves_pkey DO UPDATE
+	SET closed = true, changed_at = clock_timestamp()
+	WHERE NOT m.closed;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('shard %s is closed already', shard);
+	END IF;
+
+	tables := ARRAY(SELECT format('%I.%I', r.schema, c.relname)
+					FROM snowid.shard_tables(r.schema) WITH ORDINALITY x (oid, place)
+					JOIN pg_class c ON c.oid = x.oid ORDER BY place);
+	IF tables <> '{}' THEN
+		EXECUTE 'LOCK TABLE ONLY ' || array_to_string(tables, ', ONLY ')
+				|| ' IN SHARE ROW EXCLUSIVE MODE';
+	END IF;
+	FOREACH t IN ARRAY tables LOOP
+		EXECUTE format('CREATE TRIGGER snowid_fence '
+					   'BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
+					   'FOR EACH STATEMENT EXECUTE FUNCTION snowid.refuse_write(%L, %L)',
+					   t, shard, coalesce(home, r.home, ''));
+	END LOOP;
+
+	-- ALTER SEQUENCE is also what locks one.  It gives the sequence a new file,
+	-- so what sessions have cached of it is void, and a rollback takes all back.
+	FOR s IN
+		SELECT c.oid, c.relname, q.seqmin, q.seqmax, 8 * y.typlen::numeric AS bits
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		JOIN pg_sequence q ON q.seqrelid = c.oid
+		JOIN pg_type y ON y.oid = q.seqtypid
+		WHERE n.nspname = r.schema ORDER BY c.oid
+	LOOP
+		-- A node of Citus has a MINVALUE that next_id() does not heed, and ALTER does.
+		EXECUTE format('SELECT last_value AS last FROM %I.%I', r.schema, s.relname) INTO p;
+		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s', r.schema, s.relname,
+					   least(s.seqmin, p.last), greatest(s.seqmax, p.last));
+		SELECT * INTO d FROM pg_sequence g WHERE g.seqrelid = s.oid;
+		EXECUTE format('SELECT last_value AS last, is_called AS called FROM %I.%I',
+					   r.schema, s.relname) INTO p;
+		states := states || jsonb_build_object(s.relname, jsonb_build_object(
+			'last', p.last, 'called', p.called, 'min', d.seqmin, 'max', d.seqmax,
+			'start', d.seqstart, 'cycle', d.seqcycle));
+		-- MINVALUE must be below MAXVALUE, so the last number of the type, in the
+		-- wrong direction, is one that no sequence ends at.
+		ending := p.last;
+		IF d.seqincrement > 0 AND ending::numeric = -(2 ^ (s.bits - 1)) THEN
+			ending := ending + 1;
+		ELSIF d.seqincrement < 0 AND ending::numeric = 2 ^ (s.bits - 1) - 1 THEN
+			ending := ending - 1;
+		END IF;
+		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s RESTART %s NO CYCLE',
+					   r.schema, s.relname,
+					   ending - (d.seqincrement > 0)::int,
+					   ending + (d.seqincrement < 0)::int, ending, ending);
+		PERFORM setval(s.oid::regclass, ending, true);
+	END LOOP;
+
+	UPDATE snowid.moves m
+	SET details = m.details || jsonb_build_object('sequences', states, 'home', r.home)
+	WHERE m.shard = fence_shard.shard;
+	IF home IS DISTINCT FROM r.home AND home IS NOT NULL THEN
+		UPDATE snowid.shard_registry g SET home = fence_shard.home
+		WHERE g.shard = fence_shard.shard;
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.fence_shard(int, text) IS
+'closes a shard for writing on this server';
+
+/*
+ * unfence_shard: opens a shard that fence_shard closed.
+ *
+ * The registry says again what it said before, or home.  Of a shard that
+ * snowid-move has closed, only that program knows whether it is open on the
+ * other server; so this refuses, unless the program has said so in the journal.
+ *
+ * Errors: 55000 not closed, or closed by a move; 42501 not the owner of the
+ * tables or of the extension, 55P03 lock_timeout.
+ */
+CREATE FUNCTION snowid.unfence_shard(shard int, home text DEFAULT NULL)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	m snowid.moves;
+	t regclass;
+	s record;
+BEGIN
+	SELECT * INTO m FROM snowid.moves j
+	WHERE j.shard = unfence_shard.shard AND j.closed FOR UPDATE;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('shard %s is not closed', coalesce(shard::text, 'NULL'));
+	END IF;
+	IF m.peer IS NOT NULL AND m.step NOT IN ('open', 'aborted') THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('shard %s is being moved', shard),
+			DETAIL = format('It may be open on the other server: %s', m.peer),
+			HINT = format('Use snowid-move, or its command abort. Only if that server is lost for ever, type: UPDATE snowid.moves SET peer = NULL WHERE shard = %s; and then this again.', shard);
+	END IF;
+
+	FOR t IN
+		SELECT g.tgrelid FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
+		JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = m.schema AND g.tgname = 'snowid_fence' ORDER BY c.oid
+	LOOP
+		EXECUTE format('DROP TRIGGER snowid_fence ON %s', t);
+	END LOOP;
+	FOR s IN
+		SELECT c.oid, c.relname, x.*
+		FROM jsonb_each(m.details -> 'sequences') e,
+			 jsonb_to_record(e.value) x (last bigint, called boolean, min bigint,
+										 max bigint, start bigint, cycle boolean),
+			 pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = m.schema AND c.relname = e.key AND c.relkind = 'S'
+		ORDER BY c.oid
+	LOOP
+		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s %s CYCLE',
+					   m.schema, s.relname, least(s.min, s.last), greatest(s.max, s.last), s.start,
+					   CASE WHEN NOT s.cycle THEN 'NO' END);
+		PERFORM setval(s.oid::regclass, s.last, s.called);
+	END LOOP;
+
+	UPDATE snowid.shard_registry g
+	SET home = coalesce(unfence_shard.home, m.details ->> 'home')
+	WHERE g.shard = unfence_shard.shard
+	  AND g.home IS DISTINCT FROM coalesce(unfence_shard.home, m.details ->> 'home');
+	IF m.peer IS NULL THEN
+		DELETE FROM snowid.moves j WHERE j.shard = unfence_shard.shard;
+	ELSE
+		UPDATE snowid.moves j
+		SET closed = false, details = j.details - 'sequences' - 'home',
+			changed_at = clock_timestamp()
+		WHERE j.shard = unfence_shard.shard;
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.unfence_shard(int, text) IS
+'opens a shard that fence_shard closed';

@@ -72,7 +72,7 @@ CREATE TYPE posts AS (n int, id bigint);
 SELECT n FROM snowid.newest_rows(NULL::posts, 2);
 
 -- Moved and missing shards are left out.
-UPDATE snowid.shard_registry SET moved_to = 'elsewhere' WHERE shard = 8002;
+SELECT snowid.fence_shard(8002, 'elsewhere');
 DROP SCHEMA newest_rows_8001 CASCADE;
 SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
 
@@ -91,7 +91,7 @@ SELECT snowid.newest_rows(NULL::posts, 1);
 \echo :LAST_ERROR_SQLSTATE
 
 \set VERBOSITY terse
-UPDATE snowid.shard_registry SET moved_to = NULL WHERE shard = 8002;
+SELECT snowid.unfence_shard(8002);
 SELECT count(snowid.drop_shard(shard, true)) FROM snowid.shards WHERE shard BETWEEN 8000 AND 8009;
 DROP SCHEMA newest_rows CASCADE;
 DROP ROLE newest_rows_reader;

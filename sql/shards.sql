@@ -109,11 +109,15 @@ SELECT snowid.create_shard(5);
 SELECT snowid.drop_shard(5);
 
 -- A shard that has moved keeps its number taken here.
-UPDATE snowid.shard_registry SET moved_to = 'db2' WHERE shard = 6;
+ALTER SCHEMA "photos of Ünal" RENAME TO away;
+UPDATE snowid.shard_registry SET home = 'host=b dbname=app' WHERE shard = 6;
 SELECT shard, lives FROM snowid.shards WHERE shard = 6;
 SELECT snowid.drop_shard(6, true);
 \echo :LAST_ERROR_SQLSTATE
-UPDATE snowid.shard_registry SET moved_to = NULL WHERE shard = 6;
+-- It is here if its sequence is, whatever the registry of all servers says.
+ALTER SCHEMA away RENAME TO "photos of Ünal";
+SELECT shard, lives FROM snowid.shards WHERE shard = 6;
+UPDATE snowid.shard_registry SET home = NULL WHERE shard = 6;
 
 -- What depends on the extension is not dropped unasked.
 \set VERBOSITY terse

@@ -68,7 +68,7 @@ DROP SCHEMA insta9 CASCADE;
 CALL snowid.create_shards(9, 10);
 \echo :LAST_ERROR_SQLSTATE
 -- but one that has moved is no gap
-UPDATE snowid.shard_registry SET moved_to = 'db2' WHERE shard = 9;
+UPDATE snowid.shard_registry SET home = 'db2' WHERE shard = 9;
 CALL snowid.create_shards(9, 10);
 
 -- What cannot be is refused before anything is done.
@@ -113,7 +113,7 @@ CALL snowid.for_each_shard('ALTER TABLE photos ADD COLUMN IF NOT EXISTS place te
 SELECT count(*) FROM pg_attribute WHERE attname = 'place' AND attrelid::regclass::text ~ '^insta';
 
 -- A missing one is told of.
-UPDATE snowid.shard_registry SET moved_to = NULL WHERE shard = 9;
+UPDATE snowid.shard_registry SET home = NULL WHERE shard = 9;
 TRUNCATE visited;
 CALL snowid.for_each_shard('INSERT INTO visited SELECT current_schema');
 SELECT count(*) FROM visited;

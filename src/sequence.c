@@ -25,7 +25,9 @@
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
+#include "fmgr.h"
 #include "miscadmin.h"
+#include "parser/parse_func.h"
 #include "pgstat.h"
 #include "portability/instr_time.h"
 #include "replication/syncrep.h"
@@ -43,6 +45,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -132,6 +135,7 @@ static bool reservation_is_durable(XLogRecPtr lsn);
 static void opening_tag(LOCKTAG *tag, Oid seqid);
 static void wait_us(int64 us);
 static char *sequence_name(Oid seqid);
+static void refuse_if_fenced(Oid seqid);
 static void report_refusal(SlotVerdict verdict, Oid seqid, SlotState state,
 						   SlotRules rules, TimestampTz now,
 						   TimestampTz epoch);
@@ -535,6 +539,7 @@ read_rules(Relation rel)
 	rules.increment = form->seqincrement;
 	rules.max_slot = form->seqmax;
 	rules.cache = form->seqcache;
+	rules.start = form->seqstart;
 	ReleaseSysCache(tuple);
 
 	if (rules.increment < 1 || rules.increment > SLOTS_PER_MS)
@@ -845,6 +850,28 @@ sequence_name(Oid seqid)
 									  get_rel_name(seqid));
 }
 
+/*
+ * Raise the error of a closed shard, if the sequence belongs to one:
+ * fence_shard() closes a sequence by its MAXVALUE.
+ *
+ * The journal is read as it is now: the caller's snapshot may be from before
+ * the fence that it has waited for.
+ */
+static void
+refuse_if_fenced(Oid seqid)
+{
+	Oid			argtypes[1] = {REGCLASSOID};
+	Oid			function = LookupFuncName(list_make2(makeString(pstrdup("snowid")),
+													 makeString(pstrdup("refuse_id"))),
+										  1, argtypes, true);
+
+	if (!OidIsValid(function))
+		return;
+	PushActiveSnapshot(GetLatestSnapshot());
+	(void) OidFunctionCall1(function, ObjectIdGetDatum(seqid));
+	PopActiveSnapshot();
+}
+
 /* Say why there is no slot, and what to do about it. */
 static void
 report_refusal(SlotVerdict verdict, Oid seqid, SlotState state,
@@ -889,6 +916,7 @@ report_refusal(SlotVerdict verdict, Oid seqid, SlotState state,
 			{
 				bool		is_narrow = rules.max_slot <= PG_INT32_MAX;
 
+				refuse_if_fenced(seqid);
 				ereport(ERROR,
 						(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
 						 errmsg("reached maximum value of sequence \"%s\" (%lld)",

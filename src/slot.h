@@ -63,6 +63,7 @@ typedef struct SlotRules
 	int64		increment;		/* slots a call reserves, 1 .. SLOTS_PER_MS */
 	int64		max_slot;		/* MAXVALUE */
 	int64		cache;			/* calls that a session may serve at once */
+	int64		start;			/* START */
 } SlotRules;
 
 typedef enum SlotVerdict
@@ -125,13 +126,13 @@ slot_choose(SlotState state, SlotRules rules, int64 now_us, bool may_open)
 		}
 		first = Max(state.last + 1, now_slot);
 	}
-	else if (state.last > now_slot &&
+	else if (state.last > now_slot && state.last != rules.start &&
 			 slot_ms(state.last) <= now_ms + MS_AHEAD_SANE)
 	{
 		/*
-		 * setval(seq, slot, false) names the next slot itself.  Any other
-		 * value of a sequence that was never called is its START, which means
-		 * nothing here: 1 mostly, the far future on a node of Citus.
+		 * setval(seq, slot, false) names the next slot itself.  A sequence
+		 * that was never called else has its START, which means nothing here:
+		 * 1 mostly, years ahead on a node of Citus, and some day near.
 		 */
 		first = state.last;
 	}

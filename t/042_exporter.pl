@@ -23,7 +23,7 @@ CREATE EXTENSION snowid;
 CALL snowid.create_shards(0, 4);
 SELECT insta0.next_id();
 SELECT snowid.advance('insta3.id_seq', snowid.make_id(now() + interval '1 hour', 3, 0));
-UPDATE snowid.shard_registry SET moved_to = 'elsewhere' WHERE shard = 4;
+SELECT snowid.fence_shard(4, 'elsewhere');
 CREATE ROLE exporter LOGIN;
 GRANT SELECT ON ALL SEQUENCES IN SCHEMA insta0, insta1, insta2, insta3 TO exporter;
 });

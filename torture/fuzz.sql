@@ -13,7 +13,7 @@
 CREATE EXTENSION snowid;
 CREATE ROLE fuzzer LOGIN;
 SELECT format('GRANT CREATE, TEMP ON DATABASE %I TO fuzzer', current_database()) \gexec
-GRANT ALL ON snowid.shard_registry TO fuzzer;
+GRANT ALL ON snowid.shard_registry, snowid.moves TO fuzzer;
 GRANT ALL ON SEQUENCE snowid.id_seq TO fuzzer;
 ALTER ROLE fuzzer SET snowid.shard = 7;
 ALTER ROLE fuzzer SET client_min_messages = error;
@@ -39,7 +39,7 @@ FROM pg_catalog.pg_proc p
 JOIN pg_catalog.pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
  AND d.deptype = 'e'
 JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid AND e.extname = 'snowid'
-WHERE d.refclassid = 'pg_extension'::regclass;
+WHERE d.refclassid = 'pg_extension'::regclass AND p.prorettype <> 'trigger'::regtype;
 GRANT SELECT ON fuzz.function TO fuzzer;
 
 -- One of an array's elements.
@@ -136,6 +136,7 @@ BEGIN
 			WHEN 'name'::regtype THEN fuzz.name()
 			WHEN 'text'::regtype THEN fuzz.text()
 			WHEN 'boolean'::regtype THEN fuzz.pick('true', 'false')
+			WHEN 'snowid.shard_registry'::regtype THEN fuzz.pick('(3,fuzz_objects,plain,,)', '(4,insta4,id_seq,,elsewhere)', '(,,,,)')
 			WHEN 'regclass'::regtype THEN fuzz.pick(VARIADIC relations::text[])
 		END;
 		IF value IS NULL THEN
@@ -224,12 +225,16 @@ BEGIN
 	SELECT c.relname, c.oid FROM pg_class c
 	WHERE c.relnamespace = to_regnamespace('fuzz_objects') AND c.relname IN ('plain', 'cached', 't');
 
+	DELETE FROM snowid.moves;
 	DELETE FROM snowid.shard_registry;
 	IF random() < 0.5 THEN
 		INSERT INTO snowid.shard_registry VALUES (3, 'fuzz_objects', 'plain',
 			CASE WHEN random() < 0.5 THEN '2020-01-01'::timestamptz END);
+		IF random() < 0.3 THEN
+			PERFORM snowid.fence_shard(3, fuzz.pick(NULL, 'elsewhere'));
+		END IF;
 	ELSE
-		INSERT INTO snowid.shard_registry (shard, schema, moved_to) VALUES (4, 'insta4', 'elsewhere');
+		INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (4, 'insta4', 'elsewhere');
 	END IF;
 	RETURN relations;
 END
@@ -241,6 +246,7 @@ AS $$
 DECLARE
 	n int;
 BEGIN
+	DELETE FROM snowid.moves;
 	FOR n IN SELECT shard FROM snowid.shard_registry LOOP
 		BEGIN
 			PERFORM snowid.drop_shard(n, true);

@@ -28,7 +28,7 @@ ok(bool condition, const char *what)
 #define NOW_US		(NOW_MS * 1000)
 #define NOW_SLOT	(NOW_MS << 10)
 
-static const SlotRules one = {1, PG_INT64_MAX, 1};
+static const SlotRules one = {1, PG_INT64_MAX, 1, 1};
 
 static SlotState
 called(int64 last)
@@ -62,12 +62,16 @@ waits(SlotChoice choice, int64 us)
 static void
 test_choose_next(void)
 {
+	SlotRules	near = {1, PG_INT64_MAX, 1, NOW_SLOT + 5};
+
 	ok(takes(slot_choose(uncalled(1), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
 	   "a new sequence starts from now");
 	ok(takes(slot_choose(uncalled((INT64CONST(7) << 48) + 1), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
 	   "... whatever its START in the far future");
+	ok(takes(slot_choose(uncalled(NOW_SLOT + 5), near, NOW_US, false), NOW_SLOT, NOW_SLOT),
+	   "... or in the near future");
 	ok(takes(slot_choose(uncalled(NOW_SLOT + 5), one, NOW_US, false), NOW_SLOT + 5, NOW_SLOT + 5),
-	   "... but from a START in the near future");
+	   "... but from what setval() names there");
 	ok(takes(slot_choose(uncalled(NOW_SLOT), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
 	   "... or right now");
 	ok(takes(slot_choose(called(3), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
@@ -93,8 +97,8 @@ test_choose_next(void)
 static void
 test_choose_blocks(void)
 {
-	SlotRules	ten = {10, PG_INT64_MAX, 1};
-	SlotRules	all = {1024, PG_INT64_MAX, 1};
+	SlotRules	ten = {10, PG_INT64_MAX, 1, 1};
+	SlotRules	all = {1024, PG_INT64_MAX, 1, 1};
 
 	ok(takes(slot_choose(called(NOW_SLOT), ten, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 10),
 	   "a block follows the last slot");
@@ -128,16 +132,16 @@ test_choose_pacing(void)
 	ok(waits(slot_choose(called(NOW_SLOT + 1023 + 3600 * INT64CONST(1024000)), one, NOW_US, false), 1000),
 	   "an hour ahead waits no longer than a millisecond");
 	ok(waits(slot_choose(uncalled(limit + 1024), one, NOW_US, false), 1000),
-	   "a START too far ahead waits, too");
+	   "what setval() names too far ahead waits, too");
 }
 
 static void
 test_choose_cache(void)
 {
-	SlotRules	eight = {1, PG_INT64_MAX, 8};
-	SlotRules	huge = {1, PG_INT64_MAX, PG_INT64_MAX};
-	SlotRules	blocks = {100, PG_INT64_MAX, 64};
-	SlotRules	tight = {10, NOW_SLOT + 35, 64};
+	SlotRules	eight = {1, PG_INT64_MAX, 8, 1};
+	SlotRules	huge = {1, PG_INT64_MAX, PG_INT64_MAX, 1};
+	SlotRules	blocks = {100, PG_INT64_MAX, 64, 1};
+	SlotRules	tight = {10, NOW_SLOT + 35, 64, 1};
 
 	ok(takes(slot_choose(called(NOW_SLOT), eight, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 8),
 	   "a cache of 8 takes 8 slots");
@@ -155,8 +159,8 @@ static void
 test_choose_refusals(void)
 {
 	int64		day = MS_AHEAD_SANE << 10;
-	SlotRules	narrow = {1, PG_INT32_MAX, 1};
-	SlotRules	tight = {10, NOW_SLOT + 10, 1};
+	SlotRules	narrow = {1, PG_INT32_MAX, 1, 1};
+	SlotRules	tight = {10, NOW_SLOT + 10, 1, 1};
 	int64		end_us = MS_LAST_GENERATED * 1000;
 
 	ok(slot_choose(uncalled(1), one, -1, false).verdict == SLOT_BEFORE_EPOCH,
@@ -210,9 +214,9 @@ test_cover(void)
 	SlotState	state = {NOW_SLOT, 100, true};
 	SlotState	huge = {NOW_SLOT, PG_INT64_MAX, true};
 	SlotState	below = {-100, 50, true};
-	SlotRules	ten = {10, PG_INT64_MAX, 1};
-	SlotRules	tight = {1, NOW_SLOT + 500, 1};
-	SlotRules	tight_ten = {10, NOW_SLOT + 505, 1};
+	SlotRules	ten = {10, PG_INT64_MAX, 1, 1};
+	SlotRules	tight = {1, NOW_SLOT + 500, 1, 1};
+	SlotRules	tight_ten = {10, NOW_SLOT + 505, 1, 1};
 
 	ok(is_covered(slot_cover(state, one, NOW_SLOT + 1, false), 99),
 	   "a covered slot is not logged");

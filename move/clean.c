@@ -1,0 +1,327 @@
+/*
+ * What comes after the cut-over, and the two ends of a move: finish, which
+ * drops the copy that was left behind, and abort, which drops the new one.
+ *
+ * Everything here looks at what there is, and can be done again.
+ */
+#include "postgres_fe.h"
+
+#include "snowid-move.h"
+
+/* How long what uses a slot, or a name, may take to end. */
+#define END_WAIT_MS		10000
+
+/*
+ * Drop a subscription, but not its slot, which the other server may be too
+ * far away to drop now.
+ */
+void
+drop_subscription(Side *side, const char *name)
+{
+	PGconn	   *conn = side->conn;
+
+	if (!query_bool(conn,
+					"SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
+					"(SELECT oid FROM pg_database WHERE datname = current_database()))",
+					literal(conn, name)))
+		return;
+	run(conn, "BEGIN");
+	run(conn, "ALTER SUBSCRIPTION %s DISABLE", ident(conn, name));
+	run(conn, "ALTER SUBSCRIPTION %s SET (slot_name = NONE)", ident(conn, name));
+	run(conn, "DROP SUBSCRIPTION %s", ident(conn, name));
+	run(conn, "COMMIT");
+}
+
+/*
+ * Drop a slot if it is there.  Whoever reads it belongs to a subscription
+ * that is gone, or to a program that is, and may not have noticed yet.
+ */
+void
+drop_slot(const Side *side, const char *name)
+{
+	int64		until = now_ms() + END_WAIT_MS;
+
+	while (query_bool(side->conn,
+					  "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s)",
+					  literal(side->conn, name)))
+	{
+		if (try_run(side->conn, "SELECT pg_drop_replication_slot(%s)",
+					literal(side->conn, name)))
+			break;
+		if (strcmp(last_sqlstate, "55006") != 0 || now_ms() > until)
+		{
+			report_error("%s: %s", side->label, PQerrorMessage(side->conn));
+			fail();
+		}
+		run(side->conn,
+			"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+			"WHERE slot_name = %s AND active_pid IS NOT NULL",
+			literal(side->conn, name));
+		wait_ms(10);
+	}
+}
+
+void
+drop_publication(const Side *side, const char *name)
+{
+	run(side->conn, "DROP PUBLICATION IF EXISTS %s", ident(side->conn, name));
+}
+
+/*
+ * The slots that the copy of single tables uses are named for the
+ * subscription's OID.  They go with it, unless the target could not reach the
+ * source just then.
+ */
+static void
+drop_table_slots(const Side *source, const char *subscription_oid)
+{
+	PGresult   *res;
+
+	if (subscription_oid == NULL)
+		return;
+	res = query(source->conn,
+				"SELECT slot_name FROM pg_replication_slots "
+				"WHERE slot_name LIKE %s AND database = current_database()",
+				literal(source->conn, text_of("pg\\_%s\\_sync\\_%%", subscription_oid)));
+	for (int i = 0; i < PQntuples(res); i++)
+		drop_slot(source, PQgetvalue(res, i, 0));
+	PQclear(res);
+}
+
+/*
+ * Have the writes on the server that the shard has come to sent back to the
+ * one that it has left, from the instant on when it was opened.
+ */
+static void
+subscribe_back(Move *move, Side *from, Side *to)
+{
+	PGconn	   *conn = from->conn;
+	const char *name = to->journal.reverse_name;
+	char	   *oid;
+
+	if (!query_bool(conn,
+					"SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
+					"(SELECT oid FROM pg_database WHERE datname = current_database()))",
+					literal(conn, name)))
+		run(conn,
+			"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s "
+			"WITH (create_slot = false, slot_name = %s, copy_data = false, enabled = false)",
+			ident(conn, name), literal(conn, to->conninfo), ident(conn, name),
+			literal(conn, name));
+	oid = query_text(conn,
+					 "SELECT oid FROM pg_subscription WHERE subname = %s AND NOT subenabled",
+					 literal(conn, name));
+	if (oid == NULL)
+		return;
+
+	/*
+	 * Until it is enabled, nobody has used its origin, and so the position
+	 * can be set.  The slot is older: what it still holds from before is what
+	 * has come from here.
+	 */
+	run(conn, "SELECT pg_replication_origin_advance(%s, %s)",
+		literal(conn, text_of("pg_%s", oid)), literal(conn, to->journal.reverse_lsn));
+	run(conn, "ALTER SUBSCRIPTION %s ENABLE", ident(conn, name));
+}
+
+/*
+ * Rename the copy that was left behind, so that nobody takes it for the shard.
+ *
+ * Statements that were waiting when the shard was closed find its tables by
+ * name once more, so they must have ended: they shall get the error that
+ * tells them where to go.
+ */
+static void
+rename_copy(Move *move, Side *from)
+{
+	PGconn	   *conn = from->conn;
+	int64		until = now_ms() + END_WAIT_MS;
+	char	   *name = NULL;
+
+	while (now_ms() < until &&
+		   query_bool(conn,
+					  "SELECT EXISTS (SELECT FROM pg_stat_activity a, snowid.moves m "
+					  "WHERE m.shard = %d AND a.state = 'active' AND a.query_start <= m.changed_at "
+					  "AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid() "
+					  "AND EXISTS (SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation "
+					  "JOIN pg_namespace n ON n.oid = c.relnamespace "
+					  "WHERE l.pid = a.pid AND n.nspname = m.schema "
+					  "AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')))",
+					  move->options->shard))
+		wait_ms(10);
+
+	name = query_text(conn,
+					  "SELECT s FROM generate_series(0, 1000) i, LATERAL "
+					  "(SELECT (%s || '_moved' || CASE WHEN i > 0 THEN i::text ELSE '' END)) x (s) "
+					  "WHERE octet_length(s) < 64 AND NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = s) "
+					  "ORDER BY i LIMIT 1", literal(conn, move->schema));
+	run(conn, "BEGIN");
+	if (name != NULL)
+	{
+		run(conn, "ALTER SCHEMA %s RENAME TO %s", ident(conn, move->schema), ident(conn, name));
+		run(conn, "UPDATE snowid.moves SET schema = %s WHERE shard = %d",
+			literal(conn, name), move->options->shard);
+	}
+	record_step(move, from, "moved");
+	run(conn, "COMMIT");
+	if (name != NULL)
+		report_info("the closed copy at %s is now schema \"%s\"", from->home, name);
+}
+
+/*
+ * Tell the server that keeps the registry for all, if there is one.  The
+ * shard is open whether it can be told now or not.
+ */
+static void
+tell_registry(const Move *move, const Side *from, const Side *to)
+{
+	const char *conninfo = move->options->registry != NULL ? move->options->registry : from->journal.registry;
+	PGconn	   *conn;
+	PGresult   *res;
+
+	if (conninfo == NULL)
+		return;
+	conn = open_connection("registry", conninfo, false);
+	if (conn == NULL)
+		fail();
+	res = query(conn, "UPDATE snowid.shard_registry SET home = %s WHERE shard = %d",
+				literal(conn, to->home), move->options->shard);
+	if (strcmp(PQcmdTuples(res), "0") == 0)
+	{
+		report_warning("the registry does not have shard %d", move->options->shard);
+		report_hint("Type there: INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (%d, %s, %s);",
+					move->options->shard, literal(conn, move->schema), literal(conn, to->home));
+	}
+	PQclear(res);
+	PQfinish(conn);
+}
+
+/*
+ * After the cut-over: end the replication that has brought the shard, begin
+ * the one back if wanted, and rename the copy that was left behind.
+ */
+void
+clean_up_after(Move *move, Side *from, Side *to, const char *name)
+{
+	bool		is_first = from == &move->source;
+
+	drop_subscription(to, name);
+	drop_slot(from, name);
+	drop_publication(from, name);
+	tell_registry(move, from, to);
+
+	/* Tables are found by name by replication too. */
+	if (is_first && from->journal.reverse)
+	{
+		record_detail(move, to, "fingerprint", fingerprint(to->conn, move->schema));
+		subscribe_back(move, from, to);
+		record_step(move, from, "moved");
+	}
+	else
+	{
+		/* After a way back there is none again. */
+		if (from->journal.reverse)
+			run(from->conn, "UPDATE snowid.moves SET details = details - 'reverse' WHERE shard = %d",
+				move->options->shard);
+		if (from->journal.keep_name)
+			record_step(move, from, "moved");
+		else
+			rename_copy(move, from);
+	}
+	read_journal(move, from);
+	read_journal(move, to);
+}
+
+/* Drop what was left behind, and the journal. The registries stay. */
+void
+finish(Move *move)
+{
+	Side	   *source = &move->source;
+	Side	   *target = &move->target;
+	PGconn	   *conn = source->conn;
+	const char *reverse_name = source->journal.reverse_name;
+
+	drop_subscription(source, reverse_name);
+	if (target->conn != NULL)
+	{
+		drop_slot(target, reverse_name);
+		drop_publication(target, reverse_name);
+		run(target->conn, "DELETE FROM snowid.moves WHERE shard = %d", move->options->shard);
+	}
+	run(conn, "BEGIN");
+	run(conn, "DROP SCHEMA IF EXISTS %s CASCADE", ident(conn, source->journal.schema));
+	run(conn, "DELETE FROM snowid.moves WHERE shard = %d", move->options->shard);
+	run(conn, "COMMIT");
+	report_info("shard %d: the copy at %s is dropped", move->options->shard, source->home);
+}
+
+/*
+ * Undo a move that has not been completed.
+ *
+ * The target's journal first: from then on nothing opens the shard there, so
+ * that the source may, if it had been closed.
+ */
+void
+abort_move(Move *move)
+{
+	Side	   *source = &move->source;
+	Side	   *target = &move->target;
+	int			shard = move->options->shard;
+	const char *name = source->journal.exists ? source->journal.name : target->journal.name;
+	const char *reverse_name = source->journal.exists ? source->journal.reverse_name : target->journal.reverse_name;
+	char	   *subscription = NULL;
+
+	if (target->journal.exists)
+		record_step(move, target, "aborted");
+	if (source->journal.exists)
+	{
+		run(source->conn, "BEGIN");
+		record_step(move, source, "aborted");
+		if (source->journal.closed)
+			run(source->conn, "SELECT snowid.unfence_shard(%d)", shard);
+		run(source->conn, "COMMIT");
+	}
+
+	if (target->journal.exists)
+	{
+		PGconn	   *conn = target->conn;
+
+		subscription = query_text(conn, "SELECT oid FROM pg_subscription WHERE subname = %s",
+								  literal(conn, name));
+		drop_subscription(target, name);
+		drop_slot(target, reverse_name);
+		drop_publication(target, reverse_name);
+	}
+	if (source->journal.exists)
+	{
+		drop_table_slots(source, subscription);
+		drop_slot(source, name);
+		drop_publication(source, name);
+	}
+	if (target->journal.exists)
+	{
+		PGconn	   *conn = target->conn;
+
+		run(conn, "BEGIN");
+		if (query_bool(conn, "SELECT details ? 'schema_made' FROM snowid.moves WHERE shard = %d", shard))
+			run(conn, "DROP SCHEMA IF EXISTS %s CASCADE", ident(conn, target->journal.schema));
+		run(conn,
+			"DELETE FROM snowid.shard_registry r USING snowid.moves m "
+			"WHERE r.shard = %d AND m.shard = r.shard AND (m.details ->> 'registered')::boolean",
+			shard);
+		run(conn, "DELETE FROM snowid.moves WHERE shard = %d", shard);
+		run(conn, "COMMIT");
+	}
+	if (source->journal.exists)
+		run(source->conn, "DELETE FROM snowid.moves WHERE shard = %d", shard);
+	report_info("shard %d: the move is undone", shard);
+}
+
+/* Undo the move by ourselves, after an error that no repetition would cure. */
+void
+give_up(Move *move)
+{
+	report_info("undoing the move");
+	abort_move(move);
+	exit(EXIT_FAILED);
+}

@@ -1,0 +1,532 @@
+/*
+ * Connections, queries and messages.
+ *
+ * A connection is set up so that what it shows and does is the same whatever
+ * the role's and the database's settings are.  A query that fails ends the
+ * program, but for try_run()'s.  No message shows a connection string as it
+ * was given: it may hold a password.
+ */
+#include "postgres_fe.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include "snowid-move.h"
+
+/* Of the two-key advisory locks: "SNOW", and the shard. */
+#define LOCK_CLASS			0x534E4F57
+
+/* How long a lock may be kept by a program that has just died. */
+#define LOCK_WAIT_MS		10000
+
+const char *progname = "snowid-move";
+bool		verbose = false;
+int			failure_exit_code = EXIT_FAILED;
+char		last_sqlstate[6] = "";
+
+/* Which server a connection leads to, for messages. */
+static struct
+{
+	PGconn	   *conn;
+	const char *label;
+}			labels[8];
+
+static void
+remember_label(PGconn *conn, const char *label)
+{
+	for (int i = 0; i < (int) lengthof(labels); i++)
+	{
+		if (labels[i].conn == NULL || labels[i].conn == conn)
+		{
+			labels[i].conn = conn;
+			labels[i].label = label;
+			return;
+		}
+	}
+}
+
+static const char *
+label_of(PGconn *conn)
+{
+	for (int i = 0; i < (int) lengthof(labels); i++)
+		if (labels[i].conn == conn)
+			return labels[i].label;
+	return "server";
+}
+
+static void report(const char *kind, const char *fmt, va_list args) pg_attribute_printf(2, 0);
+
+static void
+report(const char *kind, const char *fmt, va_list args)
+{
+	fflush(stdout);
+	fprintf(stderr, "%s: %s", progname, kind);
+	vfprintf(stderr, fmt, args);
+	fputc('\n', stderr);
+}
+
+#define REPORT(kind) \
+	do { \
+		va_list		args; \
+		va_start(args, fmt); \
+		report(kind, fmt, args); \
+		va_end(args); \
+	} while (0)
+
+void
+report_error(const char *fmt,...)
+{
+	REPORT("error: ");
+}
+
+void
+report_warning(const char *fmt,...)
+{
+	REPORT("warning: ");
+}
+
+void
+report_detail(const char *fmt,...)
+{
+	REPORT("detail: ");
+}
+
+void
+report_hint(const char *fmt,...)
+{
+	REPORT("hint: ");
+}
+
+void
+report_info(const char *fmt,...)
+{
+	REPORT("");
+}
+
+void
+report_verbose(const char *fmt,...)
+{
+	if (verbose)
+		REPORT("");
+}
+
+static char *format(const char *fmt, va_list args) pg_attribute_printf(1, 0);
+
+/* printf into new memory. */
+static char *
+format(const char *fmt, va_list args)
+{
+	va_list		again;
+	char	   *text;
+	int			len;
+
+	va_copy(again, args);
+	len = vsnprintf(NULL, 0, fmt, again);
+	va_end(again);
+	text = pg_malloc(len + 1);
+
+	vsnprintf(text, len + 1, fmt, args);
+	return text;
+}
+
+char *
+text_of(const char *fmt,...)
+{
+	va_list		args;
+	char	   *text;
+
+	va_start(args, fmt);
+	text = format(fmt, args);
+
+	va_end(args);
+	return text;
+}
+
+/* Append a keyword and its value, quoted, to a connection string. */
+static void
+append_conninfo(PQExpBuffer buf, const char *keyword, const char *value)
+{
+	if (value == NULL || value[0] == '\0')
+		return;
+	if (buf->len > 0)
+		appendPQExpBufferChar(buf, ' ');
+	appendPQExpBuffer(buf, "%s=", keyword);
+	if (strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:") == strlen(value))
+		appendPQExpBufferStr(buf, value);
+	else
+	{
+		appendPQExpBufferChar(buf, '\'');
+		for (const char *p = value; *p; p++)
+		{
+			if (*p == '\'' || *p == '\\')
+				appendPQExpBufferChar(buf, '\\');
+			appendPQExpBufferChar(buf, *p);
+		}
+		appendPQExpBufferChar(buf, '\'');
+	}
+}
+
+/*
+ * The connection string of some options, without password, and without what
+ * concerns this program alone.
+ */
+static char *
+conninfo_of(PQconninfoOption *options)
+{
+	static const char *const ours[] = {"password", "application_name",
+	"fallback_application_name", "client_encoding", "options", "replication"};
+	PQExpBufferData buf;
+
+	initPQExpBuffer(&buf);
+	for (PQconninfoOption *o = options; o->keyword != NULL; o++)
+	{
+		bool		is_ours = false;
+
+		for (int i = 0; i < (int) lengthof(ours); i++)
+			if (strcmp(o->keyword, ours[i]) == 0)
+				is_ours = true;
+		if (is_ours || o->val == NULL ||
+			(o->compiled != NULL && strcmp(o->val, o->compiled) == 0 &&
+			 strcmp(o->keyword, "port") != 0))
+			continue;
+		append_conninfo(&buf, o->keyword, o->val);
+	}
+	return buf.data;
+}
+
+/* A connection string, as given in an option, for others to keep. */
+char *
+without_password(const char *what, const char *conninfo)
+{
+	char	   *message = NULL;
+	PQconninfoOption *options = PQconninfoParse(conninfo, &message);
+	char	   *result;
+
+	if (options == NULL)
+	{
+		report_error("option %s: %s", what, message);
+		exit(EXIT_USAGE);
+	}
+	result = conninfo_of(options);
+	PQconninfoFree(options);
+	return result;
+}
+
+/* How a program that we start gets to the same server. */
+char *
+conninfo_for_child(PGconn *conn)
+{
+	PQconninfoOption *options = PQconninfo(conn);
+	char	   *result = conninfo_of(options);
+
+	PQconninfoFree(options);
+	return result;
+}
+
+/*
+ * Connect.  If it fails: exit with EXIT_USAGE if it must, else return NULL
+ * after a warning.
+ */
+PGconn *
+open_connection(const char *label, const char *conninfo, bool must)
+{
+	const char *const keywords[] = {"dbname", "fallback_application_name", NULL};
+	const char *const values[] = {conninfo, progname, NULL};
+	PGconn	   *conn = PQconnectdbParams(keywords, values, true);
+
+	if (PQstatus(conn) != CONNECTION_OK)
+	{
+		if (must)
+			report_error("%s: %s", label, PQerrorMessage(conn));
+		else
+			report_warning("%s: %s", label, PQerrorMessage(conn));
+		PQfinish(conn);
+		if (must)
+			exit(EXIT_USAGE);
+		return NULL;
+	}
+	remember_label(conn, label);
+
+	/*
+	 * Timeouts would hit at the wrong places, and an asynchronous commit
+	 * could forget a step.  Keepalives free our locks if the network is gone.
+	 */
+	run(conn,
+		"SELECT pg_catalog.set_config(name, value, false) FROM (VALUES "
+		"('search_path', 'pg_catalog, pg_temp'), ('datestyle', 'ISO'), "
+		"('intervalstyle', 'postgres'), ('timezone', 'UTC'), "
+		"('extra_float_digits', '3'), ('bytea_output', 'hex'), "
+		"('standard_conforming_strings', 'on'), ('client_min_messages', 'warning'), "
+		"('statement_timeout', '0'), ('lock_timeout', '0'), "
+		"('idle_in_transaction_session_timeout', '0'), "
+		"('idle_session_timeout', '0'), ('transaction_timeout', '0'), "
+		"('default_transaction_read_only', 'off'), "
+		"('default_transaction_isolation', 'read committed'), "
+		"('row_security', 'off'), ('tcp_keepalives_idle', '10'), "
+		"('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')"
+		") v (name, value) WHERE pg_catalog.current_setting(name, true) IS NOT NULL");
+	run(conn,
+		"SELECT pg_catalog.set_config('synchronous_commit', 'on', false) "
+		"WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')");
+	return conn;
+}
+
+/*
+ * Connect to a server, and find out what others are told about it.
+ */
+void
+open_side(Side *side, const char *label, const char *conninfo,
+		  const char *for_other_server)
+{
+	PQExpBufferData home;
+	PQconninfoOption *options;
+
+	side->label = label;
+	side->conn = open_connection(label, conninfo, true);
+	side->version = PQserverVersion(side->conn);
+
+	initPQExpBuffer(&home);
+	append_conninfo(&home, "host", PQhost(side->conn));
+	append_conninfo(&home, "port", PQport(side->conn));
+	append_conninfo(&home, "dbname", PQdb(side->conn));
+	side->home = home.data;
+
+	if (for_other_server != NULL)
+	{
+		side->conninfo = without_password(strcmp(label, "source") == 0 ?
+										  "--source-for-target" : "--target-for-source",
+										  for_other_server);
+		return;
+	}
+	options = PQconninfo(side->conn);
+	side->conninfo = conninfo_of(options);
+	PQconninfoFree(options);
+}
+
+/*
+ * The second connection, for what must not wait for the first, or must not be
+ * in its transaction.
+ */
+void
+open_aux(Side *side, const char *conninfo)
+{
+	side->aux = open_connection(side->label, conninfo, true);
+}
+
+/*
+ * Lock a shard on a server against other snowid-moves, as long as the
+ * connection lasts.  A program that has just died may keep it for a moment.
+ */
+bool
+lock_shard(Side *side, int shard)
+{
+	int64		until = now_ms() + LOCK_WAIT_MS;
+
+	while (!query_bool(side->conn, "SELECT pg_try_advisory_lock(%d, %d)",
+					   LOCK_CLASS, shard))
+	{
+		if (now_ms() > until)
+		{
+			report_error("another snowid-move is at work on shard %d", shard);
+			report_detail("On the %s, it is the session with process id %s.", side->label,
+						  query_text(side->conn,
+									 "SELECT string_agg(pid::text, ', ') FROM pg_locks "
+									 "WHERE locktype = 'advisory' AND classid = %d AND objid = %d "
+									 "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+									 "AND granted", LOCK_CLASS, shard));
+			return false;
+		}
+		wait_ms(100);
+	}
+	return true;
+}
+
+static PGresult *
+execute(PGconn *conn, const char *sql, bool may_fail)
+{
+	PGresult   *res;
+	ExecStatusType status;
+	const char *sqlstate;
+
+	res = PQexec(conn, sql);
+	status = PQresultStatus(res);
+	last_sqlstate[0] = '\0';
+	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
+		return res;
+
+	sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+	strlcpy(last_sqlstate, sqlstate ? sqlstate : "08006", sizeof(last_sqlstate));
+	if (!may_fail)
+	{
+		char	   *message = pg_strdup(PQerrorMessage(conn));
+
+		for (char *end = message + strlen(message); end > message && end[-1] == '\n';)
+			*--end = '\0';
+		report_error("%s: %s", label_of(conn), message);
+		report_verbose("the query was: %s", sql);
+		fail();
+	}
+	PQclear(res);
+	return NULL;
+}
+
+/* End the program after an error, and say how things stand. */
+void
+fail(void)
+{
+	if (failure_exit_code == EXIT_INCOMPLETE)
+		report_hint("This is not complete. Type the same command again.");
+	exit(failure_exit_code);
+}
+
+PGresult   *
+query(PGconn *conn, const char *fmt,...)
+{
+	va_list		args;
+	char	   *sql;
+	PGresult   *res;
+
+	va_start(args, fmt);
+	sql = format(fmt, args);
+	va_end(args);
+	res = execute(conn, sql, false);
+	free(sql);
+	return res;
+}
+
+void
+run(PGconn *conn, const char *fmt,...)
+{
+	va_list		args;
+	char	   *sql;
+
+	va_start(args, fmt);
+	sql = format(fmt, args);
+	va_end(args);
+	PQclear(execute(conn, sql, false));
+	free(sql);
+}
+
+bool
+try_run(PGconn *conn, const char *fmt,...)
+{
+	va_list		args;
+	char	   *sql;
+	PGresult   *res;
+
+	va_start(args, fmt);
+	sql = format(fmt, args);
+	va_end(args);
+	res = execute(conn, sql, true);
+	free(sql);
+	PQclear(res);
+	return res != NULL;
+}
+
+static char *
+value_of(PGresult *res)
+{
+	char	   *value = NULL;
+
+	if (PQntuples(res) > 0 && !PQgetisnull(res, 0, 0))
+		value = pg_strdup(PQgetvalue(res, 0, 0));
+	PQclear(res);
+	return value;
+}
+
+#define QUERY_VALUE(value) \
+	do { \
+		va_list		args; \
+		char	   *sql; \
+		va_start(args, fmt); \
+		sql = format(fmt, args); \
+		va_end(args); \
+		value = value_of(execute(conn, sql, false)); \
+		free(sql); \
+	} while (0)
+
+char *
+query_text(PGconn *conn, const char *fmt,...)
+{
+	char	   *value;
+
+	QUERY_VALUE(value);
+	return value;
+}
+
+bool
+query_bool(PGconn *conn, const char *fmt,...)
+{
+	char	   *value;
+	bool		result;
+
+	QUERY_VALUE(value);
+	result = value != NULL && value[0] == 't';
+	free(value);
+	return result;
+}
+
+int64
+query_int64(PGconn *conn, const char *fmt,...)
+{
+	char	   *value;
+	int64		result;
+
+	QUERY_VALUE(value);
+	result = value != NULL ? strtoll(value, NULL, 10) : 0;
+	free(value);
+	return result;
+}
+
+char *
+ident(PGconn *conn, const char *name)
+{
+	char	   *escaped = PQescapeIdentifier(conn, name, strlen(name));
+	char	   *result;
+
+	if (escaped == NULL)
+	{
+		report_error("%s: %s", label_of(conn), PQerrorMessage(conn));
+		fail();
+	}
+	result = pg_strdup(escaped);
+	PQfreemem(escaped);
+	return result;
+}
+
+char *
+literal(PGconn *conn, const char *value)
+{
+	char	   *escaped;
+	char	   *result;
+
+	if (value == NULL)
+		return pg_strdup("NULL");
+	escaped = PQescapeLiteral(conn, value, strlen(value));
+	if (escaped == NULL)
+	{
+		report_error("%s: %s", label_of(conn), PQerrorMessage(conn));
+		fail();
+	}
+	result = pg_strdup(escaped);
+	PQfreemem(escaped);
+	return result;
+}
+
+int64
+now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64) t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* The pause between two looks at a condition on a server. */
+void
+wait_ms(int ms)
+{
+	struct timespec t = {ms / 1000, (long) (ms % 1000) * 1000000};
+
+	nanosleep(&t, NULL);
+}

@@ -1,0 +1,294 @@
+/*
+ * The cut-over, in either direction.
+ *
+ * The decision is one COMMIT on the server that the shard leaves.  Before it,
+ * everything is prepared so that nothing can fail any more, and all of it is
+ * rolled back if a limit is reached: the writers, who have only waited for
+ * locks, go on as if nothing had been.  After it that server refuses writes,
+ * and then, not before, the other one's transaction that opens the shard is
+ * committed.  So at no instant do both accept writes.
+ *
+ * If this program dies in between, both refuse, and the same command goes on
+ * from the journals.
+ */
+#include "postgres_fe.h"
+
+#include "snowid-move.h"
+
+/*
+ * Begin a transaction that holds writers up.  The server itself ends it after
+ * the limit, should we be gone.
+ */
+void
+begin_bounded(const Move *move, const Side *side)
+{
+	const MoveOptions *options = move->options;
+	PGconn	   *conn = side->conn;
+	const char *is_superuser = PQparameterStatus(conn, "is_superuser");
+
+	run(conn, "BEGIN");
+	run(conn, "SET LOCAL lock_timeout = %d", options->lock_timeout_ms);
+	run(conn, "SET LOCAL statement_timeout = %d", options->pause_limit_ms);
+	run(conn, "SET LOCAL idle_in_transaction_session_timeout = %d", options->pause_limit_ms);
+	if (side->version >= 170000)
+		run(conn, "SET LOCAL transaction_timeout = %d", options->pause_limit_ms);
+
+	/* An autovacuum in our way is cancelled when deadlocks are looked for. */
+	if (is_superuser != NULL && strcmp(is_superuser, "on") == 0)
+		run(conn, "SET LOCAL deadlock_timeout = %d", Max(options->lock_timeout_ms / 10, 1));
+}
+
+/*
+ * Have the log flushed up to now, since only that is sent: by a commit that
+ * writes something.
+ */
+void
+flush_log(const Side *side)
+{
+	run(side->aux, "SELECT pg_logical_emit_message(true, 'snowid', '')");
+}
+
+/* Let those go on who have waited for us, before the next attempt. */
+void
+back_off(int attempt)
+{
+	wait_ms(Min(100 * (attempt + 1), 1000));
+}
+
+/* Put the sequences' states into the journal; unfence_shard sets them. */
+static void
+carry_sequences(const Move *move, const Side *to, const char *states)
+{
+	run(to->conn,
+		"UPDATE snowid.moves SET details = jsonb_set(details, '{sequences}', ("
+		"SELECT coalesce(jsonb_object_agg(h.key, h.value || jsonb_build_object("
+		"'last', s.state -> h.key -> 'last', 'called', s.state -> h.key -> 'called')), '{}') "
+		"FROM jsonb_each(details -> 'sequences') h)) "
+		"FROM (SELECT %s::jsonb) s (state) WHERE shard = %d",
+		literal(to->conn, states), move->options->shard);
+	if (!query_bool(to->conn,
+					"SELECT NOT EXISTS (SELECT FROM jsonb_each(%s::jsonb) e "
+					"FULL JOIN jsonb_each(details -> 'sequences') h USING (key) "
+					"WHERE e.key IS NULL OR h.key IS NULL OR jsonb_typeof(h.value -> 'last') = 'null') "
+					"FROM snowid.moves WHERE shard = %d",
+					literal(to->conn, states), move->options->shard))
+	{
+		report_error("the two servers do not have the same sequences in the shard");
+		report_hint("Type snowid-move abort, and begin anew.");
+		fail();
+	}
+}
+
+static char *
+sequence_states(const Move *move, const Side *from)
+{
+	return query_text(from->conn, "SELECT details -> 'sequences' FROM snowid.moves WHERE shard = %d",
+					  move->options->shard);
+}
+
+/* Open the shard, in the transaction that is open there. */
+static bool
+open_shard(const Move *move, Side *to)
+{
+	return try_run(to->conn,
+				   "UPDATE snowid.moves SET role = 'target', step = 'open', "
+				   "changed_at = clock_timestamp(), details = details || "
+				   "jsonb_build_object('reverse_lsn', pg_current_wal_insert_lsn()) "
+				   "WHERE shard = %d AND step = 'ready' AND details ->> 'move_id' = %s",
+				   move->options->shard, literal(to->conn, to->journal.move_id)) &&
+		try_run(to->conn, "SELECT snowid.unfence_shard(%d, %s)",
+				move->options->shard, literal(to->conn, to->home));
+}
+
+/* Is it worth trying again: a lock, a timeout, a deadlock? */
+static bool
+is_passing(void)
+{
+	return strcmp(last_sqlstate, "55P03") == 0 ||
+		strcmp(last_sqlstate, "57014") == 0 ||
+		strcmp(last_sqlstate, "40P01") == 0 ||
+		strcmp(last_sqlstate, "25P03") == 0 ||
+		strcmp(last_sqlstate, "25P04") == 0;
+}
+
+static void
+complain(const Side *side)
+{
+	report_error("%s: %s", side->label, PQerrorMessage(side->conn));
+	fail();
+}
+
+/*
+ * Undo an attempt on a server.  It may have ended our session for us, if we
+ * were too slow; the lock against other programs is then gone too.
+ */
+static void
+roll_back(const Side *side)
+{
+	if (!try_run(side->conn, "ROLLBACK"))
+		complain(side);
+}
+
+/*
+ * One attempt.  Returns NULL once it is decided and the shard is open, or why
+ * it was given up, with everything as before.
+ */
+static const char *
+try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
+{
+	const MoveOptions *options = move->options;
+	int			shard = options->shard;
+	char	   *states;
+	char	   *print;
+	int64		start;
+
+#define TIME_IS_UP (now_ms() - start >= options->pause_limit_ms)
+#define TELL_TIME(what) \
+	report_verbose("%s after %d ms", what, (int) (now_ms() - start))
+
+	begin_bounded(move, from);
+	start = now_ms();
+	if (!try_run(from->conn, "SELECT snowid.fence_shard(%d, %s)", shard,
+				 literal(from->conn, to->home)))
+	{
+		if (!is_passing())
+			complain(from);
+		roll_back(from);
+		*pause_ms = (int) (now_ms() - start);
+		return "could not lock the shard on the server that it leaves";
+	}
+
+	TELL_TIME("closed");
+
+	/* What is left of the time, should we be gone from here on. */
+	run(from->conn, "SET LOCAL idle_in_transaction_session_timeout = %d",
+		(int) Max(options->pause_limit_ms - (now_ms() - start), 1));
+
+	states = sequence_states(move, from);
+	print = fingerprint(from->conn, move->schema);
+	if (from->journal.fingerprint == NULL || print == NULL ||
+		strcmp(from->journal.fingerprint, print) != 0)
+	{
+		roll_back(from);
+		report_error("the definitions of the shard have changed since they were copied");
+		report_hint("Type snowid-move abort, and begin anew. No table, column, index, function or grant of the shard may be changed during a move.");
+		fail();
+	}
+
+	TELL_TIME("definitions compared");
+
+	if (!wait_for_replay(from, to, name, start + options->pause_limit_ms))
+	{
+		roll_back(from);
+		*pause_ms = (int) (now_ms() - start);
+		return "the other server did not catch up";
+	}
+
+	TELL_TIME("all is replicated");
+
+	/*
+	 * This commit also makes durable there what replication has applied:
+	 * those commits did not wait for the disk.
+	 */
+	run(to->conn, "BEGIN");
+	carry_sequences(move, to, states);
+	record_step(move, to, "ready");
+	run(to->conn, "COMMIT");
+
+	/* All locks that opening needs, so that only a COMMIT is left. */
+	begin_bounded(move, to);
+	if (!open_shard(move, to))
+	{
+		if (!is_passing())
+		{
+			roll_back(from);
+			complain(to);
+		}
+		roll_back(to);
+		roll_back(from);
+		*pause_ms = (int) (now_ms() - start);
+		return "could not lock the shard on the server that it goes to";
+	}
+
+	if (TIME_IS_UP ||
+		!try_run(from->conn,
+				 "UPDATE snowid.moves SET role = 'source', step = 'fenced', "
+				 "changed_at = clock_timestamp() WHERE shard = %d AND details ->> 'move_id' = %s",
+				 shard, literal(from->conn, from->journal.move_id)))
+	{
+		roll_back(to);
+		roll_back(from);
+		*pause_ms = (int) (now_ms() - start);
+		return "the pause limit was reached";
+	}
+
+	TELL_TIME("all is prepared");
+
+	/* The decision. From here on the only way is forward. */
+	failure_exit_code = EXIT_INCOMPLETE;
+	if (!try_run(from->conn, "COMMIT"))
+	{
+		if (PQstatus(from->conn) != CONNECTION_OK)
+			report_detail("It is not known whether the %s has committed.", from->label);
+		complain(from);
+	}
+	run(to->conn, "COMMIT");
+	*pause_ms = (int) (now_ms() - start);
+	return NULL;
+}
+
+/* Move the shard's writers from one server to the other. */
+void
+cut_over(Move *move, Side *from, Side *to, const char *name)
+{
+	for (int attempt = 0;; attempt++)
+	{
+		const char *reason;
+		int			pause_ms = 0;
+
+		wait_for_lag(move, from, name);
+		reason = try_cut_over(move, from, to, name, &pause_ms);
+		if (reason == NULL)
+		{
+			report_info("shard %d now lives at %s; writes waited %d ms",
+						move->options->shard, to->home, pause_ms);
+			break;
+		}
+		if (attempt >= move->options->retries)
+		{
+			report_error("%s", reason);
+			report_detail("The shard is where it was, after %d attempts; writes waited %d ms for the last.",
+						  attempt + 1, pause_ms);
+			report_hint("The copy is kept and follows. Type the same command again at a quieter time, or with a longer --lock-timeout or --pause-limit; or snowid-move abort.");
+			fail();
+		}
+		report_verbose("cut-over: %s, after %d ms", reason, pause_ms);
+		back_off(attempt);
+	}
+	read_journal(move, from);
+	read_journal(move, to);
+}
+
+/*
+ * Go on after the decision, if opening was interrupted.  What the shard's
+ * sequences came to stands in the journal of the server that it has left.
+ */
+void
+open_decided(Move *move, Side *from, Side *to)
+{
+	char	   *states = sequence_states(move, from);
+
+	run(to->conn, "BEGIN");
+	carry_sequences(move, to, states);
+	if (!open_shard(move, to))
+		complain(to);
+	run(to->conn, "COMMIT");
+	read_journal(move, to);
+	if (!is_at(to, "open"))
+	{
+		report_error("the journal of the %s does not allow to open shard %d", to->label, move->options->shard);
+		report_hint("If an abort was begun, type: snowid-move abort");
+		fail();
+	}
+	report_info("shard %d now lives at %s", move->options->shard, to->home);
+}

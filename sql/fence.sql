@@ -1,0 +1,181 @@
+-- A shard that is closed for writing: by hand, or by a move.
+\set SHOW_CONTEXT never
+
+CREATE ROLE regress_fence_writer;
+SELECT snowid.create_shard(5);
+SELECT snowid.create_shard(6, 'a "b" \c');
+SET search_path = insta5, public;
+CREATE TABLE insta5.users (id bigint PRIMARY KEY DEFAULT insta5.next_id(), name text);
+CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(),
+	user_id bigint REFERENCES insta5.users, n serial);
+CREATE TABLE insta5.logs (id int GENERATED ALWAYS AS IDENTITY, at date) PARTITION BY RANGE (at);
+CREATE TABLE insta5.logs_2026 PARTITION OF insta5.logs FOR VALUES FROM ('2026-01-01') TO ('2027-01-01');
+CREATE SEQUENCE insta5.down INCREMENT -3 CACHE 5;
+CREATE SEQUENCE insta5.wheel AS smallint MINVALUE 10 MAXVALUE 20 START 12 CYCLE;
+CREATE SEQUENCE insta5.unused;
+CREATE SEQUENCE insta5.at_end AS smallint MINVALUE -32768 START -32768;
+CREATE SEQUENCE insta5.down_at_end INCREMENT -1 MAXVALUE 9223372036854775807 START 9223372036854775807;
+INSERT INTO users (name) VALUES ('ann');
+INSERT INTO photos (user_id) SELECT id FROM users;
+INSERT INTO logs (at) VALUES ('2026-05-05');
+SELECT nextval('down'), nextval('wheel');
+
+-- Tables that others refer to come first.
+SELECT * FROM snowid.shard_tables('insta5') WITH ORDINALITY t (name, place);
+
+CREATE VIEW public.definitions AS
+SELECT c.relname, s.seqstart, s.seqmin, s.seqmax, s.seqincrement, s.seqcycle, s.seqcache
+FROM pg_sequence s JOIN pg_class c ON c.oid = s.seqrelid
+WHERE c.relnamespace = 'insta5'::regnamespace;
+CREATE TABLE public.before AS TABLE definitions;
+SELECT snowid.shard_home(5), snowid.shard_home(6);
+SELECT snowid.fence_shard(5, 'host=b port=5432 dbname=app');
+SELECT shard, schema, role, step, closed, peer FROM snowid.moves;
+SELECT snowid.shard_home(5), snowid.shard_home(6);
+SELECT shard, lives FROM snowid.shards ORDER BY shard;
+
+-- No kind of write passes, and the error names the new home.
+INSERT INTO users (name) VALUES ('bob');
+\echo :LAST_ERROR_SQLSTATE
+UPDATE users SET name = 'eve';
+\echo :LAST_ERROR_SQLSTATE
+DELETE FROM photos;
+\echo :LAST_ERROR_SQLSTATE
+TRUNCATE photos;
+\echo :LAST_ERROR_SQLSTATE
+COPY users (name) FROM stdin;
+x
+\.
+\echo :LAST_ERROR_SQLSTATE
+INSERT INTO logs (at) VALUES ('2026-05-06');
+\echo :LAST_ERROR_SQLSTATE
+INSERT INTO logs_2026 VALUES (DEFAULT, '2026-05-06');
+\echo :LAST_ERROR_SQLSTATE
+INSERT INTO users VALUES (1, 'x') ON CONFLICT DO NOTHING;
+\echo :LAST_ERROR_SQLSTATE
+SELECT next_id();
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.next_id(5, 'insta5.unused');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.advance('insta5.id_seq', snowid.max_id(now()));
+\echo :LAST_ERROR_SQLSTATE
+SELECT nextval('photos_n_seq');
+\echo :LAST_ERROR_SQLSTATE
+SELECT nextval('down');
+\echo :LAST_ERROR_SQLSTATE
+SELECT nextval('wheel');
+\echo :LAST_ERROR_SQLSTATE
+SELECT nextval('unused');
+\echo :LAST_ERROR_SQLSTATE
+SELECT nextval('at_end');
+\echo :LAST_ERROR_SQLSTATE
+SELECT nextval('down_at_end');
+\echo :LAST_ERROR_SQLSTATE
+-- A reader is not disturbed.
+SELECT name, n FROM users JOIN photos ON user_id = users.id;
+-- Logical replication's workers run so, and pass.
+SET session_replication_role = replica;
+BEGIN;
+UPDATE users SET name = 'from elsewhere';
+ROLLBACK;
+RESET session_replication_role;
+
+-- What looks after shards leaves it alone.
+SELECT snowid.fence_shard(5);
+\echo :LAST_ERROR_SQLSTATE
+BEGIN;
+SELECT snowid.drop_shard(5, true);
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK;
+SET client_min_messages = warning;
+CREATE TABLE public.visited (schema name);
+CALL snowid.for_each_shard('INSERT INTO public.visited SELECT current_schema');
+TABLE visited;
+CALL snowid.create_shards(5, 5);
+RESET client_min_messages;
+
+-- Open again, all is as it was, and ids go on rising.
+SELECT max(id) AS last_id FROM photos \gset
+SELECT snowid.unfence_shard(5);
+TABLE definitions EXCEPT TABLE before;
+SELECT count(*) FROM snowid.moves;
+SELECT snowid.shard_home(5);
+SELECT snowid.next_id(5, 'insta5.id_seq') > :last_id AS rising;
+SELECT u.last_value, u.is_called, e.last_value, e.is_called, d.last_value, d.is_called FROM insta5.unused u, insta5.at_end e, insta5.down_at_end d;
+SELECT nextval('photos_n_seq'), nextval('down'), nextval('wheel'), nextval('unused');
+INSERT INTO users (name) VALUES ('bob');
+INSERT INTO logs (at) VALUES ('2026-05-06') RETURNING id;
+SELECT count(*) FROM pg_trigger WHERE tgname = 'snowid_fence';
+SELECT snowid.unfence_shard(5);
+\echo :LAST_ERROR_SQLSTATE
+
+-- Closed without a new home: for maintenance.
+SELECT snowid.fence_shard(6);
+SELECT snowid.next_id(6, '"a ""b"" \c".id_seq');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.shard_home(6);
+SELECT snowid.unfence_shard(6);
+SELECT snowid.next_id(6, '"a ""b"" \c".id_seq') > 0 AS works;
+
+-- Rolled back, nothing has happened.
+BEGIN;
+SELECT snowid.fence_shard(5, 'elsewhere');
+ROLLBACK;
+INSERT INTO users (name) VALUES ('carl');
+TABLE definitions EXCEPT TABLE before;
+SELECT snowid.shard_home(5);
+
+-- A statement that was prepared, and has run, before.
+PREPARE ins AS INSERT INTO insta5.users (name) VALUES ('dora');
+EXECUTE ins;
+SELECT snowid.fence_shard(5, 'host=c dbname=app');
+EXECUTE ins;
+\echo :LAST_ERROR_SQLSTATE
+
+-- What a move has closed is not opened by hand, or while the other server may be open.
+UPDATE snowid.moves SET peer = 'host=c dbname=app' WHERE shard = 5;
+SELECT snowid.unfence_shard(5);
+\echo :LAST_ERROR_SQLSTATE
+-- On the server that it is to come to, it is not open yet.
+UPDATE snowid.moves SET role = 'target', step = 'schema' WHERE shard = 5;
+INSERT INTO users (name) VALUES ('emil');
+\echo :LAST_ERROR_SQLSTATE
+UPDATE snowid.moves SET step = 'open' WHERE shard = 5;
+SELECT snowid.unfence_shard(5, 'host=here dbname=app');
+SELECT closed, details FROM snowid.moves WHERE shard = 5;
+SELECT home FROM snowid.shard_registry WHERE shard = 5;
+SELECT snowid.shard_home(5);
+DELETE FROM snowid.moves;
+
+-- Everybody may ask, and see that it is closed, but not of whom and by whom.
+SELECT snowid.fence_shard(5, 'host=b dbname=app');
+GRANT USAGE ON SCHEMA insta5 TO regress_fence_writer;
+GRANT ALL ON ALL TABLES IN SCHEMA insta5 TO regress_fence_writer;
+GRANT ALL ON ALL SEQUENCES IN SCHEMA insta5 TO regress_fence_writer;
+SET ROLE regress_fence_writer;
+SELECT snowid.shard_home(5);
+SELECT shard, role, step, closed FROM snowid.moves;
+INSERT INTO users (name) VALUES ('frida');
+\echo :LAST_ERROR_SQLSTATE
+SELECT next_id();
+\echo :LAST_ERROR_SQLSTATE
+SELECT peer FROM snowid.moves;
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.unfence_shard(5);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.fence_shard(6);
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+SELECT snowid.shard_home(77);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.fence_shard(77);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.unfence_shard(NULL);
+\echo :LAST_ERROR_SQLSTATE
+
+RESET search_path;
+SET client_min_messages = warning;
+SELECT snowid.unfence_shard(5);
+SELECT snowid.drop_shard(5, true), snowid.drop_shard(6, true);
+DROP TABLE visited, before;
+DROP ROLE regress_fence_writer;

@@ -1,0 +1,46 @@
+# The target's clock is an hour behind, or ahead: ids go on rising all the
+# same, since the sequence's state travels with the shard.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+my $b = move_node('b');
+start_with_clock($a, '+0');
+start_with_clock($b, '-3600');
+my $s = make_shard($a, 5, 'insta5');
+$b->safe_psql('postgres', 'CREATE EXTENSION snowid');
+
+my ($from, $to) = ($a, $b);
+for my $clock ('-3600', '+3600')
+{
+	set_clock($b, $clock);
+	for my $way ('there', 'back')
+	{
+		my @old = start_writers($s, $from);
+		my @new = start_writers($s, $to);
+		$from->poll_query_until('postgres', qq{SELECT count(*) > 100 FROM $s.users}) or die 'no load';
+		my $last = $from->safe_psql('postgres', "SELECT last_value FROM $s.id_seq");
+		$from->poll_query_until('postgres', qq{SELECT last_value > $last + 1000 FROM $s.id_seq}) or die 'no load';
+		moves_ok($from, $to, 5, [], 0, "$clock s, $way", qr/clock/);
+		$last = $from->safe_psql('postgres', 'SELECT last_value FROM insta5_moved.id_seq');
+		$to->poll_query_until('postgres', qq{SELECT last_value > $last + 100 FROM $s.id_seq}) or die 'no writers';
+		stop_writers(@old, @new);
+		writers_ok("$clock s, $way", \@old, \@new);
+		moves_ok($from, $to, 5, ['finish'], 0, "$clock s, $way: finished");
+		($from, $to) = ($to, $from);
+	}
+}
+
+# Days apart are refused: next_id() would not go on there.
+set_clock($b, '-200000');
+moves_ok($a, $b, 5, [], 1, 'days apart', qr/clock/);
+nothing_left_ok($_, 'clocks') for $a, $b;
+
+done_testing();

@@ -1,0 +1,121 @@
+# What can go wrong, with real causes: writers that do not let go, a long
+# transaction, a disk that fills up, a target that cannot reach the source, a
+# change of the tables meanwhile, a slot that keeps too much.  Each ends with
+# the shard where it was, written, and a message that says why.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use MoveTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+# Small files of log, so that a limit on file size can spare them.
+my $b = move_node('b', extra => ['--wal-segsize=1']);
+$_->start for $a, $b;
+my $s = make_shard($a, 5, 'insta5');
+$b->safe_psql('postgres', 'CREATE EXTENSION snowid');
+
+sub still_here_ok
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($a->safe_psql('postgres', "INSERT INTO $s.users (name) VALUES ('here') RETURNING name"), 'here', "$name: it is written");
+	is(sqlstate($b, "INSERT INTO $s.users (name) VALUES ('there')") ? 'closed' : 'open', 'closed', "$name: and not there");
+	return;
+}
+
+# A writer that keeps its lock: given up within the limits, and the others
+# have only waited.  So it is with a prepared transaction.
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+my $writer = $a->background_psql('postgres');
+$writer->query_safe("BEGIN; INSERT INTO $s.users (name) VALUES ('slow')");
+moves_ok($a, $b, 5, [ '--retries', 2, '--lock-timeout', 20 ], 1, 'a writer that does not let go', qr/could not/);
+still_here_ok('a writer');
+$writer->query_safe("COMMIT; BEGIN; SELECT $s.next_id()");
+moves_ok($a, $b, 5, [ '--retries', 2, '--lock-timeout', 20, '--verify', 'none' ], 1, 'one that has taken an id', qr/could not lock the shard/);
+$writer->query_safe('COMMIT');
+$writer->quit;
+
+# Tables that are changed meanwhile would not be the same there.
+$a->safe_psql('postgres', "ALTER TABLE $s.users ADD COLUMN born date");
+moves_ok($a, $b, 5, [], 1, 'a change of the tables', qr/definitions of the shard have changed/);
+still_here_ok('a change');
+moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+nothing_left_ok($_, 'a change') for $a, $b;
+
+# A row there that should not be: the copy differs.
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+$b->safe_psql('postgres', "SET session_replication_role = replica; UPDATE $s.users SET name = 'other' WHERE id = (SELECT min(id) FROM $s.users)");
+moves_ok($a, $b, 5, [ '--verify', 'checksums' ], 1, 'a copy that differs', qr/table "users" differs/);
+still_here_ok('a difference');
+moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+
+# The log that a slot keeps has a limit, beyond which the move undoes itself.
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+$b->safe_psql('postgres', 'ALTER SUBSCRIPTION ' . $b->safe_psql('postgres', 'SELECT subname FROM pg_subscription') . ' DISABLE');
+$a->safe_psql('postgres', 'CREATE TABLE big AS SELECT repeat(md5(i::text), 10) FROM generate_series(1, 20000) i');
+moves_ok($a, $b, 5, [ '--max-wal', '2MB' ], 1, 'too much log', qr/more than --max-wal allows/);
+nothing_left_ok($_, 'too much log') for $a, $b;
+still_here_ok('too much log');
+
+# A table without a primary key says so, and moves once it has another identity.
+$a->safe_psql('postgres', "CREATE TABLE $s.notes (line text); INSERT INTO $s.notes VALUES ('same'), ('same'), (NULL)");
+moves_ok($a, $b, 5, [], 1, 'a table without a primary key', qr/notes.*REPLICA IDENTITY/s);
+nothing_left_ok($_, 'without a primary key') for $a, $b;
+$a->safe_psql('postgres', "ALTER TABLE $s.notes REPLICA IDENTITY FULL");
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+$a->safe_psql('postgres', "UPDATE $s.notes SET line = 'changed' WHERE line IS NULL; INSERT INTO $s.notes VALUES ('same')");
+moves_ok($a, $b, 5, [ '--verify', 'checksums' ], 0, 'moved');
+is($b->safe_psql('postgres', "SELECT string_agg(line, ' ' ORDER BY line) FROM $s.notes"), 'changed same same same', 'with all its rows');
+moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+moves_ok($b, $a, 5, [], 0, 'and back');
+moves_ok($b, $a, 5, ['finish'], 0, 'finished');
+
+# A transaction elsewhere in the source's cluster that holds the slot up.
+my $long = $a->background_psql('postgres');
+$long->query_safe('BEGIN; CREATE TABLE elsewhere ()');
+my $said = '';
+my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>', \$said, '2>&1');
+$a->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_create_logical%' AND state = 'active' AND wait_event_type = 'Lock'})
+  or die 'does not wait';
+still_here_ok('a long transaction');
+$long->query_safe('COMMIT');
+$long->quit;
+$tool->finish;
+is($? >> 8, 0, 'it goes on after a long transaction') or diag $said;
+moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+moves_ok($b, $a, 5, [], 0, 'back at the source');
+moves_ok($b, $a, 5, ['finish'], 0, 'finished');
+
+# The target cannot reach the source, or we cannot reach the target.
+moves_ok($a, $b, 5, [ '--source-for-target', 'host=/nowhere dbname=postgres' ], 1, 'the target does not reach the source', qr/nowhere/);
+nothing_left_ok($_, 'not reached') for $a, $b;
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+$b->stop;
+moves_ok($a, $b, 5, [], 2, 'the target refuses connections', qr/target/);
+is($a->safe_psql('postgres', "INSERT INTO $s.users (name) VALUES ('here') RETURNING name"), 'here', 'the shard is written');
+moves_ok($a, $b, 5, ['abort'], 0, 'aborted without the target', qr/could not be reached/);
+nothing_left_ok($a, 'without the target');
+
+# The target fills up: no file may be larger than 8 MB there.
+my $limit = sub {
+	my ($blocks) = @_;
+	system_or_bail('bash', '-c', "ulimit -f $blocks; exec pg_ctl -w -s -D '" . $b->data_dir . "' -l '" . $b->logfile . "' start");
+	$b->_update_pid(1);
+};
+$limit->('unlimited');
+moves_ok($a, $b, 5, ['abort'], 0, 'aborted there, too', qr/is undone/);
+nothing_left_ok($b, 'with the target again');
+$b->stop;
+$a->safe_psql('postgres', "INSERT INTO $s.users (name) SELECT repeat('x', 1000) FROM generate_series(1, 12000)");
+$limit->(8192);
+moves_ok($a, $b, 5, [], 1, 'the target fills up', qr/again and again/) if $b->pg_version >= 15;
+nothing_left_ok($_, 'fills up') for $a, $b;
+still_here_ok('fills up');
+
+done_testing();

@@ -1,0 +1,284 @@
+# What the tests of snowid-move share: pairs of servers, a shard that is
+# written all the while, and the checks that nothing was lost, doubled or left
+# behind.
+package MoveTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+our @EXPORT = qw(move_node make_shard snowid_move move_command moves_ok
+  nothing_left_ok start_writers stop_writers writers_ok copies_equal_ok
+  hold_at_step let_go_steps wait_until_held journal_step);
+
+# A server that can be source and target, not started.
+sub move_node
+{
+	my ($name, %params) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(allows_streaming => 'logical', %params);
+	$node->append_conf('postgresql.conf', q{
+max_connections = 60
+max_worker_processes = 40
+max_logical_replication_workers = 30
+max_replication_slots = 40
+max_wal_senders = 40
+shared_buffers = 16MB
+wal_retrieve_retry_interval = 100ms
+log_statement = none
+log_min_messages = warning
+timezone = 'UTC'
+});
+	return $node;
+}
+
+# A shard with what a shard has: foreign keys, a serial, an identity, a
+# partitioned table, a sequence of its own.
+sub make_shard
+{
+	my ($node, $shard, $schema) = @_;
+	my $s = '"' . ($schema =~ s/"/""/gr) . '"';
+	my $literal = $schema =~ s/'/''/gr;
+
+	$node->safe_psql('postgres', qq{
+CREATE EXTENSION IF NOT EXISTS snowid;
+SELECT snowid.create_shard($shard, '$literal');
+SET search_path = $s, public;
+CREATE TABLE users (id bigint PRIMARY KEY DEFAULT next_id(), name text, photos int NOT NULL DEFAULT 0);
+CREATE TABLE photos (id bigint PRIMARY KEY DEFAULT next_id(),
+	user_id bigint NOT NULL REFERENCES users ON DELETE CASCADE, n serial, "a ""note""" text);
+CREATE INDEX ON photos (user_id);
+CREATE TABLE likes (id bigint NOT NULL, no int GENERATED ALWAYS AS IDENTITY, at timestamptz DEFAULT now()) PARTITION BY HASH (id);
+CREATE TABLE likes_0 PARTITION OF likes (PRIMARY KEY (id)) FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE likes_1 PARTITION OF likes (PRIMARY KEY (id)) FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+SELECT snowid.set_default('likes', own_sequence => true);
+CREATE SEQUENCE unused;
+INSERT INTO users (name) SELECT 'user ' || i FROM generate_series(1, 200) i;
+INSERT INTO photos (user_id) SELECT id FROM users, generate_series(1, 20);
+INSERT INTO likes DEFAULT VALUES;
+});
+	return $s;
+}
+
+# The command line of a move.
+sub move_command
+{
+	my ($from, $to, $shard, @args) = @_;
+
+	return ('snowid-move', @args, '--shard', $shard,
+		'--from', $from->connstr('postgres'), '--to', $to->connstr('postgres'));
+}
+
+# Run snowid-move; returns its exit code, and what it has said.
+sub snowid_move
+{
+	my @command = move_command(@_);
+	my ($stdout, $stderr) = ('', '');
+
+	IPC::Run::run(\@command, '>', \$stdout, '2>', \$stderr);
+	return ($? >> 8, $stdout . $stderr);
+}
+
+# Run it, and expect that exit code.
+sub moves_ok
+{
+	my ($from, $to, $shard, $args, $expected, $name, $like) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($code, $said) = snowid_move($from, $to, $shard, @$args);
+
+	is($code, $expected, $name) or diag $said;
+	like($said, $like, "$name: says so") if defined $like;
+	return $said;
+}
+
+# Nothing that a move makes is left on a server but the registry's rows.
+sub nothing_left_ok
+{
+	my ($node, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	# A worker that was told to stop may take a moment.
+	$node->poll_query_until('postgres', q{
+SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type LIKE 'logical replication worker')});
+	is($node->safe_psql('postgres', q{
+SELECT 'slot ' || slot_name FROM pg_replication_slots
+UNION ALL SELECT 'publication ' || pubname FROM pg_publication
+UNION ALL SELECT 'subscription ' || subname FROM pg_subscription
+UNION ALL SELECT 'origin ' || roname FROM pg_replication_origin
+UNION ALL SELECT 'trigger on ' || tgrelid::regclass FROM pg_trigger WHERE tgname = 'snowid_fence'
+UNION ALL SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname LIKE '%\_moved%'
+UNION ALL SELECT 'schema ' || nspname FROM pg_namespace n WHERE EXISTS (
+	SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'id_seq' AND n.nspname <> 'snowid')
+	AND nspname NOT IN (SELECT schema FROM snowid.shards WHERE lives = 'here')
+UNION ALL SELECT 'journal of shard ' || shard FROM snowid.moves}), '', "$name: nothing is left");
+	return;
+}
+
+# Start clients that write to a shard on each of the servers given, one
+# statement after the other, whether it succeeds or not, and note each id that
+# they were given, in a file of their own.
+sub start_writers
+{
+	my ($s, @nodes) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my @writers;
+
+	append_to_file("$dir/write", "SET search_path = $s, public;\n" . (qq{
+WITH u AS (INSERT INTO users (name) VALUES ('new') RETURNING id)
+	SELECT id FROM u;
+INSERT INTO photos (user_id) SELECT max(id) FROM users RETURNING id;
+BEGIN;
+UPDATE users SET photos = photos + 1 WHERE id = (SELECT max(id) FROM users);
+INSERT INTO photos (user_id) SELECT max(id) FROM users RETURNING id;
+COMMIT;
+DELETE FROM photos WHERE id = (SELECT min(id) FROM photos);
+INSERT INTO likes DEFAULT VALUES;
+SELECT next_id();
+} x 20_000));
+	for my $i (0 .. $#nodes)
+	{
+		my $run = IPC::Run::start(
+			[ 'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-f', "$dir/write", $nodes[$i]->connstr('postgres') ],
+			'>', "$dir/$i", '2>', "$dir/$i.errors");
+		push @writers, { run => $run, file => "$dir/$i", errors => "$dir/$i.errors", node => $nodes[$i] };
+	}
+	return @writers;
+}
+
+sub stop_writers
+{
+	my @writers = @_;
+
+	$_->{run}->kill_kill for @writers;
+	$_->{ids} = [ grep { /^\d+$/ } split /\n/, slurp_file($_->{file}) ] for @writers;
+	return;
+}
+
+# What writers were given on the server that the shard has left, and on the
+# one that it has come to: no id twice, and each of the new server's above all
+# of the old one's; no error but the fence's.
+sub writers_ok
+{
+	my ($name, $before, $after) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my (%seen, $twice);
+	my ($newest, $oldest) = (0, undef);
+
+	for my $writer (@$before, @$after)
+	{
+		$seen{$_}++ and $twice = $_ for @{ $writer->{ids} };
+	}
+	is($twice, undef, "$name: no id twice");
+	for my $writer (@$before)
+	{
+		for (@{ $writer->{ids} }) { $newest = $_ if $_ > $newest }
+	}
+	for my $writer (@$after)
+	{
+		for (@{ $writer->{ids} }) { $oldest = $_ if !defined $oldest || $_ < $oldest }
+	}
+	cmp_ok($newest, '>', 0, "$name: the old server was written");
+	ok(defined $oldest && $oldest > $newest, "$name: and the new one, with larger ids")
+	  or diag "$newest, ", $oldest // 'none';
+	for my $writer (@$before, @$after)
+	{
+		my %errors;
+		my $errors = slurp_file($writer->{errors});
+		$errors{$1}++ while $errors =~ /ERROR:\s+(\w{5})/g;
+		delete @errors{qw(SN001 SN002 25P02)};
+
+		# Once the copy is renamed, and before the schema is there.
+		delete @errors{qw(3F000 42P01 42883)};
+		is_deeply(\%errors, {}, "$name: writers get no other error");
+	}
+	return;
+}
+
+# All rows that the old server's closed copy has are on the new one, the same;
+# and what the new one has more is newer.
+sub copies_equal_ok
+{
+	my ($from, $old, $to, $new, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $newest = $from->safe_psql('postgres', "SELECT last_value FROM $old.id_seq");
+	my $state = sub {
+		my ($node, $s, $table, $where) = @_;
+		return $node->safe_psql('postgres', qq{
+SELECT count(*), md5(string_agg(t::text, ';' ORDER BY id)) FROM $s.$table t $where});
+	};
+
+	# The writers on the new server delete the oldest photos, and update the
+	# newest user that they find.
+	my $since = $to->safe_psql('postgres', "SELECT min(id) FROM $new.photos");
+	my $id = "((($newest) >> 10) + 1) << 23";
+	my $user = $from->safe_psql('postgres', "SELECT max(id) FROM $old.users");
+	for ([ 'users', "WHERE id < $user" ], [ 'photos', "WHERE id >= $since AND id < $id" ])
+	{
+		my ($table, $where) = @$_;
+		my $wanted = $state->($from, $old, $table, $where);
+		unlike($wanted, qr/^0\|/, "$name: the copy has $table");
+		is($state->($to, $new, $table, $where), $wanted, "$name: the same rows in $table");
+	}
+	is($to->safe_psql('postgres', qq{
+SELECT count(*) - count(DISTINCT id), count(*) - count(DISTINCT n) FROM $new.photos}),
+		'0|0', "$name: no id and no serial number twice");
+	is($to->safe_psql('postgres', "SELECT count(*) FROM $new.photos WHERE user_id NOT IN (SELECT id FROM $new.users)"),
+		'0', "$name: each foreign key has its row");
+	return;
+}
+
+# Make whoever records a step on this server wait for as long as the returned
+# session lives: before it is recorded, with the step's own work done and not
+# committed; or in the COMMIT itself, which is after all other servers' commits
+# that come before.
+sub hold_at_step
+{
+	my ($node, $step, $in_commit) = @_;
+
+	let_go_steps($node);
+	$node->safe_psql('postgres', q{
+CREATE OR REPLACE FUNCTION public.hold_step() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF NEW.step = TG_ARGV[0] AND (TG_OP = 'INSERT' OR OLD.step <> NEW.step) THEN
+		PERFORM pg_advisory_xact_lock_shared(47);
+	END IF;
+	RETURN NEW;
+END $$;
+} . ($in_commit
+		? 'CREATE CONSTRAINT TRIGGER hold_step AFTER INSERT OR UPDATE ON snowid.moves DEFERRABLE INITIALLY DEFERRED'
+		: 'CREATE TRIGGER hold_step BEFORE INSERT OR UPDATE ON snowid.moves')
+		. " FOR EACH ROW EXECUTE FUNCTION public.hold_step('$step')");
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('SELECT pg_advisory_lock(47)');
+	return $session;
+}
+
+sub let_go_steps
+{
+	my ($node) = @_;
+	$node->safe_psql('postgres', 'DROP TRIGGER IF EXISTS hold_step ON snowid.moves');
+	return;
+}
+
+# Wait until somebody is held.
+sub wait_until_held
+{
+	my ($node) = @_;
+	return $node->poll_query_until('postgres', q{
+SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
+}
+
+sub journal_step
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', 'SELECT step FROM snowid.moves');
+}
+
+1;
