@@ -286,8 +286,8 @@ abort_move(Move *move)
 	{
 		PGconn	   *conn = target->conn;
 
-		subscription = query_text(conn, "SELECT oid FROM pg_subscription WHERE subname = %s",
-								  literal(conn, name));
+		subscription = query_text(conn, "SELECT details ->> 'subscription' FROM snowid.moves WHERE shard = %d",
+								  shard);
 		drop_subscription(target, name);
 		drop_slot(target, reverse_name);
 		drop_publication(target, reverse_name);

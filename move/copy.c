@@ -353,6 +353,9 @@ subscribe(Move *move)
 		"WITH (create_slot = false, slot_name = %s, copy_data = true, enabled = true)",
 		ident(conn, move->name), literal(conn, move->source.conninfo),
 		ident(conn, move->name), literal(conn, move->name));
+	record_detail(move, target, "subscription",
+				  query_text(conn, "SELECT oid FROM pg_subscription WHERE subname = %s",
+							 literal(conn, move->name)));
 	record_step(move, target, "subscribed");
 	run(conn, "COMMIT");
 }

@@ -228,8 +228,10 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 	failure_exit_code = EXIT_INCOMPLETE;
 	if (!try_run(from->conn, "COMMIT"))
 	{
-		if (PQstatus(from->conn) != CONNECTION_OK)
-			report_detail("It is not known whether the %s has committed.", from->label);
+		if (PQstatus(from->conn) == CONNECTION_OK)
+			failure_exit_code = EXIT_FAILED;
+		else
+			report_info("it is not known whether the %s has committed", from->label);
 		complain(from);
 	}
 	run(to->conn, "COMMIT");
