@@ -20,7 +20,7 @@
 
 /* snowid.c: the setting snowid.shard, -1 where it is not set. */
 extern int	snowid_shard;
-extern void report_unknown_definition(FunctionCallInfo fcinfo) pg_attribute_noreturn();
+extern void report_unknown_definition(FunctionCallInfo fcinfo);
 
 /* 22003 unless the shard number is in the layout. */
 static inline void
