@@ -43,7 +43,8 @@ my $added = "CREATE FUNCTION snowid.added() RETURNS int LANGUAGE sql IMMUTABLE A
 append_to_file("$extensions/snowid--$current--next.sql", $update . $added);
 append_to_file("$extensions/snowid--next.sql", $script . $added);
 
-my $node = PostgreSQL::Test::Cluster->new('main', install_path => "$prefix" . ($dir{bindir} =~ s{/bin$}{}r));
+$ENV{PATH} = "$prefix$dir{bindir}:$ENV{PATH}";
+my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
 $node->start;
 
