@@ -10,7 +10,7 @@
 
 EXTENSION = snowid
 EXTVERSION = 1.0
-DATA = snowid--1.0.sql
+DATA = $(wildcard snowid--*.sql)
 MODULE_big = snowid
 OBJS = src/snowid.o src/sequence.o src/holders.o src/next_id.o src/decode.o \
 	src/base62.o src/shard_of.o
@@ -21,7 +21,7 @@ REGRESS = install layout vectors next_id cache errors privileges catalog planner
 	shards_privileges shard_of safe_upper_id partitions newest_rows
 REGRESS_OPTS = --encoding=UTF8
 ISOLATION = order lock advance set_default safe_upper create_partition
-TAP_TESTS = 1
+TAP_TESTS ?= 1
 
 # The server's own headers have unused parameters.
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
@@ -44,6 +44,6 @@ checkver:
 
 DIST = snowid-$(EXTVERSION).0.zip
 dist: checkver
-	git archive --format=zip --prefix=$(basename $(DIST))/ -o $(DIST) HEAD
+	git archive --format=zip --prefix=$(basename $(notdir $(DIST)))/ -o $(DIST) HEAD
 
 .PHONY: unitcheck checkver dist
