@@ -138,10 +138,10 @@ $insert));
 my $db = "from_$current" =~ s/\W/_/gr;
 my ($ret, $stdout, $stderr);
 append_to_file("$extensions/snowid--next--newer.sql", q(
-CREATE FUNCTION snowid.later() RETURNS int LANGUAGE c AS 'MODULE_PATHNAME', 'snowid_later';
+CREATE FUNCTION snowid.only_newer() RETURNS int LANGUAGE c AS 'MODULE_PATHNAME', 'snowid_only_newer';
 ));
 $node->psql($db, q(ALTER EXTENSION snowid UPDATE TO 'newer'), stderr => \$stderr);
-like($stderr, qr/could not find function "snowid_later" in file/, 'a function that the library has not');
+like($stderr, qr/could not find function "snowid_only_newer" in file/, 'a function that the library has not');
 is($node->safe_psql($db, $objects), $fresh{next}, 'the update has changed nothing');
 
 for my $call (
