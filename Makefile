@@ -11,7 +11,7 @@
 
 EXTENSION = snowid
 EXTVERSION = 1.0
-DATA = snowid--1.0.sql
+DATA = $(wildcard snowid--*.sql)
 MODULE_big = snowid
 OBJS = src/snowid.o src/sequence.o src/holders.o src/next_id.o src/decode.o \
 	src/base62.o src/shard_of.o
@@ -22,7 +22,7 @@ REGRESS = install layout vectors next_id cache errors privileges catalog planner
 	shards_privileges shard_of safe_upper_id partitions newest_rows fence
 REGRESS_OPTS = --encoding=UTF8
 ISOLATION = order lock advance set_default safe_upper create_partition fence_waits
-TAP_TESTS = 1
+TAP_TESTS ?= 1
 
 # The server's own headers have unused parameters.
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
@@ -65,7 +65,7 @@ checkver:
 
 DIST = snowid-$(EXTVERSION).0.zip
 dist: checkver
-	git archive --format=zip --prefix=$(basename $(DIST))/ -o $(DIST) HEAD
+	git archive --format=zip --prefix=$(basename $(notdir $(DIST)))/ -o $(DIST) HEAD
 
 .PHONY: install-man uninstall-man unitcheck checkver dist \
 	move-all move-install move-uninstall move-clean

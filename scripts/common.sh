@@ -100,6 +100,11 @@ make_work() {
 	ln -s /usr/include "$work/usr/include"
 	ln -s "$(dirname "$(find /usr/lib -name libpq.so.5 | head -n 1)")" "$work/usr/lib/"
 	pgbin=$work/usr/lib/postgresql/$pgversion/bin
+	# Unlike the server, Debian's pg_config 13 does not look where it is.
+	if [ "$("$pgbin/pg_config" --bindir)" != "$pgbin" ]; then
+		printf '%s\n' '#!/bin/sh' "/usr/lib/postgresql/$pgversion/bin/pg_config \"\$@\" |" \
+			"sed 's|/usr/[a-z]*/postgresql/$pgversion|$work&|g'" >"$pgbin/pg_config"
+	fi
 	tar -C "$top" --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
 		-cf - . | tar -C "$work/tree" --no-same-owner -xf -
 	[ "$(id -u)" != 0 ] || chown -R postgres: "$work"
@@ -144,5 +149,7 @@ restart_cluster() {
 	as_user env "${server_env[@]}" "$pgbin/pg_ctl" -D "$work/$1" -l "$work/$1.log" -w start >/dev/null ||
 		{ cat "$work/$1.log" >&2; die "the server did not start"; }
 }
+
+stop_cluster() { as_user "$pgbin/pg_ctl" -D "$work/$1" -m fast -w stop >/dev/null; }
 
 psql() { as_user "$pgbin/psql" -X "$@"; }

@@ -66,6 +66,13 @@ SELECT * FROM try($$ SELECT snowid.next_id() $$);
 SELECT * FROM try($$ SET snowid.shard = 8192 $$);
 SELECT * FROM try($$ SET snowid.shard = 'insta5' $$);
 
+-- its sequence is not where it was
+BEGIN;
+SET LOCAL snowid.shard = 5;
+ALTER SEQUENCE snowid.id_seq RENAME TO elsewhere;
+SELECT * FROM try($$ SELECT snowid.next_id() $$);
+ROLLBACK;
+
 -- over a day ahead of the clock: a slot, and a plain counter far too large
 SELECT (extract(epoch FROM now() - '2011-08-24 21:07:01.721+00') * 1000)::bigint AS now_ms \gset
 CREATE SEQUENCE ahead;

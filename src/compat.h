@@ -54,8 +54,11 @@ typedef Oid RelFileNumber;
 #endif
 
 /* 14 has it say why it failed, as it does in FIPS mode. */
-#if PG_VERSION_NUM < 140000
-#define pg_md5_binary(data, len, digest, reason) \
+#if PG_VERSION_NUM >= 140000
+#define MD5_BINARY(data, len, digest, reason) \
+	pg_md5_binary(data, len, digest, reason)
+#else
+#define MD5_BINARY(data, len, digest, reason) \
 	(*(reason) = "not available", pg_md5_binary(data, len, digest))
 #endif
 

@@ -63,7 +63,7 @@ snowid_shard_of_text(PG_FUNCTION_ARGS)
 	if (utf8 != VARDATA_ANY(key))
 		len = strlen(utf8);
 
-	if (!pg_md5_binary(utf8, len, (uint8 *) hash, &reason))
+	if (!MD5_BINARY(utf8, len, (uint8 *) hash, &reason))
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not compute %s hash: %s", "MD5", reason)));

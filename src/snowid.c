@@ -9,6 +9,7 @@
 #include "fmgr.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
+#include "utils/regproc.h"
 
 #include "compat.h"
 #include "snowid.h"
@@ -50,4 +51,16 @@ snowid_forget_catalogs(PG_FUNCTION_ARGS)
 {
 	InvalidateSystemCaches();
 	PG_RETURN_VOID();
+}
+
+/* Refuse a call by a definition that is not of this library. */
+void
+report_unknown_definition(FunctionCallInfo fcinfo)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("the library of snowid does not know function %s",
+					format_procedure_qualified(fcinfo->flinfo->fn_oid)),
+			 errdetail("Its arguments are those of another version."),
+			 errhint("Install the version of snowid that pg_extension names, and connect again.")));
 }

@@ -20,6 +20,7 @@
 
 /* snowid.c: the setting snowid.shard, -1 where it is not set. */
 extern int	snowid_shard;
+extern void report_unknown_definition(FunctionCallInfo fcinfo);
 
 /* 22003 unless the shard number is in the layout. */
 static inline void
@@ -42,14 +43,22 @@ check_epoch(TimestampTz epoch)
 				 errmsg("epoch must be finite")));
 }
 
-/* The epoch that a function was given as its last argument, or the default. */
+/*
+ * The epoch that a function was given as its last argument, or the default.
+ *
+ * 0A000 if the SQL definition has other arguments than these: it can be of
+ * another version than the library, on a standby that is not upgraded yet or
+ * in a session that loaded the library before an upgrade.
+ */
 static inline TimestampTz
 epoch_argument(FunctionCallInfo fcinfo, int argno)
 {
 	TimestampTz epoch;
 
-	if (PG_NARGS() <= argno)
+	if (PG_NARGS() == argno)
 		return DEFAULT_EPOCH;
+	if (PG_NARGS() != argno + 1)
+		report_unknown_definition(fcinfo);
 	epoch = PG_GETARG_TIMESTAMPTZ(argno);
 	check_epoch(epoch);
 	return epoch;

@@ -18,12 +18,17 @@ $primary->backup('backup');
 
 # Asynchronous: what has arrived counts.
 my $standby = new_standby('async');
+my $has_unlogged = $primary->safe_psql('postgres', "SELECT current_setting('server_version_num')::int >= 150000") eq 't';
+$primary->safe_psql('postgres', 'CREATE UNLOGGED SEQUENCE unlogged') if $has_unlogged;
 ok(start_load($primary, 4, 50, $take)->finish, 'the primary issued ids');
 $primary->wait_for_catchup($standby);
 
 is(sqlstate($standby, "SELECT snowid.next_id(5, 's')"), '25006',
 	'a standby refuses next_id');
 is(sqlstate($standby, "SELECT snowid.advance('s', 1)"), '25006', 'and advance');
+is(sqlstate($standby, "SELECT snowid.sequence_state('unlogged')"),
+	'0A000', 'what is not logged has no state on a standby')
+  if $has_unlogged;
 is($standby->safe_psql('postgres', q{
 SELECT last_id_at >= (SELECT max(snowid.id_timestamp(id)) FROM calls)
 FROM snowid.sequence_state('s')}),

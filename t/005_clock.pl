@@ -17,21 +17,20 @@ start_with_clock($node, '+0');
 # Any move, under load.
 my $load = start_load($node, 4, 300, make_calls($node, 50));
 my $session = $node->background_psql('postgres');
-my ($last, $falling) = (0, 0);
+my @clocks = ('-3600', '+3600', '-0.005', '+0.005', '+0');
+my ($last, $falling, $moves) = (0, 0, 0);
 $node->poll_query_until('postgres', 'SELECT count(*) > 0 FROM calls')
   or die 'no load';
-for my $clock (('-3600', '+3600', '-0.005', '+0.005', '+0') x 10)
+while ($load->pumpable)
 {
-	set_clock($node, $clock);
+	set_clock($node, $clocks[ $moves++ % @clocks ]);
 	my $id = $session->query_safe("SELECT snowid.next_id(5, 's')");
 	$falling++ if $id <= $last;
 	$last = $id;
 }
-my $tick = $session->query_safe("SELECT nextval('tick')");
 $session->quit;
 ok($load->finish, 'four sessions took ids while the clock moved');
-is($node->safe_psql('postgres', "SELECT max(began) > $tick FROM calls"),
-	't', 'all the while');
+cmp_ok($moves, '>=', @clocks, 'each way');
 is($falling, 0, 'the next id after a move is larger');
 strict_order_ok($node, 'four sessions under a moving clock');
 

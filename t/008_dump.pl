@@ -18,26 +18,26 @@ CREATE ROLE other LOGIN;
 CREATE DATABASE insta5 OWNER owner;
 ALTER DATABASE insta5 SET snowid.shard = 5;
 });
-my $owner = $node->connstr('insta5') . ' user=owner';
-my $other = $node->connstr('insta5') . ' user=other';
+my @owner = (dbname => 'insta5', extra_params => [ '-U', 'owner' ]);
+my @other = (dbname => 'insta5', extra_params => [ '-U', 'other' ]);
 
 is(sqlstate($node, q{
 CREATE EXTENSION snowid;
 CREATE SEQUENCE s;
 CREATE TABLE photos (id bigint PRIMARY KEY DEFAULT snowid.next_id());
 CREATE TABLE users (id bigint PRIMARY KEY DEFAULT snowid.next_id(5, 's'));
-}, connstr => $owner), '', 'the owner of a database creates the extension');
-is(sqlstate($node, 'INSERT INTO photos DEFAULT VALUES', connstr => $owner), '',
+}, @owner), '', 'the owner of a database creates the extension');
+is(sqlstate($node, 'INSERT INTO photos DEFAULT VALUES', @owner), '',
 	'and uses next_id()');
-is(sqlstate($node, 'SELECT snowid.next_id()', connstr => $other), '42501',
+is(sqlstate($node, 'SELECT snowid.next_id()', @other), '42501',
 	'nobody else does');
 is(sqlstate($node, 'GRANT USAGE ON SEQUENCE snowid.id_seq TO other',
-		connstr => $owner), '', 'the owner grants it');
-is(sqlstate($node, 'SELECT snowid.next_id()', connstr => $other), '',
+		@owner), '', 'the owner grants it');
+is(sqlstate($node, 'SELECT snowid.next_id()', @other), '',
 	'and then they do');
 is($node->safe_psql('insta5', q{
 SET snowid.shard = 6;
-SELECT snowid.id_shard(snowid.next_id())}, connstr => $owner), '5',
+SELECT snowid.id_shard(snowid.next_id())}, @owner), '5',
 	'but the shard number is not for them to choose');
 
 # Ids up to here are all in the dump.
@@ -76,7 +76,7 @@ $node->command_ok([ 'pg_restore', '-C', '-d', 'postgres', "$dump.all" ],
 	'and restores it after its loss');
 is($node->safe_psql('insta5', $rises), 't|t',
 	'ids go on above those of the dump here too');
-is(sqlstate($node, 'SELECT snowid.next_id()', connstr => $other), '',
+is(sqlstate($node, 'SELECT snowid.next_id()', @other), '',
 	'the grant came along');
 
 $node->stop;

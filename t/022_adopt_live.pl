@@ -47,8 +47,9 @@ for my $mode ('simple', 'prepared')
 	snippet($shard);
 	append_to_file($script, "INSERT INTO insta$shard.photos (n) VALUES (1);\n");
 	my ($out, $err) = ('', '');
+	# At a rate that leaves time, however busy the machine is.
 	my $bench = IPC::Run::start(
-		[ 'pgbench', '-n', '-c', 4, '-t', 2000, '-M', $mode, '-f', $script, $node->connstr('postgres') ],
+		[ 'pgbench', '-n', '-c', 4, '-t', 2000, '-R', 2000, '-M', $mode, '-f', $script, $node->connstr('postgres') ],
 		'>', \$out, '2>', \$err);
 	ok($node->poll_query_until('postgres', "SELECT count(*) > 500 FROM insta$shard.photos"), "$mode: inserts run");
 	my $newest = $node->safe_psql('postgres', "SELECT snowid.adopt_shard($shard, 'insta$shard')");

@@ -10,6 +10,7 @@ use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my ($exporter) = grep { -x } map { "$_/prometheus-postgres-exporter" } split /:/, $ENV{PATH};
 plan skip_all => 'package prometheus-postgres-exporter is not installed' unless $exporter;
@@ -46,7 +47,7 @@ for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 	$page = HTTP::Tiny->new(timeout => 60)->get("http://127.0.0.1:$port/metrics")->{content};
 	last if $page =~ /^snowid_/m;
 	$run->pumpable or last;
-	select undef, undef, undef, 0.1;
+	usleep(100_000);
 }
 $run->kill_kill;
 

@@ -124,8 +124,7 @@ sub sqlstate
 	my ($node, $sql, %params) = @_;
 	my ($ret, $stdout, $stderr) = $node->psql(
 		$params{dbname} || 'postgres', $sql,
-		connstr => $params{connstr},
-		extra_params => [ '-v', 'VERBOSITY=sqlstate' ]);
+		extra_params => [ '-v', 'VERBOSITY=sqlstate', @{ $params{extra_params} || [] } ]);
 
 	return $stderr =~ /ERROR:\s+(\w{5})/ ? $1 : '';
 }

@@ -58,14 +58,16 @@ static int64_t ids[IDS_MAX];
 static uint32_t n_ids;
 static int64_t call_ns;
 
-static struct
+typedef struct Counts
 {
 	long		connections;
 	long		commits;
 	long		errors;
 	long		timeouts;
 	long		duplicate_keys;
-} counts;
+} Counts;
+
+static Counts counts;
 
 static uint32_t
 random_below(uint32_t limit)
