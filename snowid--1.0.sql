@@ -1289,7 +1289,8 @@ COMMENT ON FUNCTION snowid.adopt_shard(int, name, regclass, timestamptz) IS
  * PARTITION OF locks out all that read or write the table.
  *
  * Without an epoch it takes that of the shard that the table is in, or the
- * default one.  The name tells since, in the session's time zone.
+ * default one.  The name tells since, in the session's time zone; but an hour
+ * in UTC, as there is one that comes twice in the year.
  *
  * Errors: 22004 a NULL, 42809 not partitioned, 42P17 by another key, or it
  * would overlap, 22023 since not before until, 22008 times that no id has.
@@ -1374,12 +1375,12 @@ BEGIN
 		END IF;
 	END LOOP;
 
-	suffix := '_p' || to_char(since,
-		CASE WHEN since = date_trunc('year', since) AND until = since + interval '1 year' THEN 'YYYY'
-			 WHEN since = date_trunc('month', since) AND until = since + interval '1 month' THEN 'YYYY_MM'
-			 WHEN since = date_trunc('day', since) THEN 'YYYY_MM_DD'
-			 ELSE 'YYYY_MM_DD_HH24MISS'
-		END);
+	suffix := '_p' ||
+		CASE WHEN since = date_trunc('year', since) AND until = since + interval '1 year' THEN to_char(since, 'YYYY')
+			 WHEN since = date_trunc('month', since) AND until = since + interval '1 month' THEN to_char(since, 'YYYY_MM')
+			 WHEN since = date_trunc('day', since) AND until = date_trunc('day', until) THEN to_char(since, 'YYYY_MM_DD')
+			 ELSE to_char(since AT TIME ZONE 'UTC', 'YYYY_MM_DD_HH24MISS')
+		END;
 	partition := substr((repeat('-', length(suffix)) || t.relname)::name::text, length(suffix) + 1) || suffix;
 
 	EXECUTE format('CREATE TABLE %I.%I (LIKE %I.%I INCLUDING ALL EXCLUDING IDENTITY)%s',
