@@ -1345,7 +1345,8 @@ COMMENT ON FUNCTION snowid.adopt_shard(int, name, regclass, timestamptz) IS
  * PARTITION OF locks out all that read or write the table.
  *
  * Without an epoch it takes that of the shard that the table is in, or the
- * default one.  The name tells since, in the session's time zone.
+ * default one.  The name tells since, in the session's time zone; but an hour
+ * in UTC, as there is one that comes twice in the year.
  *
  * Errors: 22004 a NULL, 42809 not partitioned, 42P17 by another key, or it
  * would overlap, 22023 since not before until, 22008 times that no id has.
@@ -1430,12 +1431,12 @@ BEGIN
 		END IF;
 	END LOOP;
 
-	suffix := '_p' || to_char(since,
-		CASE WHEN since = date_trunc('year', since) AND until = since + interval '1 year' THEN 'YYYY'
-			 WHEN since = date_trunc('month', since) AND until = since + interval '1 month' THEN 'YYYY_MM'
-			 WHEN since = date_trunc('day', since) THEN 'YYYY_MM_DD'
-			 ELSE 'YYYY_MM_DD_HH24MISS'
-		END);
+	suffix := '_p' ||
+		CASE WHEN since = date_trunc('year', since) AND until = since + interval '1 year' THEN to_char(since, 'YYYY')
+			 WHEN since = date_trunc('month', since) AND until = since + interval '1 month' THEN to_char(since, 'YYYY_MM')
+			 WHEN since = date_trunc('day', since) AND until = date_trunc('day', until) THEN to_char(since, 'YYYY_MM_DD')
+			 ELSE to_char(since AT TIME ZONE 'UTC', 'YYYY_MM_DD_HH24MISS')
+		END;
 	partition := substr((repeat('-', length(suffix)) || t.relname)::name::text, length(suffix) + 1) || suffix;
 
 	EXECUTE format('CREATE TABLE %I.%I (LIKE %I.%I INCLUDING ALL EXCLUDING IDENTITY)%s',
@@ -1460,15 +1461,15 @@ COMMENT ON FUNCTION snowid.create_partition(regclass, timestamptz, timestamptz, 
  * The first argument is a NULL of a row type, and says the table's name and
  * the columns.  before: only smaller ids, for the next page.
  *
- * A shard's last id, which its sequence (or the column's own) knows, is
- * the most that its rows can have.  So shards are visited in the order of their
- * last ids, until no other can have one of the n newest; and each is asked only
- * for those that are newer than the n-th so far.
+ * A shard's last id, which its sequence (or the one that the column's DEFAULT
+ * names) knows, is the most that its rows can have.  So shards are visited in
+ * the order of their last ids, until no other can have one of the n newest; and
+ * each is asked only for those that are newer than the n-th so far.
  *
  * STABLE, so that all shards are read in one snapshot.
  *
  * Errors: 22004 a NULL, 42809 not a row type, 42703 no such column, 2201W n
- * is negative.
+ * is negative, 0A000 shards of different epochs.
  */
 CREATE FUNCTION snowid.newest_rows(row_type anyelement, n int,
 	before bigint DEFAULT NULL, "column" name DEFAULT 'id')
@@ -1507,28 +1508,38 @@ BEGIN
 
 	FOR s IN
 		SELECT format('%I.%I', r.schema, t.relname) AS name,
-			   -- What one may not ask could have any id.
+			   -- Where nothing is known there could be any id: one may not ask
+			   -- the sequence, or all rows were loaded.
 			   CASE WHEN has_sequence_privilege(q.oid, 'SELECT, USAGE, UPDATE')
-					THEN (SELECT coalesce(snowid.max_id(state.last_id_at, e.epoch), 0)
+					THEN (SELECT coalesce(snowid.max_id(state.last_id_at, e.epoch),
+										  CASE WHEN c.relkind = 'r' AND pg_relation_size(c.oid) = 0 THEN 0 END)
 						  FROM snowid.sequence_state(q.oid, e.epoch) state)
-					ELSE 9223372036854775807
-			   END AS last_id
+			   END AS last_id,
+			   min(e.epoch) OVER () <> max(e.epoch) OVER () AS mixed
 		FROM snowid.shard_registry r
 		JOIN pg_namespace ns ON ns.nspname = r.schema
 		JOIN pg_class c ON c.relnamespace = ns.oid AND c.relname = t.relname AND c.relkind IN ('r', 'p')
 		CROSS JOIN LATERAL (SELECT coalesce(r.epoch, default_epoch)) e (epoch)
 		LEFT JOIN LATERAL (
 			SELECT coalesce(
-				(SELECT d.objid FROM pg_depend d JOIN pg_attribute a
-					 ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
-				 WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
-				   AND d.refobjid = c.oid AND d.deptype = 'a' AND a.attname = "column" LIMIT 1),
+				(SELECT d.refobjid
+				 FROM pg_attribute a
+				 JOIN pg_attrdef ad ON ad.adrelid = a.attrelid AND ad.adnum = a.attnum
+				 JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid
+				 JOIN pg_class k ON d.refclassid = 'pg_class'::regclass AND k.oid = d.refobjid AND k.relkind = 'S'
+				 WHERE a.attrelid = c.oid AND a.attname = "column" LIMIT 1),
 				(SELECT k.oid FROM pg_class k
 				 WHERE k.relnamespace = ns.oid AND k.relname = r.sequence AND k.relkind = 'S'))) q (oid) ON true
 		WHERE NOT EXISTS (SELECT FROM snowid.moves m
 						  WHERE m.shard = r.shard AND m.closed AND r.home IS NOT NULL)
 		ORDER BY last_id DESC
 	LOOP
+		IF s.mixed THEN
+			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+				MESSAGE = format('shards with a table "%s" have different epochs', t.relname),
+				DETAIL = 'Their ids do not sort by time together.',
+				HINT = 'Sort by snowid.id_timestamp(id, epoch) what you read from each; the view snowid.shards has the epochs.';
+		END IF;
 		EXIT WHEN n = 0 OR s.last_id <= least_id;
 		EXECUTE format('SELECT ARRAY(SELECT %1$I FROM %2$s WHERE %1$I > $1 AND %1$I < $2 ORDER BY %1$I DESC LIMIT $3)',
 					   "column", s.name)
@@ -1546,9 +1557,10 @@ BEGIN
 		least_id := ids[n];
 	END LOOP;
 
-	FOR i IN 1 .. cardinality(ids) LOOP
-		RETURN QUERY EXECUTE format('SELECT %s FROM %s WHERE %I = $1', t.columns, tables[i], "column")
-		USING ids[i];
+	-- A column that is not unique has several rows of an id, or too many.
+	FOR s IN SELECT u.id, u.name, count(*) AS n FROM unnest(ids, tables) u (id, name) GROUP BY 1, 2 ORDER BY 1 DESC LOOP
+		RETURN QUERY EXECUTE format('SELECT %s FROM %s WHERE %I = $1 LIMIT $2', t.columns, s.name, "column")
+		USING s.id, s.n;
 	END LOOP;
 END
 $$;

@@ -63,6 +63,18 @@ SELECT snowid.set_default('newest_rows_8002.posts', own_sequence => true);
 INSERT INTO newest_rows_8002.posts (n) VALUES (42);
 SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
 
+-- A sequence that the column owns, but has no ids from, says nothing.
+CREATE SEQUENCE newest_rows_8003.posts_id_seq OWNED BY newest_rows_8003.posts.id;
+INSERT INTO newest_rows_8003.posts (n) VALUES (43);
+SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
+
+-- Nor does one that was never called, where rows were loaded.
+SELECT snowid.create_shard(8010, 'newest_rows_8010');
+CREATE TABLE newest_rows_8010.posts (id bigint PRIMARY KEY, n int, body text);
+INSERT INTO newest_rows_8010.posts VALUES (snowid.make_id(clock_timestamp() + '1 minute', 8010, 0), 44);
+SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 1);
+SELECT snowid.drop_shard(8010, true);
+
 -- Other order of columns, a dropped one, another name of the id.
 ALTER TABLE newest_rows_8002.posts DROP COLUMN body, DROP COLUMN n;
 ALTER TABLE newest_rows_8002.posts ADD body text, ADD n int DEFAULT 42;
@@ -70,6 +82,14 @@ SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
 SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8002.posts, 2);
 CREATE TYPE posts AS (n int, id bigint);
 SELECT n FROM snowid.newest_rows(NULL::posts, 2);
+
+-- As many rows as asked for, also of an id that is there twice.
+CREATE TABLE newest_rows_8000.twice (id bigint);
+CREATE TABLE newest_rows_8001.twice (id bigint);
+INSERT INTO newest_rows_8000.twice VALUES (1), (1), (1), (2);
+INSERT INTO newest_rows_8001.twice VALUES (1);
+SELECT array_agg(id) FROM snowid.newest_rows(NULL::newest_rows_8000.twice, 3);
+SELECT array_agg(id) FROM snowid.newest_rows(NULL::newest_rows_8000.twice, 100);
 
 -- Moved and missing shards are left out.
 SELECT snowid.fence_shard(8002, 'elsewhere');
@@ -85,6 +105,12 @@ SELECT snowid.newest_rows(1, 1);
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowid.newest_rows(NULL::newest_rows_8000.posts, 1, "column" => 'missing');
 \echo :LAST_ERROR_SQLSTATE
+-- Ids of different epochs do not sort by time.
+SELECT snowid.create_shard(8011, 'newest_rows_8011', '2026-01-01+00');
+CREATE TABLE newest_rows_8011.posts (id bigint PRIMARY KEY DEFAULT newest_rows_8011.next_id(), n int, body text);
+SELECT snowid.newest_rows(NULL::newest_rows_8000.posts, 1);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.drop_shard(8011, true);
 DROP TYPE posts;
 CREATE TYPE posts AS (id bigint, missing int);
 SELECT snowid.newest_rows(NULL::posts, 1);

@@ -22,9 +22,13 @@ SELECT snowid.create_partition('photos', '2026-12-01', '2026-12-08');
 SELECT snowid.create_partition('photos', '2026-12-08', '2026-12-08 12:00');
 SELECT snowid.create_partition('photos', '2026-12-08 12:00', '2026-12-09');
 
--- As the session's time zone has it.
+-- As the session's time zone has it; but hours as UTC has them, which has none
+-- twice.
 SET timezone = 'Europe/Berlin';
 SELECT snowid.create_partition('photos', '2027-02-01', '2027-03-01');
+CREATE TABLE hourly (id bigint) PARTITION BY RANGE (id);
+SELECT hour, snowid.create_partition('hourly', hour, hour + interval '1 hour')
+FROM generate_series('2027-10-31 00:00'::timestamptz, '2027-10-31 03:00', '1 hour') AS hour;
 SET timezone = 'UTC';
 
 -- Once more does nothing.

@@ -45,8 +45,8 @@
 
 PG_FUNCTION_INFO_V1(snowid_safe_upper_id);
 
-/* The lowest that the clock has shown this transaction, if before its start. */
-static TimestampTz lowest_clock;
+/* The lowest that the clock has shown this transaction, its start included. */
+TimestampTz lowest_clock;
 static LocalTransactionId lowest_clock_lxid = InvalidLocalTransactionId;
 
 static int64 oldest_id(TimestampTz at, TimestampTz epoch);
@@ -129,22 +129,24 @@ oldest_id(TimestampTz at, TimestampTz epoch)
 	return id_pack(Min(us / 1000, MS_LAST_GENERATED), 0, 0);
 }
 
+/* The transaction has locked a sequence: note_clock() needs its start. */
+void
+watch_clock(void)
+{
+	if (lowest_clock_lxid == MY_LXID)
+		return;
+	lowest_clock = GetCurrentTransactionStartTimestamp();
+	lowest_clock_lxid = MY_LXID;
+}
+
 /*
- * next_id() is about to take a slot of this time.
- *
- * If the clock was set back since the transaction's start, correct that where
- * the others see it.  (Without track_activities they see none.)
+ * The clock was set back since the transaction's start: correct that where the
+ * others see it.  (Without track_activities they see none.)
  */
 void
-note_clock(TimestampTz now)
+clock_went_back(TimestampTz now)
 {
-	if (likely(now >= GetCurrentTransactionStartTimestamp()))
-		return;
-	if (lowest_clock_lxid == MY_LXID && now >= lowest_clock)
-		return;
-
 	lowest_clock = now;
-	lowest_clock_lxid = MY_LXID;
 	pgstat_report_xact_timestamp(now);
 }
 
@@ -159,15 +161,11 @@ note_clock(TimestampTz now)
 void
 leave_start(Oid seqid)
 {
-	TimestampTz start = GetCurrentTransactionStartTimestamp();
 	ResourceOwner current = CurrentResourceOwner;
 	LOCKTAG		tag;
 
-	if (lowest_clock_lxid == MY_LXID)
-		start = Min(start, lowest_clock);
-
 	SET_LOCKTAG_TUPLE(tag, MyDatabaseId, seqid,
-					  (uint32) (Max(start, 0) / USECS_PER_SEC), 1);
+					  (uint32) (Max(lowest_clock, 0) / USECS_PER_SEC), 1);
 	CurrentResourceOwner = TopTransactionResourceOwner;
 	(void) LockAcquire(&tag, ShareLock, false, false);
 	CurrentResourceOwner = current;

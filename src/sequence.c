@@ -167,7 +167,8 @@ sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo)
 	if (session == NULL || session->relid != seqid)
 		*memo = session = session_sequence(seqid);
 
-	lock_sequence(session);
+	if (session->lxid != MY_LXID)
+		lock_sequence(session);
 	if (session->facts_from != catalog_generation ||
 		session->userid != GetUserId())
 		learn_facts(session);
@@ -293,7 +294,8 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 	SlotRules	rules;
 	SlotState	state = {slot, 0, true};
 
-	lock_sequence(session);
+	if (session->lxid != MY_LXID)
+		lock_sequence(session);
 	rel = open_sequence(seqid);
 	check_sequence_acl(rel, ACL_UPDATE);
 	if (!rel->rd_islocaltemp)
@@ -447,14 +449,12 @@ lock_sequence(SessionSequence *session)
 {
 	ResourceOwner current;
 
-	if (session->lxid == MY_LXID)
-		return;
-
 	/* The top transaction owns it: a rolled back savepoint keeps it. */
 	current = CurrentResourceOwner;
 	CurrentResourceOwner = TopTransactionResourceOwner;
 	LockRelationOid(session->relid, RowExclusiveLock);
 	CurrentResourceOwner = current;
+	watch_clock();
 	session->lxid = MY_LXID;
 
 	/* Another transaction's cached slots: it waits for their log, not we. */

@@ -73,7 +73,17 @@ extern void sequence_advance(Oid seqid, int64 slot, TimestampTz epoch);
 extern SlotState sequence_read(Oid seqid);
 
 /* holders.c */
-extern void note_clock(TimestampTz now);
+extern TimestampTz lowest_clock;
+extern void watch_clock(void);
+extern void clock_went_back(TimestampTz now);
 extern void leave_start(Oid seqid);
+
+/* next_id() is about to take a slot of this time. */
+static inline void
+note_clock(TimestampTz now)
+{
+	if (unlikely(now < lowest_clock))
+		clock_went_back(now);
+}
 
 #endif							/* SNOWID_H */
