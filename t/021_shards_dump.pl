@@ -33,7 +33,8 @@ $$);
 SELECT snowid.create_shard(10, 'Own "epoch"', '2026-01-01');
 CREATE TABLE "Own ""epoch""".photos (id bigint PRIMARY KEY DEFAULT "Own ""epoch""".next_id(), n int);
 INSERT INTO "Own ""epoch""".photos (n) VALUES (0);
-UPDATE snowid.shard_registry SET home = 'db2' WHERE shard = 9;
+ALTER SCHEMA insta9 RENAME TO insta9_moved;
+UPDATE snowid.shard_registry SET home = 'host=b dbname=app' WHERE shard = 9;
 ));
 
 my $registry = 'SELECT * FROM snowid.shard_registry ORDER BY shard';

@@ -41,6 +41,15 @@ moves_ok($a, $b, 5, [ '--retries', 2, '--lock-timeout', 20, '--verify', 'none' ]
 $writer->query_safe('COMMIT');
 $writer->quit;
 
+# A target that cannot apply what has been written is waited for, but not long.
+my $blocker = $b->background_psql('postgres');
+$blocker->query_safe("BEGIN; LOCK TABLE $s.users");
+$a->safe_psql('postgres', "INSERT INTO $s.users (name) VALUES ('late')");
+moves_ok($a, $b, 5, [ '--retries', 0, '--pause-limit', 200, '--verify', 'none' ], 1, 'a target that is behind', qr/did not catch up/);
+$blocker->query_safe('COMMIT');
+$blocker->quit;
+still_here_ok('behind');
+
 # Tables that are changed meanwhile would not be the same there.
 $a->safe_psql('postgres', "ALTER TABLE $s.users ADD COLUMN born date");
 moves_ok($a, $b, 5, [], 1, 'a change of the tables', qr/definitions of the shard have changed/);
