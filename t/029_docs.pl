@@ -78,7 +78,7 @@ for my $file (@files)
 
 	$node->safe_psql('postgres', qq(CREATE DATABASE "$name"));
 	$node->safe_psql($name, 'CREATE EXTENSION snowid')
-	  unless grep { $_->{code} =~ /CREATE EXTENSION snowid/ } @blocks;
+	  unless grep { $_->{language} eq 'sql' && $_->{code} =~ /CREATE EXTENSION snowid/ } @blocks;
 	if ($uses_second)
 	{
 		$second->start;
