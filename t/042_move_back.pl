@@ -89,6 +89,7 @@ nothing_left_ok($_, 'back after kills') for $a, $b;
 
 # The registry of all cannot be reached: the shard is open all the same, and
 # the same command tells it later.
+moves_ok($a, $b, 5, [ @registry, '--stop-after', 'copied' ], 0, 'copied');
 $c->stop;
 moves_ok($a, $b, 5, \@registry, 3, 'moved, but the registry was not told', qr/same command again/);
 is($b->safe_psql('postgres', "INSERT INTO $s.users (name) VALUES ('open') RETURNING name"), 'open', 'it is open');

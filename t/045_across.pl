@@ -35,7 +35,7 @@ my %home = map { $_ => 'host=' . $node{$_}->host . ' port=' . $node{$_}->port . 
 # The blocks of the page, the servers' names replaced by where they are.
 my $doc = slurp_file("$FindBin::RealBin/../doc/across.md");
 my @blocks;
-while ($doc =~ /^<!-- (on ([\w ]+)|shell) -->\n(?:<!-- not run -->\n)?```\w+\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?/gms)
+while ($doc =~ /^<!-- (on ([\w ]+)|shell) -->\n(?:<!-- not run[^\n]*-->\n)?```\w+\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?/gms)
 {
 	my ($where, $text, $expected) = ($2, $3, $4);
 
