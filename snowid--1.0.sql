@@ -1522,12 +1522,15 @@ BEGIN
 		CROSS JOIN LATERAL (SELECT coalesce(r.epoch, default_epoch)) e (epoch)
 		LEFT JOIN LATERAL (
 			SELECT coalesce(
-				(SELECT d.refobjid
-				 FROM pg_attribute a
-				 JOIN pg_attrdef ad ON ad.adrelid = a.attrelid AND ad.adnum = a.attnum
-				 JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid
-				 JOIN pg_class k ON d.refclassid = 'pg_class'::regclass AND k.oid = d.refobjid AND k.relkind = 'S'
-				 WHERE a.attrelid = c.oid AND a.attname = "column" LIMIT 1),
+				-- Nested, since a join is slow until the catalogs are analyzed.
+				(SELECT d.refobjid FROM pg_depend d
+				 WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
+				   AND d.refobjsubid = 0
+				   AND d.objid = (SELECT ad.oid FROM pg_attrdef ad
+								  WHERE ad.adrelid = c.oid
+									AND ad.adnum = (SELECT a.attnum FROM pg_attribute a
+													WHERE a.attrelid = c.oid AND a.attname = "column"))
+				   AND (SELECT k.relkind FROM pg_class k WHERE k.oid = d.refobjid) = 'S' LIMIT 1),
 				(SELECT k.oid FROM pg_class k
 				 WHERE k.relnamespace = ns.oid AND k.relname = r.sequence AND k.relkind = 'S'))) q (oid) ON true
 		WHERE NOT EXISTS (SELECT FROM snowid.moves m
