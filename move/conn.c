@@ -379,7 +379,7 @@ fail(void)
 	exit(failure_exit_code);
 }
 
-PGresult   *
+PGresult *
 query(PGconn *conn, const char *fmt,...)
 {
 	va_list		args;

@@ -269,7 +269,7 @@ check_clocks(const Move *move, const Check *check)
 	int64		target_error;
 	int64		ahead;
 	int64		error;
-	char		text[128];
+	char		difference[128];
 
 	if (!clock_offset(move->source.conn, &source, &source_error))
 	{
@@ -283,21 +283,21 @@ check_clocks(const Move *move, const Check *check)
 	}
 	ahead = target - source;
 	error = source_error + target_error;
-	snprintf(text, sizeof(text), "the target's is %.3f s %s (to within %.3f s)",
+	snprintf(difference, sizeof(difference), "the target's is %.3f s %s (to within %.3f s)",
 			 (ahead < 0 ? -ahead : ahead) / 1e6, ahead < 0 ? "behind" : "ahead",
 			 error / 1e6);
 
 	if (ahead < -(CLOCKS_BROKEN_US - error))
-		found(check, FOUND_FAILED, text,
+		found(check, FOUND_FAILED, difference,
 			  "The target would refuse to go on above ids of more than a day ahead. Set its clock right.");
 	else if (ahead < -(CLOCKS_APART_US + error))
-		found(check, FOUND_WARNING, text,
+		found(check, FOUND_WARNING, difference,
 			  "Until it has caught up, ids there are ahead of it, at most 1024 a millisecond. Set the clocks right.");
 	else if (ahead > CLOCKS_APART_US + error)
-		found(check, FOUND_WARNING, text,
+		found(check, FOUND_WARNING, difference,
 			  "After a move back, ids would be ahead of the source's clock. Set the clocks right.");
 	else
-		found(check, FOUND_OK, text, "");
+		found(check, FOUND_OK, difference, "");
 }
 
 /*
@@ -439,10 +439,10 @@ check_connection(const Move *move, const Check *check)
 	{
 		const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 		char	   *message = pg_strdup(PQresultErrorMessage(result));
-		char	   *text = strstr(message, ":  ");
+		char	   *reason = strstr(message, ":  ");
 
 		message[strcspn(message, "\n")] = '\0';
-		found(check, FOUND_FAILED, text != NULL ? text + 3 : message,
+		found(check, FOUND_FAILED, reason != NULL ? reason + 3 : message,
 			  state != NULL && (strcmp(state, "42501") == 0 || strcmp(state, "42710") == 0) ? "" :
 			  "Look at listen_addresses and pg_hba.conf of the source and at the target's password file, or say how the target reaches it: --source-for-target CONNINFO.");
 		pg_free(message);
@@ -610,19 +610,19 @@ static const char free_senders[] =
 
 static const Check checks[] =
 {
-	{.name = "versions of PostgreSQL", .function = check_versions},
-	{.name = "pg_dump", .function = check_pg_dump},
-	{.name = "source is a primary", .where = ON_SOURCE, .sql = is_standby},
-	{.name = "target is a primary", .where = ON_TARGET, .sql = is_standby},
+	{.name = "versions of PostgreSQL",.function = check_versions},
+	{.name = "pg_dump",.function = check_pg_dump},
+	{.name = "source is a primary",.where = ON_SOURCE,.sql = is_standby},
+	{.name = "target is a primary",.where = ON_TARGET,.sql = is_standby},
 	{
-		.name = "two databases", .where = ON_TARGET,
+		.name = "two databases",.where = ON_TARGET,
 		.other = "SELECT concat(system_identifier, pg_postmaster_start_time(), current_database()) FROM pg_control_system()",
 		.sql = "SELECT 'FAILED', 'source and target are the same', 'Look at --from and --to.'"
 		" FROM pg_control_system()"
 		" WHERE concat(system_identifier, pg_postmaster_start_time(), current_database()) = $3"
 	},
 	{
-		.name = "extension snowid", .where = ON_TARGET,
+		.name = "extension snowid",.where = ON_TARGET,
 		.other = "SELECT extversion FROM pg_extension WHERE extname = 'snowid'",
 		.sql = "SELECT 'FAILED', 'it is not in the source''s database', 'There, type: CREATE EXTENSION snowid;' WHERE $3 IS NULL"
 		" UNION ALL "
@@ -634,7 +634,7 @@ static const Check checks[] =
 		" FROM pg_extension WHERE extname = 'snowid' AND extversion <> $3"
 	},
 	{
-		.name = "shard on the source", .where = ON_SOURCE,
+		.name = "shard on the source",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', CASE WHEN r.shard IS NULL THEN format('shard %s is not registered', $1)"
 		" WHEN n.oid IS NULL THEN format('schema \"%s\" does not exist', r.schema)"
 		" WHEN c.oid IS NULL THEN format('sequence \"%s\" of schema \"%s\" does not exist', r.sequence, r.schema)"
@@ -646,7 +646,7 @@ static const Check checks[] =
 		" WHERE c.oid IS NULL OR snowid.lives_elsewhere(r)"
 	},
 	{
-		.name = "number on the target", .where = ON_TARGET,
+		.name = "number on the target",.where = ON_TARGET,
 		.sql = "SELECT 'FAILED', format('shard %s there is schema \"%s\"', shard, schema),"
 		" 'Two shards have one number, so their ids can be the same. Give one another number.'"
 		" FROM snowid.shard_registry WHERE shard = $1 AND schema <> $2"
@@ -660,7 +660,7 @@ static const Check checks[] =
 		"  WHERE n.nspname = r.schema AND c.relname = r.sequence)"
 	},
 	{
-		.name = "schema on the target", .where = ON_TARGET,
+		.name = "schema on the target",.where = ON_TARGET,
 		.sql = "SELECT 'FAILED', format('schema \"%s\" is there already%s', $2,"
 		"  CASE WHEN foreign_only THEN ', with foreign tables' END),"
 		" CASE WHEN foreign_only THEN format('If nothing reads them there any more, type: DROP SCHEMA %I CASCADE;', $2)"
@@ -669,13 +669,13 @@ static const Check checks[] =
 		"  FROM pg_namespace n WHERE nspname = $2) t"
 	},
 	{
-		.name = "leftovers on the target", .where = ON_TARGET,
+		.name = "leftovers on the target",.where = ON_TARGET,
 		.sql = "SELECT 'FAILED', format('subscription \"%s\" is there already', subname),"
 		" format('Type: ALTER SUBSCRIPTION %I DISABLE; ALTER SUBSCRIPTION %I SET (slot_name = NONE); DROP SUBSCRIPTION %I;', subname, subname, subname)"
 		" FROM pg_subscription WHERE subname ~ (" LEFTOVER ") AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
 	},
 	{
-		.name = "leftovers on the source", .where = ON_SOURCE,
+		.name = "leftovers on the source",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', format('publication \"%s\" is there already', pubname), format('Type: DROP PUBLICATION %I;', pubname)"
 		" FROM pg_publication WHERE pubname ~ (" LEFTOVER ")"
 		" UNION ALL "
@@ -686,7 +686,7 @@ static const Check checks[] =
 		" FROM pg_namespace WHERE nspname = ($2 || '_moved')::name"
 	},
 	{
-		.name = "rights on the source", .where = ON_SOURCE,
+		.name = "rights on the source",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', 'role ' || quote_ident(current_user) || ' may not create replication slots', format('As a superuser, type: ALTER ROLE %I REPLICATION;', current_user)"
 		" FROM pg_roles WHERE rolname = current_user AND NOT rolsuper AND NOT rolreplication"
 		" UNION ALL "
@@ -700,7 +700,7 @@ static const Check checks[] =
 		" UNION ALL " MAY_WRITE
 	},
 	{
-		.name = "rights on the target", .where = ON_TARGET,
+		.name = "rights on the target",.where = ON_TARGET,
 		.other = "SELECT string_agg(rolname, E'\\n') FROM (" ROLES ") AS t",
 		.sql = "SELECT 'FAILED', 'role ' || quote_ident(current_user) || ' may not create subscriptions',"
 		" CASE WHEN p.oid IS NULL THEN 'Connect as a superuser.' ELSE format('As a superuser, type: GRANT pg_create_subscription TO %I;', current_user) END"
@@ -716,13 +716,13 @@ static const Check checks[] =
 		" UNION ALL " MAY_WRITE
 	},
 	{
-		.name = "roles on the target", .where = ON_TARGET,
+		.name = "roles on the target",.where = ON_TARGET,
 		.other = "SELECT string_agg(rolname, E'\\n') FROM (" ROLES ") AS t",
 		.sql = "SELECT 'FAILED', format('role \"%s\" does not exist there', name), format('Type: CREATE ROLE %I; with the attributes that it has on the source (pg_dumpall --roles-only).', name)"
 		" FROM unnest(string_to_array($3, E'\\n')) AS name WHERE name NOT IN (SELECT rolname FROM pg_roles)"
 	},
 	{
-		.name = "extensions on the target", .where = ON_TARGET,
+		.name = "extensions on the target",.where = ON_TARGET,
 		.other = "SELECT string_agg(DISTINCT extname || ' ' || extversion, E'\\n')"
 		" FROM pg_depend d JOIN pg_depend m ON (m.classid, m.objid, m.deptype) = (d.refclassid, d.refobjid, 'e')"
 		" JOIN pg_extension e ON m.refobjid = e.oid"
@@ -741,9 +741,9 @@ static const Check checks[] =
 		" FROM (SELECT regexp_match(line, '^(.*) (\\S+)$') FROM unnest(string_to_array($3, E'\\n')) line) AS t (x)"
 		" LEFT JOIN pg_extension ON extname = x[1] WHERE extversion IS DISTINCT FROM x[2]"
 	},
-	{.name = "objects of other schemas", .function = check_needs},
+	{.name = "objects of other schemas",.function = check_needs},
 	{
-		.name = "extensions within the shard", .where = ON_SOURCE,
+		.name = "extensions within the shard",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', format('extension \"%s\" is in schema \"%s\", and pg_dump of a schema leaves extensions out', extname, $2),"
 		" format('Type: ALTER EXTENSION %I SET SCHEMA public;', extname)"
 		" FROM pg_extension WHERE extnamespace " IN_SHARD
@@ -755,18 +755,18 @@ static const Check checks[] =
 		" WHERE n.nspname = $2 AND c.relkind IN ('r', 'p')"
 	},
 	{
-		.name = "tablespaces on the target", .where = ON_TARGET,
+		.name = "tablespaces on the target",.where = ON_TARGET,
 		.other = "SELECT string_agg(DISTINCT spcname, E'\\n') FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace WHERE relnamespace " IN_SHARD,
 		.sql = "SELECT 'FAILED', format('tablespace \"%s\" is missing', name), format('Type: CREATE TABLESPACE %I LOCATION ''...'';', name)"
 		" FROM unnest(string_to_array($3, E'\\n')) AS name WHERE name NOT IN (SELECT spcname FROM pg_tablespace)"
 	},
 	{
-		.name = "event triggers on the target", .where = ON_TARGET,
+		.name = "event triggers on the target",.where = ON_TARGET,
 		.sql = "SELECT 'warning', format('\"%s\" fires when the shard''s tables are made', evtname), format('If it should not, type: ALTER EVENT TRIGGER %I DISABLE; until the move is done.', evtname)"
 		" FROM pg_event_trigger WHERE evtenabled IN ('O', 'A')"
 	},
 	{
-		.name = "replica identity", .where = ON_SOURCE,
+		.name = "replica identity",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', format('table %s has none, so its UPDATEs and DELETEs would fail as soon as it is published', " NAME "),"
 		" format('Type: ALTER TABLE %s %s', " NAME ", coalesce('REPLICA IDENTITY USING INDEX ' || quote_ident(u.relname) || ';',"
 		"  'ADD PRIMARY KEY (...); or, if large numbers of rows are never updated at once, REPLICA IDENTITY FULL;'))"
@@ -781,12 +781,12 @@ static const Check checks[] =
 		" ORDER BY 2"
 	},
 	{
-		.name = "unlogged tables", .where = ON_SOURCE,
+		.name = "unlogged tables",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', format('the rows of table %s would be lost: replication leaves them out', " NAME "), format('Type: ALTER TABLE %s SET LOGGED;', " NAME ")"
 		" FROM " TABLES " WHERE n.nspname = $2 AND c.relkind = 'r' AND c.relpersistence = 'u' ORDER BY 2"
 	},
 	{
-		.name = "partitions and inheritance", .where = ON_SOURCE,
+		.name = "partitions and inheritance",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', format('table %I.%I is a %s of %I.%I; they must be in one schema', cn.nspname, c.relname,"
 		"  CASE WHEN c.relispartition THEN 'partition' ELSE 'child' END, pn.nspname, p.relname),"
 		" format('Type: ALTER TABLE %I.%I SET SCHEMA %I; or ALTER TABLE %I.%I %s %I.%I;',"
@@ -799,25 +799,25 @@ static const Check checks[] =
 		" WHERE c.relkind IN ('r', 'p', 'f') AND (cn.nspname = $2) <> (pn.nspname = $2) ORDER BY 2"
 	},
 	{
-		.name = "foreign tables", .where = ON_SOURCE,
+		.name = "foreign tables",.where = ON_SOURCE,
 		.sql = "SELECT 'warning', format('%s: its rows stay on server \"%s\"', " NAME ", s.srvname), 'User mappings are not copied: create them on the target.'"
 		" FROM " TABLES " JOIN pg_foreign_table f ON f.ftrelid = c.oid JOIN pg_foreign_server s ON s.oid = f.ftserver"
 		" WHERE n.nspname = $2 ORDER BY 2"
 	},
 	{
-		.name = "materialized views", .where = ON_SOURCE,
+		.name = "materialized views",.where = ON_SOURCE,
 		.sql = "SELECT 'warning', format('%s will be empty on the target', " NAME "), format('After the move, type: REFRESH MATERIALIZED VIEW %s;', " NAME ")"
 		" FROM " TABLES " WHERE n.nspname = $2 AND c.relkind = 'm' ORDER BY 2"
 	},
 	{
-		.name = "foreign keys", .where = ON_SOURCE,
+		.name = "foreign keys",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', format('%s leads from %s to %s, out of the shard or into it', quote_ident(conname), conrelid::regclass, confrelid::regclass),"
 		" format('Type: ALTER TABLE %s DROP CONSTRAINT %I;', conrelid::regclass, conname)"
 		" FROM pg_constraint k JOIN pg_class c ON c.oid = conrelid JOIN pg_class p ON p.oid = confrelid"
 		" WHERE contype = 'f' AND conparentid = 0 AND (c.relnamespace " IN_SHARD ") <> (p.relnamespace " IN_SHARD ") ORDER BY 2"
 	},
 	{
-		.name = "users in other schemas", .where = ON_SOURCE,
+		.name = "users in other schemas",.where = ON_SOURCE,
 		.sql = "WITH inside AS ("
 		" SELECT 'pg_class'::regclass AS refclassid, oid AS refobjid FROM pg_class WHERE relnamespace " IN_SHARD
 		" UNION ALL SELECT 'pg_proc'::regclass, oid FROM pg_proc WHERE pronamespace " IN_SHARD
@@ -840,14 +840,14 @@ static const Check checks[] =
 		" GROUP BY classid, objid ORDER BY 2"
 	},
 	{
-		.name = "triggers that always fire", .where = ON_SOURCE,
+		.name = "triggers that always fire",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', format('%I on %s would fire a second time, on the target, for each change that is replicated', tgname, " NAME "),"
 		" format('Type: ALTER TABLE %s ENABLE TRIGGER %I; and set it back after the move.', " NAME ", tgname)"
 		" FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
 		" WHERE n.nspname = $2 AND NOT tgisinternal AND tgenabled IN ('A', 'R') ORDER BY 2"
 	},
 	{
-		.name = "row security", .where = ON_TARGET,
+		.name = "row security",.where = ON_TARGET,
 		.other = "SELECT string_agg(" NAME ", ', ') FROM " TABLES " JOIN pg_roles o ON o.oid = c.relowner"
 		" WHERE n.nspname = $2 AND c.relkind IN ('r', 'p') AND c.relrowsecurity AND c.relforcerowsecurity"
 		" AND NOT o.rolsuper AND NOT o.rolbypassrls",
@@ -857,7 +857,7 @@ static const Check checks[] =
 		" AND (current_setting('server_version_num')::int >= 160000 OR NOT rolsuper)"
 	},
 	{
-		.name = "large objects", .where = ON_SOURCE,
+		.name = "large objects",.where = ON_SOURCE,
 		.sql = "SELECT 'warning', format('column %I of table %s may name large objects, which are not replicated', attname, " NAME "),"
 		" 'If it does, carry them over yourself, or store them as bytea.'"
 		" FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
@@ -865,19 +865,19 @@ static const Check checks[] =
 		" AND (atttypid = 'oid'::regtype OR typname = 'lo') ORDER BY 2"
 	},
 	{
-		.name = "other subscriptions", .where = ON_SOURCE,
+		.name = "other subscriptions",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', format('%s is filled by replication from elsewhere, which would not follow', " NAME "), 'End that subscription first.'"
 		" FROM pg_subscription_rel s JOIN pg_class c ON c.oid = srrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
 		" WHERE n.nspname = $2 ORDER BY 2"
 	},
 	{
-		.name = "other publications", .where = ON_SOURCE,
+		.name = "other publications",.where = ON_SOURCE,
 		.sql = "SELECT 'warning', format('subscribers of \"%s\" will hear no more of the shard once it has moved', pubname), 'Let them subscribe to the target as well.'"
 		" FROM pg_publication p WHERE pubname <> $4 AND EXISTS ("
 		"  SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname AND t.schemaname = $2) ORDER BY 2"
 	},
 	{
-		.name = "encoding", .where = ON_TARGET,
+		.name = "encoding",.where = ON_TARGET,
 		.other = "SELECT current_setting('server_encoding')",
 		.sql = "SELECT CASE WHEN current_setting('server_encoding') = 'UTF8' THEN 'warning' ELSE 'FAILED' END,"
 		" format('%s on the source, %s on the target', $3, current_setting('server_encoding')),"
@@ -886,15 +886,15 @@ static const Check checks[] =
 		" WHERE current_setting('server_encoding') <> $3"
 	},
 	{
-		.name = "collation", .where = ON_TARGET, .other = LOCALE,
+		.name = "collation",.where = ON_TARGET,.other = LOCALE,
 		.sql = "SELECT 'warning', format('%s on the source; %s on the target', $3, here), 'Texts may sort differently there; partition bounds and CHECKs that compare texts may refuse rows.'"
 		" FROM (" LOCALE ") AS t (here) WHERE here <> $3"
 	},
-	{.name = "wal_level on the source", .where = ON_SOURCE, .sql = wal_level},
-	{.name = "replication slots on the source", .where = ON_SOURCE, .other = SYNC_WORKERS, .sql = free_slots},
-	{.name = "walsenders on the source", .where = ON_SOURCE, .other = SYNC_WORKERS, .sql = free_senders},
+	{.name = "wal_level on the source",.where = ON_SOURCE,.sql = wal_level},
+	{.name = "replication slots on the source",.where = ON_SOURCE,.other = SYNC_WORKERS,.sql = free_slots},
+	{.name = "walsenders on the source",.where = ON_SOURCE,.other = SYNC_WORKERS,.sql = free_senders},
 	{
-		.name = "replication origins on the target", .where = ON_TARGET, .other = COUNT_TABLES,
+		.name = "replication origins on the target",.where = ON_TARGET,.other = COUNT_TABLES,
 		.sql = "SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED' WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
 		" format('%s of %s = %s are free', free, s.name, s.setting),"
 		" CASE WHEN free < wanted THEN format('Wanted are %s. Type: ALTER SYSTEM SET %s = %s; and restart that server.', wanted, s.name, s.setting::int + wanted - free) END"
@@ -903,7 +903,7 @@ static const Check checks[] =
 		"  1 + least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS wanted) t"
 	},
 	{
-		.name = "replication workers on the target", .where = ON_TARGET, .other = COUNT_TABLES,
+		.name = "replication workers on the target",.where = ON_TARGET,.other = COUNT_TABLES,
 		.sql = "SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED' WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
 		" format('%s of max_logical_replication_workers = %s are free', free, current_setting('max_logical_replication_workers')),"
 		" CASE WHEN free < wanted THEN format('Wanted are %s. Type: ALTER SYSTEM SET max_logical_replication_workers = %s; and restart that server.', wanted,"
@@ -913,7 +913,7 @@ static const Check checks[] =
 		"  1 + least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS wanted) t"
 	},
 	{
-		.name = "background workers on the target", .where = ON_TARGET, .other = COUNT_TABLES,
+		.name = "background workers on the target",.where = ON_TARGET,.other = COUNT_TABLES,
 		.sql = "SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED' WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
 		" format('%s of max_worker_processes = %s are free', free, current_setting('max_worker_processes')),"
 		" CASE WHEN free < wanted THEN format('Wanted are %s. Type: ALTER SYSTEM SET max_worker_processes = %s; and restart that server.', wanted,"
@@ -924,29 +924,29 @@ static const Check checks[] =
 		"  1 + least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS wanted) t"
 	},
 	{
-		.name = "copying workers on the target", .where = ON_TARGET,
+		.name = "copying workers on the target",.where = ON_TARGET,
 		.sql = "SELECT 'FAILED', 'max_sync_workers_per_subscription is 0, so no table would ever be copied', 'Type: ALTER SYSTEM SET max_sync_workers_per_subscription = 2; SELECT pg_reload_conf();'"
 		" WHERE current_setting('max_sync_workers_per_subscription')::int = 0"
 	},
-	{.name = "connection from the target to the source", .function = check_connection},
-	{.name = "rights of that connection", .where = ON_SOURCE, .function = check_reader},
+	{.name = "connection from the target to the source",.function = check_connection},
+	{.name = "rights of that connection",.where = ON_SOURCE,.function = check_reader},
 	{
-		.name = "WAL kept by slots on the source", .where = ON_SOURCE,
+		.name = "WAL kept by slots on the source",.where = ON_SOURCE,
 		.sql = "SELECT 'warning', 'max_slot_wal_keep_size is -1, so a slot that nobody reads can fill the disk', 'Should snowid-move die, nothing else would stop it. Type: ALTER SYSTEM SET max_slot_wal_keep_size = ''50GB''; or what there is room for; SELECT pg_reload_conf();'"
 		" WHERE current_setting('max_slot_wal_keep_size') = '-1'"
 	},
 	{
-		.name = "replication settings", .where = ON_SOURCE,
+		.name = "replication settings",.where = ON_SOURCE,
 		.sql = "SELECT 'warning', name || ' is ' || current_setting(name), CASE name"
 		" WHEN 'wal_sender_timeout' THEN 'A lost connection would not be noticed. Type: ALTER SYSTEM RESET wal_sender_timeout; SELECT pg_reload_conf();'"
 		" ELSE 'Large transactions go through files then, and are slow. Type: ALTER SYSTEM RESET logical_decoding_work_mem; SELECT pg_reload_conf();' END"
 		" FROM pg_settings WHERE name = 'wal_sender_timeout' AND setting = '0'"
 		" OR name = 'logical_decoding_work_mem' AND setting::int < 65536"
 	},
-	{.name = "disk room on the target", .function = check_room},
-	{.name = "clocks", .function = check_clocks},
+	{.name = "disk room on the target",.function = check_room},
+	{.name = "clocks",.function = check_clocks},
 	{
-		.name = "long transactions", .where = ON_SOURCE,
+		.name = "long transactions",.where = ON_SOURCE,
 		.sql = "SELECT 'warning', format('process %s%s has had one open for %s', a.pid, ' of ' || usename, date_trunc('second', clock_timestamp() - xact_start)),"
 		" format('The copy and the cut-over wait for its end. To end it, type: SELECT pg_terminate_backend(%s);', a.pid)"
 		" FROM pg_stat_activity a"
@@ -956,22 +956,22 @@ static const Check checks[] =
 		"  AND c.relnamespace " IN_SHARD " AND l.mode NOT IN ('AccessShareLock', 'RowShareLock'))) ORDER BY xact_start"
 	},
 	{
-		.name = "prepared transactions", .where = ON_SOURCE,
+		.name = "prepared transactions",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', format('%L of database \"%s\" has been prepared for %s', gid, database, date_trunc('second', clock_timestamp() - prepared)),"
 		" format('The copy cannot begin before its end. In that database, type: COMMIT PREPARED %L; or ROLLBACK PREPARED %L;', gid, gid)"
 		" FROM pg_prepared_xacts WHERE prepared < clock_timestamp() - " LONG_TRANSACTION " ORDER BY prepared"
 	},
-	{.name = "registry", .function = check_registry},
-	{.name = "standbys of the source", .function = check_lag, .where = ON_SOURCE},
-	{.name = "standbys of the target", .function = check_lag, .where = ON_TARGET},
-	{.name = "wal_level on the target", .where = ON_TARGET, .sql = wal_level, .only_reverse = true},
+	{.name = "registry",.function = check_registry},
+	{.name = "standbys of the source",.function = check_lag,.where = ON_SOURCE},
+	{.name = "standbys of the target",.function = check_lag,.where = ON_TARGET},
+	{.name = "wal_level on the target",.where = ON_TARGET,.sql = wal_level,.only_reverse = true},
 	{
-		.name = "replication slots on the target", .where = ON_TARGET, .other = "SELECT 0",
-		.sql = free_slots, .only_reverse = true
+		.name = "replication slots on the target",.where = ON_TARGET,.other = "SELECT 0",
+		.sql = free_slots,.only_reverse = true
 	},
 	{
-		.name = "walsenders on the target", .where = ON_TARGET, .other = "SELECT 0",
-		.sql = free_senders, .only_reverse = true
+		.name = "walsenders on the target",.where = ON_TARGET,.other = "SELECT 0",
+		.sql = free_senders,.only_reverse = true
 	},
 };
 
