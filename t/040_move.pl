@@ -98,7 +98,7 @@ is($_->safe_psql('postgres', 'SELECT home FROM snowid.shard_registry'),
 is($b->safe_psql('postgres', 'SELECT snowid.shard_home(5), (SELECT lives FROM snowid.shards)'), 'here|here',
 	'which knows that it is that');
 isnt($a->safe_psql('postgres', 'SELECT snowid.shard_home(5)'), 'here', 'the old server does, too');
-is(sqlstate($a, 'INSERT INTO ' . copy_of($s) . ".users (name) VALUES ('x')"), 'SN001', 'the copy is closed');
+is(sqlstate($a, 'DELETE FROM ' . copy_of($s) . '.users'), 'SN001', 'the copy is closed');
 is(sqlstate($a, 'SELECT snowid.next_id(5, ' . "'" . (copy_of($s) =~ s/'/''/gr) . ".id_seq')"), 'SN001', 'and gives no ids');
 
 moves_ok($a, $b, 5, ['status'], 0, 'status', qr/moved: type snowid-move finish/);

@@ -36,6 +36,8 @@ log_statement = none
 log_min_messages = warning
 timezone = 'UTC'
 });
+	my ($version) = `postgres --version` =~ /(\d+)/;
+	$node->append_conf('postgresql.conf', 'max_active_replication_origins = 40') if $version >= 18;
 	return $node;
 }
 
