@@ -240,6 +240,21 @@ finish(Move *move)
 	Side	   *target = &move->target;
 	PGconn	   *conn = source->conn;
 	const char *reverse_name = source->journal.reverse_name;
+	char	   *unknown;
+
+	/* What was made in the copy after it was closed is nowhere else. */
+	unknown = query_text(conn,
+						 "SELECT string_agg(format('%%I.%%I', n.nspname, c.relname), ', ') "
+						 "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+						 "WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND NOT EXISTS "
+						 "(SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence')",
+						 literal(conn, source->journal.schema));
+	if (unknown != NULL)
+	{
+		report_error("tables of the copy at %s were made after it was closed: %s", source->home, unknown);
+		report_hint("They are not on the other server. Carry them over yourself, drop them, and type the same command again.");
+		exit(EXIT_FAILED);
+	}
 
 	drop_subscription(source, reverse_name);
 	if (target->conn != NULL)
@@ -270,6 +285,13 @@ abort_move(Move *move)
 	const char *name = source->journal.exists ? source->journal.name : target->journal.name;
 	const char *reverse_name = source->journal.exists ? source->journal.reverse_name : target->journal.reverse_name;
 	char	   *subscription = NULL;
+
+	/* Whoever calls: what is dropped below must never be the shard itself. */
+	if (is_at(target, "open") || is_role(target, "source") || is_role(source, "target"))
+	{
+		report_error("shard %d has been opened on the server that it went to", shard);
+		fail();
+	}
 
 	if (target->journal.exists)
 		record_step(move, target, "aborted");

@@ -62,13 +62,18 @@ take_snapshots(Move *move, int *pause_ms)
 	return caught_up;
 }
 
-/* One table's count, and checksum if wanted; it does not depend on the order. */
+/*
+ * One table's count, and checksum if wanted; it does not depend on the order.
+ *
+ * Not t::text: t may be a column, too, and a table's owner can make that cast a
+ * function of his own, which a superuser would run.
+ */
 static char *
 table_state_query(PGconn *conn, const char *schema, const char *table, Verify depth)
 {
 	return text_of("SELECT count(*)%s FROM ONLY %s.%s t",
 				   depth == VERIFY_CHECKSUMS
-				   ? ", sum(hashtextextended(t::text COLLATE \"C\", 0)::numeric)" : "",
+				   ? ", sum(hashtextextended(textin(record_out(t.*)) COLLATE \"C\", 0)::numeric)" : "",
 				   ident(conn, schema), ident(conn, table));
 }
 
