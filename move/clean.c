@@ -68,21 +68,18 @@ drop_publication(const Side *side, const char *name)
 }
 
 /*
- * The slots that the copy of single tables uses are named for the
- * subscription's OID.  They go with it, unless the target could not reach the
- * source just then.
+ * The slots that the copy of single tables uses go with the subscription,
+ * unless the target could not reach the source just then.
  */
 static void
-drop_table_slots(const Side *source, const char *subscription_oid)
+drop_table_slots(const Move *move, const Side *source)
 {
 	PGresult   *res;
 
-	if (subscription_oid == NULL)
-		return;
 	res = query(source->conn,
-				"SELECT slot_name FROM pg_replication_slots "
-				"WHERE slot_name LIKE %s AND database = current_database()",
-				literal(source->conn, text_of("pg\\_%s\\_sync\\_%%", subscription_oid)));
+				"SELECT slot_name FROM pg_replication_slots, snowid.moves "
+				"WHERE slot_name LIKE details ->> 'table_slots' AND shard = %d "
+				"AND database = current_database()", move->options->shard);
 	for (int i = 0; i < PQntuples(res); i++)
 		drop_slot(source, PQgetvalue(res, i, 0));
 	PQclear(res);
@@ -284,7 +281,6 @@ abort_move(Move *move)
 	int			shard = move->options->shard;
 	const char *name = source->journal.exists ? source->journal.name : target->journal.name;
 	const char *reverse_name = source->journal.exists ? source->journal.reverse_name : target->journal.reverse_name;
-	char	   *subscription = NULL;
 
 	/* Whoever calls: what is dropped below must never be the shard itself. */
 	if (is_at(target, "open") || is_role(target, "source") || is_role(source, "target"))
@@ -306,17 +302,13 @@ abort_move(Move *move)
 
 	if (target->journal.exists)
 	{
-		PGconn	   *conn = target->conn;
-
-		subscription = query_text(conn, "SELECT details ->> 'subscription' FROM snowid.moves WHERE shard = %d",
-								  shard);
 		drop_subscription(target, name);
 		drop_slot(target, reverse_name);
 		drop_publication(target, reverse_name);
 	}
 	if (source->journal.exists)
 	{
-		drop_table_slots(source, subscription);
+		drop_table_slots(move, source);
 		drop_slot(source, name);
 		drop_publication(source, name);
 	}

@@ -349,6 +349,7 @@ subscribe(Move *move)
 {
 	Side	   *target = &move->target;
 	PGconn	   *conn = target->conn;
+	char	   *slots;
 
 	run(conn, "BEGIN");
 	run(conn,
@@ -356,9 +357,19 @@ subscribe(Move *move)
 		"WITH (create_slot = false, slot_name = %s, copy_data = true, enabled = true)",
 		ident(conn, move->name), literal(conn, move->source.conninfo),
 		ident(conn, move->name), literal(conn, move->name));
-	record_detail(move, target, "subscription",
-				  query_text(conn, "SELECT oid FROM pg_subscription WHERE subname = %s",
-							 literal(conn, move->name)));
+
+	/*
+	 * What the slots are called that the copy of single tables uses.  The
+	 * source is told as well, since it must drop them if the target is gone;
+	 * and with the target's identifier, since other targets have the same
+	 * OIDs.
+	 */
+	slots = query_text(conn,
+					   "SELECT format('pg\\_%%s\\_sync\\_%%%%\\_%%s', s.oid, c.system_identifier) "
+					   "FROM pg_subscription s, pg_control_system() c WHERE subname = %s",
+					   literal(conn, move->name));
+	record_detail(move, target, "table_slots", slots);
+	record_detail(move, &move->source, "table_slots", slots);
 	record_step(move, target, "subscribed");
 	run(conn, "COMMIT");
 }

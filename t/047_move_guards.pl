@@ -114,8 +114,28 @@ moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
 moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'without');
 unlike($b->safe_psql('postgres', 'SELECT subconninfo FROM pg_subscription'), qr/passfile|service/, 'the target has a password file of its own');
 
+# Slots of the copy that the target has left behind, without it: its own, and no
+# other target's.
+my $slots = $a->safe_psql('postgres', q{SELECT replace(details ->> 'table_slots', '\', '') FROM snowid.moves});
+my $other = ($slots =~ s/_\d+$/_1/r) =~ s/%/1/r;
+$a->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('$_', 'pgoutput')") for $slots =~ s/%/1/r, $other;
+$b->stop;
+moves_ok($a, $b, 5, ['abort'], 0, 'aborted without the target');
+is($a->safe_psql('postgres', 'SELECT slot_name FROM pg_replication_slots'), $other, 'its slots are gone');
+$a->safe_psql('postgres', "SELECT pg_drop_replication_slot('$other')");
+$b->start;
+moves_ok($a, $b, 5, ['abort'], 0, 'aborted there');
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+
 # What was not asked for at the beginning is not there.
 moves_ok($a, $b, 5, ['--reverse'], 1, 'a way back that comes late', qr/--reverse/);
+moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+
+# All columns are compared, whatever they are called.
+$a->safe_psql('postgres', "CREATE TABLE $s.odd (id bigint PRIMARY KEY, t text, x int); INSERT INTO $s.odd VALUES (1, 'same', 1)");
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+$b->safe_psql('postgres', "SET session_replication_role = replica; UPDATE $s.odd SET x = 2");
+moves_ok($a, $b, 5, [ '--verify', 'checksums' ], 1, 'a column called t', qr/table "odd" differs/);
 moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
 
 # The checksum of a table runs nobody's code.
