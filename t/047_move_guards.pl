@@ -82,12 +82,21 @@ is(sqlstate($source, "INSERT INTO $s.users (name) VALUES ('guard')"), 'SN001', '
 $target->safe_psql('postgres', 'INSERT INTO snowid.moves SELECT * FROM kept; DROP TABLE kept');
 moves_ok($source, $target, 5, [], 0, 'the move goes on');
 lives_ok($target, $source, 'after all');
+moves_ok($source, $target, 5, ['finish'], 0, 'finished');
+
+# When it is open, and the source has not been cleaned up yet.
+($source, $target) = ($target, $source);
+hold_and_kill($source, 'moved', 0, 'move', $source, $target);
+moves_ok($source, $c, 5, ['abort'], 2, 'when it is open, too', qr/with another server/);
+lives_ok($target, $source, 'open');
+moves_ok($source, $target, 5, [], 0, 'the move goes on');
 
 # A table that was made after all had been copied has its rows nowhere else.
 $source->safe_psql('postgres', 'CREATE TABLE insta5_moved.late AS SELECT 1');
 moves_ok($source, $target, 5, ['finish'], 1, 'rows that are nowhere else', qr/insta5_moved\.late/);
 $source->safe_psql('postgres', 'DROP TABLE insta5_moved.late');
 moves_ok($source, $target, 5, ['finish'], 0, 'finished');
+($a, $b) = ($target, $source);
 
 # Nor is one moved that is being made.
 moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
