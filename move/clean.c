@@ -155,6 +155,8 @@ rename_copy(Move *move, Side *from)
 	run(conn, "BEGIN");
 	if (name != NULL)
 	{
+		/* Whoever creates something in it just now has locked it. */
+		run(conn, "SET LOCAL lock_timeout = %d", END_WAIT_MS);
 		run(conn, "ALTER SCHEMA %s RENAME TO %s", ident(conn, move->schema), ident(conn, name));
 		run(conn, "UPDATE snowid.moves SET schema = %s WHERE shard = %d",
 			literal(conn, name), move->options->shard);
