@@ -68,21 +68,18 @@ drop_publication(const Side *side, const char *name)
 }
 
 /*
- * The slots that the copy of single tables uses are named for the
- * subscription's OID.  They go with it, unless the target could not reach the
- * source just then.
+ * The slots that the copy of single tables uses go with the subscription,
+ * unless the target could not reach the source just then.
  */
 static void
-drop_table_slots(const Side *source, const char *subscription_oid)
+drop_table_slots(const Move *move, const Side *source)
 {
 	PGresult   *res;
 
-	if (subscription_oid == NULL)
-		return;
 	res = query(source->conn,
-				"SELECT slot_name FROM pg_replication_slots "
-				"WHERE slot_name LIKE %s AND database = current_database()",
-				literal(source->conn, text_of("pg\\_%s\\_sync\\_%%", subscription_oid)));
+				"SELECT slot_name FROM pg_replication_slots, snowid.moves "
+				"WHERE slot_name LIKE details ->> 'table_slots' AND shard = %d "
+				"AND database = current_database()", move->options->shard);
 	for (int i = 0; i < PQntuples(res); i++)
 		drop_slot(source, PQgetvalue(res, i, 0));
 	PQclear(res);
@@ -158,6 +155,8 @@ rename_copy(Move *move, Side *from)
 	run(conn, "BEGIN");
 	if (name != NULL)
 	{
+		/* Whoever creates something in it just now has locked it. */
+		run(conn, "SET LOCAL lock_timeout = %d", END_WAIT_MS);
 		run(conn, "ALTER SCHEMA %s RENAME TO %s", ident(conn, move->schema), ident(conn, name));
 		run(conn, "UPDATE snowid.moves SET schema = %s WHERE shard = %d",
 			literal(conn, name), move->options->shard);
@@ -240,6 +239,21 @@ finish(Move *move)
 	Side	   *target = &move->target;
 	PGconn	   *conn = source->conn;
 	const char *reverse_name = source->journal.reverse_name;
+	char	   *unknown;
+
+	/* What was made in the copy after it was closed is nowhere else. */
+	unknown = query_text(conn,
+						 "SELECT string_agg(format('%%I.%%I', n.nspname, c.relname), ', ') "
+						 "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+						 "WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND NOT EXISTS "
+						 "(SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence')",
+						 literal(conn, source->journal.schema));
+	if (unknown != NULL)
+	{
+		report_error("tables of the copy at %s were made after it was closed: %s", source->home, unknown);
+		report_hint("They are not on the other server. Carry them over yourself, drop them, and type the same command again.");
+		exit(EXIT_FAILED);
+	}
 
 	drop_subscription(source, reverse_name);
 	if (target->conn != NULL)
@@ -269,7 +283,13 @@ abort_move(Move *move)
 	int			shard = move->options->shard;
 	const char *name = source->journal.exists ? source->journal.name : target->journal.name;
 	const char *reverse_name = source->journal.exists ? source->journal.reverse_name : target->journal.reverse_name;
-	char	   *subscription = NULL;
+
+	/* Whoever calls: what is dropped below must never be the shard itself. */
+	if (is_at(target, "open") || is_role(target, "source") || is_role(source, "target"))
+	{
+		report_error("shard %d has been opened on the server that it went to", shard);
+		fail();
+	}
 
 	if (target->journal.exists)
 		record_step(move, target, "aborted");
@@ -284,17 +304,13 @@ abort_move(Move *move)
 
 	if (target->journal.exists)
 	{
-		PGconn	   *conn = target->conn;
-
-		subscription = query_text(conn, "SELECT details ->> 'subscription' FROM snowid.moves WHERE shard = %d",
-								  shard);
 		drop_subscription(target, name);
 		drop_slot(target, reverse_name);
 		drop_publication(target, reverse_name);
 	}
 	if (source->journal.exists)
 	{
-		drop_table_slots(source, subscription);
+		drop_table_slots(move, source);
 		drop_slot(source, name);
 		drop_publication(source, name);
 	}

@@ -167,20 +167,26 @@ append_conninfo(PQExpBuffer buf, const char *keyword, const char *value)
 }
 
 /*
- * The connection string of some options, without password, and without what
- * concerns this program alone.
+ * The connection string of some options, without passwords and the like, and
+ * without what concerns this program alone.
+ *
+ * If they are those of a connection, they have what a service file has said,
+ * and our own password file: neither means anything on another machine.
  */
 static char *
-conninfo_of(PQconninfoOption *options)
+conninfo_of(PQconninfoOption *options, bool connected)
 {
 	static const char *const ours[] = {"password", "application_name",
-	"fallback_application_name", "client_encoding", "options", "replication"};
+		"fallback_application_name", "client_encoding", "options", "replication",
+	"scram_client_key", "scram_server_key"};
 	PQExpBufferData buf;
 
 	initPQExpBuffer(&buf);
 	for (PQconninfoOption *o = options; o->keyword != NULL; o++)
 	{
-		bool		is_ours = false;
+		bool		is_ours = o->dispchar[0] == '*' ||
+			(connected && (strncmp(o->keyword, "service", 7) == 0 ||
+						   strcmp(o->keyword, "passfile") == 0));
 
 		for (int i = 0; i < (int) lengthof(ours); i++)
 			if (strcmp(o->keyword, ours[i]) == 0)
@@ -207,7 +213,7 @@ without_password(const char *what, const char *conninfo)
 		report_error("option %s: %s", what, message);
 		exit(EXIT_USAGE);
 	}
-	result = conninfo_of(options);
+	result = conninfo_of(options, false);
 	PQconninfoFree(options);
 	return result;
 }
@@ -217,7 +223,7 @@ char *
 conninfo_for_child(PGconn *conn)
 {
 	PQconninfoOption *options = PQconninfo(conn);
-	char	   *result = conninfo_of(options);
+	char	   *result = conninfo_of(options, true);
 
 	PQconninfoFree(options);
 	return result;
@@ -253,7 +259,7 @@ open_connection(const char *label, const char *conninfo, bool must)
 	 */
 	run(conn,
 		"SELECT pg_catalog.set_config(name, value, false) FROM (VALUES "
-		"('search_path', 'pg_catalog, pg_temp'), ('datestyle', 'ISO'), "
+		"('search_path', 'pg_catalog, pg_temp'), ('client_encoding', 'UTF8'), ('datestyle', 'ISO'), "
 		"('intervalstyle', 'postgres'), ('timezone', 'UTC'), "
 		"('extra_float_digits', '3'), ('bytea_output', 'hex'), "
 		"('standard_conforming_strings', 'on'), ('client_min_messages', 'warning'), "
@@ -299,7 +305,7 @@ open_side(Side *side, const char *label, const char *conninfo,
 		return;
 	}
 	options = PQconninfo(side->conn);
-	side->conninfo = conninfo_of(options);
+	side->conninfo = conninfo_of(options, true);
 	PQconninfoFree(options);
 }
 

@@ -117,6 +117,7 @@ dump_schema(Move *move)
 		close(fds[1]);
 		execlp(program, "pg_dump", "--schema-only", "--no-publications",
 			   "--no-subscriptions", "--no-password", "--lock-wait-timeout=60s",
+			   "--encoding=UTF8",
 			   schema, dbname, (char *) NULL);
 		report_error("could not run \"%s\": %m", program);
 		_exit(127);
@@ -199,8 +200,10 @@ fingerprint(PGconn *conn, const char *schema)
 					  "WITH n AS (SELECT oid FROM pg_namespace WHERE nspname = %s), "
 					  "c AS (SELECT * FROM pg_class WHERE relnamespace = (TABLE n)) "
 					  "SELECT encode(sha256(convert_to(string_agg(d, E'\\n' ORDER BY d COLLATE \"C\"), 'UTF8')), 'hex') FROM ("
-					  "SELECT concat_ws(' ', 'relation', relname, relkind, relpersistence, relreplident, relowner, relacl) "
+					  "SELECT concat_ws(' ', 'relation', relname, relkind, relpersistence, relreplident, relowner, relacl, relrowsecurity, relforcerowsecurity, reloptions) "
 					  "FROM c WHERE relkind NOT IN ('i', 'I') "
+					  "UNION ALL SELECT concat_ws(' ', 'schema', nspowner, nspacl) FROM pg_namespace WHERE oid = (TABLE n) "
+					  "UNION ALL SELECT concat_ws(' ', 'rule', ev_enabled, pg_get_ruledef(r.oid)) FROM c JOIN pg_rewrite r ON r.ev_class = c.oid "
 					  "UNION ALL SELECT concat_ws(' ', 'column', c.relname, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), "
 					  "a.attnotnull, a.attidentity, a.attgenerated, a.attacl, pg_get_expr(d.adbin, d.adrelid)) "
 					  "FROM c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum "
@@ -346,6 +349,7 @@ subscribe(Move *move)
 {
 	Side	   *target = &move->target;
 	PGconn	   *conn = target->conn;
+	char	   *slots;
 
 	run(conn, "BEGIN");
 	run(conn,
@@ -353,11 +357,34 @@ subscribe(Move *move)
 		"WITH (create_slot = false, slot_name = %s, copy_data = true, enabled = true)",
 		ident(conn, move->name), literal(conn, move->source.conninfo),
 		ident(conn, move->name), literal(conn, move->name));
-	record_detail(move, target, "subscription",
-				  query_text(conn, "SELECT oid FROM pg_subscription WHERE subname = %s",
-							 literal(conn, move->name)));
+
+	/*
+	 * What the slots are called that the copy of single tables uses.  The
+	 * source is told as well, since it must drop them if the target is gone;
+	 * and with the target's identifier, since other targets have the same
+	 * OIDs.
+	 */
+	slots = query_text(conn,
+					   "SELECT format('pg\\_%%s\\_sync\\_%%%%\\_%%s', s.oid, c.system_identifier) "
+					   "FROM pg_subscription s, pg_control_system() c WHERE subname = %s",
+					   literal(conn, move->name));
+	record_detail(move, target, "table_slots", slots);
+	record_detail(move, &move->source, "table_slots", slots);
 	record_step(move, target, "subscribed");
 	run(conn, "COMMIT");
+}
+
+/*
+ * Undo the move, which cannot get on.  On the way back there is nothing to
+ * undo: the shard is open on the server that it would leave.
+ */
+static void
+give_up_from(Move *move, const Side *from)
+{
+	if (from == &move->source)
+		give_up(move);
+	report_hint("The shard stays where it is. Type the same command again, with a larger --max-wal if that was too little; if the slot is lost, the way back is closed: type snowid-move abort, if status says that it was begun, and then finish.");
+	fail();
 }
 
 /*
@@ -376,13 +403,13 @@ check_slot(Move *move, const Side *from, const char *name)
 	if (PQntuples(res) == 0 || *PQgetvalue(res, 0, 1) == 't')
 	{
 		report_error("replication slot \"%s\" of the %s is lost", name, from->label);
-		give_up(move);
+		give_up_from(move, from);
 	}
 	if (strtoll(PQgetvalue(res, 0, 0), NULL, 10) > move->options->max_wal)
 	{
 		report_error("the move keeps %s MB of the %s's log, more than --max-wal allows",
 					 text_of("%lld", strtoll(PQgetvalue(res, 0, 0), NULL, 10) >> 20), from->label);
-		give_up(move);
+		give_up_from(move, from);
 	}
 	PQclear(res);
 }

@@ -80,7 +80,7 @@ read_journal(const Move *move, Side *side)
 				"coalesce((details ->> 'reverse')::boolean, false), "
 				"details ->> 'reverse_lsn', "
 				"coalesce((details ->> 'keep_name')::boolean, false), "
-				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry' "
+				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', peer "
 				"FROM snowid.moves WHERE shard = %d", move->options->shard);
 	if (PQntuples(res) > 0)
 	{
@@ -97,6 +97,7 @@ read_journal(const Move *move, Side *side)
 		j->name = field(res, 9);
 		j->reverse_name = field(res, 10);
 		j->registry = field(res, 11);
+		j->peer = field(res, 12);
 	}
 	PQclear(res);
 }

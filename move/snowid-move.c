@@ -152,6 +152,10 @@ what_next(const Move *move)
 
 	if (!source->journal.exists && !target->journal.exists)
 		return "nothing is under way";
+	if (is_role(source, "source") && is_role(target, "source") && is_at(source, "moved"))
+		return "an abort of the way back was begun: type snowid-move abort";
+	if (is_at(source, "ready"))
+		return "a way back was begun: type snowid-move back to go on, or abort";
 	if (is_at(source, "aborted") || is_at(target, "aborted") || !source->journal.exists)
 		return "an abort was begun: type snowid-move abort";
 	if (is_at(source, "moved"))
@@ -217,6 +221,23 @@ command_plan(Move *move)
 	PQclear(res);
 }
 
+/*
+ * A server whose journal names another one than the one that we were given,
+ * which knows nothing of the move: a wrong --from or --to.  To abort or finish
+ * with it would leave the right one as it is, perhaps open.
+ */
+static void
+check_peer(const Move *move, const Side *side, const Side *other, const char *option)
+{
+	if (!side->journal.exists || other->conn == NULL || other->journal.exists ||
+		side->journal.peer == NULL || strcmp(side->journal.peer, other->home) == 0)
+		return;
+	report_error("the %s moves shard %d with another server than that of %s",
+				 side->label, move->options->shard, option);
+	report_detail("Its journal says: %s. Given was: %s.", side->journal.peer, other->home);
+	exit(EXIT_USAGE);
+}
+
 /* What neither server's journal explains is not touched. */
 static void
 check_journals(const Move *move)
@@ -238,6 +259,8 @@ check_journals(const Move *move)
 		report_hint("Each knows its other server: SELECT * FROM snowid.moves; Finish or abort those first.");
 		exit(EXIT_FAILED);
 	}
+	check_peer(move, &move->source, &move->target, "--to");
+	check_peer(move, &move->target, &move->source, "--from");
 }
 
 static void
@@ -252,6 +275,12 @@ command_move(Move *move)
 		report_hint("A move back is under way or done; type: snowid-move status");
 		exit(EXIT_FAILED);
 	}
+	if (is_at(source, "ready"))
+	{
+		report_error("a way back of shard %d was begun", move->options->shard);
+		report_hint("Type: snowid-move back, or abort");
+		exit(EXIT_FAILED);
+	}
 	if (is_at(source, "aborted") || is_at(target, "aborted") ||
 		(!source->journal.exists && target->journal.exists))
 	{
@@ -263,6 +292,15 @@ command_move(Move *move)
 	{
 		report_info("shard %d has moved already; type: snowid-move finish", move->options->shard);
 		return;
+	}
+
+	/* It was not prepared for, nor checked. */
+	if (move->options->reverse && source->journal.exists && !source->journal.reverse &&
+		!is_at(source, "fenced"))
+	{
+		report_error("the move of shard %d was begun without --reverse", move->options->shard);
+		report_hint("Type the command without it; or snowid-move abort, and begin anew.");
+		exit(EXIT_FAILED);
 	}
 
 	if (!source->journal.exists)
@@ -343,6 +381,12 @@ command_back(Move *move)
 			report_hint("To see how things stand, type: snowid-move status");
 		exit(EXIT_FAILED);
 	}
+	if (is_decided && is_role(source, "source") && is_at(source, "moved"))
+	{
+		report_error("an abort of the way back was begun");
+		report_hint("Type: snowid-move abort");
+		exit(EXIT_INCOMPLETE);
+	}
 	if (is_decided && is_at(target, "moved"))
 	{
 		report_info("shard %d is back already; type: snowid-move finish", move->options->shard);
@@ -370,11 +414,19 @@ command_finish(Move *move)
 	}
 	if (is_role(source, "target"))
 		swap_sides(move);
-	if (!is_at(source, "moved"))
+	if (!is_at(source, "moved") || is_role(target, "source"))
 	{
 		report_error("the move of shard %d is not complete", move->options->shard);
 		report_hint("Type snowid-move status");
-		exit(is_at(source, "fenced") ? EXIT_INCOMPLETE : EXIT_FAILED);
+		exit(is_at(source, "fenced") || is_role(target, "source") ? EXIT_INCOMPLETE : EXIT_FAILED);
+	}
+
+	/* Its journal has what it takes to open it again. */
+	if (target->journal.closed)
+	{
+		report_error("shard %d is closed by hand at %s", move->options->shard, target->home);
+		report_hint("Type there: SELECT snowid.unfence_shard(%d);", move->options->shard);
+		exit(EXIT_FAILED);
 	}
 	failure_exit_code = EXIT_INCOMPLETE;
 	finish(move);
@@ -393,9 +445,18 @@ command_abort(Move *move)
 		return;
 	}
 
-	/* A way back that has not opened the shard yet. */
-	if (is_role(source, "source") && is_at(source, "ready"))
+	/*
+	 * A way back that has not opened the shard yet; or the second half of its
+	 * abort.
+	 */
+	if (is_role(source, "source") && (is_at(source, "ready") || is_role(target, "source")))
 	{
+		if (target->conn == NULL)
+		{
+			report_error("the target must be reachable, since it has the shard");
+			exit(EXIT_INCOMPLETE);
+		}
+		failure_exit_code = EXIT_INCOMPLETE;
 		record_step(move, source, "moved");
 		if (is_role(target, "source"))
 		{
@@ -418,6 +479,15 @@ command_abort(Move *move)
 	{
 		report_error("the target must be reachable, since the move is decided");
 		report_detail("Only its journal can make sure that the shard is not opened there.");
+		exit(EXIT_INCOMPLETE);
+	}
+
+	/* A target that knows nothing may have been told to forget it, and be open. */
+	if (is_at(source, "fenced") && target->conn != NULL && !target->journal.exists)
+	{
+		report_error("the move of shard %d is decided, and the target's journal knows nothing of it", shard);
+		report_hint("Look whether the shard is open at %s. If not, and it never will be, type on the source: UPDATE snowid.moves SET peer = NULL WHERE shard = %d; SELECT snowid.unfence_shard(%d);",
+					source->journal.peer, shard, shard);
 		exit(EXIT_INCOMPLETE);
 	}
 	failure_exit_code = EXIT_INCOMPLETE;

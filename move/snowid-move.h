@@ -63,6 +63,7 @@ typedef struct Journal
 {
 	bool		exists;
 	char	   *move_id;		/* the same on both servers */
+	char	   *peer;			/* the other server, as its Side's home */
 	char	   *role;			/* "source" or "target" */
 	char	   *step;
 	bool		closed;

@@ -62,14 +62,26 @@ take_snapshots(Move *move, int *pause_ms)
 	return caught_up;
 }
 
-/* One table's count, and checksum if wanted; it does not depend on the order. */
+/*
+ * One table's count, and checksum if wanted; it does not depend on the order.
+ *
+ * Not t::text: t may be a column, too, and a table's owner can make that cast a
+ * function of his own, which a superuser would run.  Two encodings are compared
+ * in one.
+ */
 static char *
-table_state_query(PGconn *conn, const char *schema, const char *table, Verify depth)
+table_state_query(const Move *move, PGconn *conn, const char *table)
 {
+	bool		one_encoding =
+		strcmp(PQparameterStatus(move->source.aux, "server_encoding"),
+			   PQparameterStatus(move->target.aux, "server_encoding")) == 0;
+
 	return text_of("SELECT count(*)%s FROM ONLY %s.%s t",
-				   depth == VERIFY_CHECKSUMS
-				   ? ", sum(hashtextextended(t::text COLLATE \"C\", 0)::numeric)" : "",
-				   ident(conn, schema), ident(conn, table));
+				   move->options->verify != VERIFY_CHECKSUMS ? "" :
+				   one_encoding
+				   ? ", sum(hashtextextended(textin(record_out(t.*)) COLLATE \"C\", 0)::numeric)"
+				   : ", sum(hashtextextended(encode(convert_to(textin(record_out(t.*)), 'UTF8'), 'hex') COLLATE \"C\", 0)::numeric)",
+				   ident(conn, move->schema), ident(conn, table));
 }
 
 static void
@@ -141,8 +153,8 @@ verify(Move *move)
 		char	   *here;
 		char	   *there;
 
-		send_query(source->aux, table_state_query(source->aux, move->schema, table, depth));
-		send_query(target->aux, table_state_query(target->aux, move->schema, table, depth));
+		send_query(source->aux, table_state_query(move, source->aux, table));
+		send_query(target->aux, table_state_query(move, target->aux, table));
 		here = receive(source->aux);
 		there = receive(target->aux);
 		if (strcmp(here, there) != 0)
