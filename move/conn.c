@@ -185,8 +185,8 @@ conninfo_of(PQconninfoOption *options, bool connected)
 	for (PQconninfoOption *o = options; o->keyword != NULL; o++)
 	{
 		bool		is_ours = o->dispchar[0] == '*' ||
-			(connected && (strncmp(o->keyword, "service", 7) == 0 ||
-						   strcmp(o->keyword, "passfile") == 0));
+		(connected && (strncmp(o->keyword, "service", 7) == 0 ||
+					   strcmp(o->keyword, "passfile") == 0));
 
 		for (int i = 0; i < (int) lengthof(ours); i++)
 			if (strcmp(o->keyword, ours[i]) == 0)

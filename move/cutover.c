@@ -39,6 +39,16 @@ begin_bounded(const Move *move, const Side *side)
 }
 
 /*
+ * When to give a pause up that began at start: well before the limit, at which
+ * the server would end not only the transaction but the session.
+ */
+int64
+pause_end(const Move *move, int64 start)
+{
+	return start + (int64) move->options->pause_limit_ms * 9 / 10;
+}
+
+/*
  * Have the log flushed up to now, since only that is sent: by a commit that
  * writes something.
  */
@@ -142,7 +152,7 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 	char	   *print;
 	int64		start;
 
-#define TIME_IS_UP (now_ms() - start >= options->pause_limit_ms)
+#define TIME_IS_UP (now_ms() >= pause_end(move, start))
 #define TELL_TIME(what) \
 	report_verbose("%s after %d ms", what, (int) (now_ms() - start))
 
@@ -194,7 +204,7 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 
 	TELL_TIME("definitions compared");
 
-	if (!wait_for_replay(from, to, name, start + options->pause_limit_ms))
+	if (!wait_for_replay(from, to, name, pause_end(move, start)))
 	{
 		roll_back(from);
 		*pause_ms = (int) (now_ms() - start);

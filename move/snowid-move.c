@@ -482,7 +482,10 @@ command_abort(Move *move)
 		exit(EXIT_INCOMPLETE);
 	}
 
-	/* A target that knows nothing may have been told to forget it, and be open. */
+	/*
+	 * A target that knows nothing may have been told to forget it, and be
+	 * open.
+	 */
 	if (is_at(source, "fenced") && target->conn != NULL && !target->journal.exists)
 	{
 		report_error("the move of shard %d is decided, and the target's journal knows nothing of it", shard);

@@ -187,6 +187,7 @@ extern void verify(Move *move);
 /* cutover.c */
 
 extern void begin_bounded(const Move *move, const Side *side);
+extern int64 pause_end(const Move *move, int64 start);
 extern void flush_log(const Side *side);
 extern void back_off(int attempt);
 extern void cut_over(Move *move, Side *from, Side *to, const char *name);

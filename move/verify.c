@@ -18,7 +18,6 @@
 static bool
 take_snapshots(Move *move, int *pause_ms)
 {
-	const MoveOptions *options = move->options;
 	Side	   *source = &move->source;
 	Side	   *target = &move->target;
 	char	   *tables;
@@ -41,7 +40,7 @@ take_snapshots(Move *move, int *pause_ms)
 		return false;
 	}
 	caught_up = wait_for_replay(source, target, move->name,
-								start + options->pause_limit_ms);
+								pause_end(move, start));
 	if (caught_up)
 	{
 		run(source->aux, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
@@ -73,8 +72,8 @@ static char *
 table_state_query(const Move *move, PGconn *conn, const char *table)
 {
 	bool		one_encoding =
-		strcmp(PQparameterStatus(move->source.aux, "server_encoding"),
-			   PQparameterStatus(move->target.aux, "server_encoding")) == 0;
+	strcmp(PQparameterStatus(move->source.aux, "server_encoding"),
+		   PQparameterStatus(move->target.aux, "server_encoding")) == 0;
 
 	return text_of("SELECT count(*)%s FROM ONLY %s.%s t",
 				   move->options->verify != VERIFY_CHECKSUMS ? "" :
