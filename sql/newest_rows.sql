@@ -66,7 +66,7 @@ SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
 -- A sequence that the column owns, but has no ids from, says nothing.
 CREATE SEQUENCE newest_rows_8003.posts_id_seq OWNED BY newest_rows_8003.posts.id;
 INSERT INTO newest_rows_8003.posts (n) VALUES (43);
-SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
+SELECT array_agg(n ORDER BY n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
 
 -- Nor does one that was never called, where rows were loaded.
 SELECT snowid.create_shard(8010, 'newest_rows_8010');
@@ -78,8 +78,8 @@ SELECT snowid.drop_shard(8010, true);
 -- Other order of columns, a dropped one, another name of the id.
 ALTER TABLE newest_rows_8002.posts DROP COLUMN body, DROP COLUMN n;
 ALTER TABLE newest_rows_8002.posts ADD body text, ADD n int DEFAULT 42;
-SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
-SELECT array_agg(n) FROM snowid.newest_rows(NULL::newest_rows_8002.posts, 2);
+SELECT array_agg(n ORDER BY n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
+SELECT array_agg(n ORDER BY n) FROM snowid.newest_rows(NULL::newest_rows_8002.posts, 2);
 CREATE TYPE posts AS (n int, id bigint);
 SELECT n FROM snowid.newest_rows(NULL::posts, 2);
 

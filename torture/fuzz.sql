@@ -129,6 +129,10 @@ DECLARE
 	value text;
 BEGIN
 	FOR i IN 0 .. given - 1 LOOP
+		IF f.proargtypes[i] = 'anyelement'::regtype THEN
+			arguments := arguments || fuzz.pick('NULL::fuzz.relation', 'NULL::snowid.shard_registry', '1', 'NULL::text');
+			CONTINUE;
+		END IF;
 		value := CASE f.proargtypes[i]::regtype
 			WHEN 'int'::regtype THEN fuzz.int()
 			WHEN 'bigint'::regtype THEN fuzz.bigint()
