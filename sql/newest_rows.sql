@@ -81,7 +81,7 @@ ALTER TABLE newest_rows_8002.posts ADD body text, ADD n int DEFAULT 42;
 SELECT array_agg(n ORDER BY n) FROM snowid.newest_rows(NULL::newest_rows_8000.posts, 2);
 SELECT array_agg(n ORDER BY n) FROM snowid.newest_rows(NULL::newest_rows_8002.posts, 2);
 CREATE TYPE posts AS (n int, id bigint);
-SELECT n FROM snowid.newest_rows(NULL::posts, 2);
+SELECT n FROM snowid.newest_rows(NULL::posts, 2) ORDER BY n;
 
 -- As many rows as asked for, also of an id that is there twice.
 CREATE TABLE newest_rows_8000.twice (id bigint);
