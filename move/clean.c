@@ -122,11 +122,28 @@ subscribe_back(Move *move, Side *from, Side *to)
 }
 
 /*
+ * Is somebody creating a relation in the schema?  He holds a lock on it until
+ * his commit, since PostgreSQL 9.2 (RangeVarGetAndCheckCreationNamespace).
+ */
+bool
+is_being_extended(PGconn *conn, const char *schema)
+{
+	return query_bool(conn,
+					  "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' "
+					  "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+					  "AND classid = 'pg_namespace'::regclass "
+					  "AND objid = (SELECT oid FROM pg_namespace WHERE nspname = %s) "
+					  "AND pid IS DISTINCT FROM pg_backend_pid())",
+					  literal(conn, schema));
+}
+
+/*
  * Rename the copy that was left behind, so that nobody takes it for the shard.
  *
  * Statements that were waiting when the shard was closed find its tables by
  * name once more, so they must have ended: they shall get the error that
- * tells them where to go.
+ * tells them where to go.  Who is creating a table would find it renamed
+ * under his hands; not all minor releases let him hold the renaming up.
  */
 static void
 rename_copy(Move *move, Side *from)
@@ -146,6 +163,17 @@ rename_copy(Move *move, Side *from)
 					  "AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')))",
 					  move->options->shard))
 		wait_ms(10);
+	while (is_being_extended(conn, move->schema))
+	{
+		if (now_ms() > until)
+		{
+			report_error("somebody is creating something in the closed copy of shard %d at %s",
+						 move->options->shard, from->home);
+			report_hint("It is not on the other server. When his transaction has ended, type the same command again.");
+			fail();
+		}
+		wait_ms(10);
+	}
 
 	name = query_text(conn,
 					  "SELECT s FROM generate_series(0, 1000) i, LATERAL "
@@ -155,7 +183,6 @@ rename_copy(Move *move, Side *from)
 	run(conn, "BEGIN");
 	if (name != NULL)
 	{
-		/* Whoever creates something in it just now has locked it. */
 		run(conn, "SET LOCAL lock_timeout = %d", END_WAIT_MS);
 		run(conn, "ALTER SCHEMA %s RENAME TO %s", ident(conn, move->schema), ident(conn, name));
 		run(conn, "UPDATE snowid.moves SET schema = %s WHERE shard = %d",
@@ -231,6 +258,29 @@ clean_up_after(Move *move, Side *from, Side *to, const char *name)
 	read_journal(move, to);
 }
 
+/*
+ * Tables that were made in the copy after it was closed, as that connection
+ * sees it, are nowhere else.
+ */
+static void
+refuse_newer_tables(const Side *source, PGconn *conn)
+{
+	char	   *newer;
+
+	newer = query_text(conn,
+					   "SELECT string_agg(format('%%I.%%I', n.nspname, c.relname), ', ') "
+					   "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+					   "WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND NOT EXISTS "
+					   "(SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence')",
+					   literal(conn, source->journal.schema));
+	if (newer != NULL)
+	{
+		report_error("tables of the copy at %s were made after it was closed: %s", source->home, newer);
+		report_hint("They are not on the other server. Carry them over yourself, drop them, and type the same command again.");
+		exit(EXIT_FAILED);
+	}
+}
+
 /* Drop what was left behind, and the journal. The registries stay. */
 void
 finish(Move *move)
@@ -239,22 +289,8 @@ finish(Move *move)
 	Side	   *target = &move->target;
 	PGconn	   *conn = source->conn;
 	const char *reverse_name = source->journal.reverse_name;
-	char	   *unknown;
 
-	/* What was made in the copy after it was closed is nowhere else. */
-	unknown = query_text(conn,
-						 "SELECT string_agg(format('%%I.%%I', n.nspname, c.relname), ', ') "
-						 "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-						 "WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND NOT EXISTS "
-						 "(SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence')",
-						 literal(conn, source->journal.schema));
-	if (unknown != NULL)
-	{
-		report_error("tables of the copy at %s were made after it was closed: %s", source->home, unknown);
-		report_hint("They are not on the other server. Carry them over yourself, drop them, and type the same command again.");
-		exit(EXIT_FAILED);
-	}
-
+	refuse_newer_tables(source, conn);
 	drop_subscription(source, reverse_name);
 	if (target->conn != NULL)
 	{
@@ -264,6 +300,12 @@ finish(Move *move)
 	}
 	run(conn, "BEGIN");
 	run(conn, "DROP SCHEMA IF EXISTS %s CASCADE", ident(conn, source->journal.schema));
+
+	/*
+	 * That has waited for those who were creating tables, and nobody else can
+	 * begin.  The other connection still sees what it has dropped.
+	 */
+	refuse_newer_tables(source, source->aux);
 	run(conn, "DELETE FROM snowid.moves WHERE shard = %d", move->options->shard);
 	run(conn, "COMMIT");
 	report_info("shard %d: the copy at %s is dropped", move->options->shard, source->home);

@@ -185,17 +185,8 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 		fail();
 	}
 
-	/*
-	 * A table that somebody is creating has no fence, and no copy.  He holds
-	 * a lock on the schema until his commit.
-	 */
-	if (query_bool(from->conn,
-				   "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' "
-				   "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-				   "AND classid = 'pg_namespace'::regclass "
-				   "AND objid = (SELECT oid FROM pg_namespace WHERE nspname = %s) "
-				   "AND pid IS DISTINCT FROM pg_backend_pid())",
-				   literal(from->conn, move->schema)))
+	/* A table that somebody is creating has no fence, and no copy. */
+	if (is_being_extended(from->conn, move->schema))
 	{
 		roll_back(from);
 		*pause_ms = (int) (now_ms() - start);

@@ -197,6 +197,7 @@ extern void open_decided(Move *move, Side *from, Side *to);
 
 extern void drop_subscription(Side *side, const char *name);
 extern void drop_slot(const Side *side, const char *name);
+extern bool is_being_extended(PGconn *conn, const char *schema);
 extern void drop_publication(const Side *side, const char *name);
 extern void clean_up_after(Move *move, Side *from, Side *to, const char *name);
 extern void finish(Move *move);

@@ -109,17 +109,31 @@ $maker->query_safe('ROLLBACK');
 # but not for ever, and is not dropped.
 my $hold = hold_at_step($b, 'open', 1);
 my $said = '';
-my $tool = IPC::Run::start([ move_command($a, $b, 5, '--pause-limit', 60000) ], '>&', \$said);
+my $tool = IPC::Run::start([ move_command($a, $b, 5, '--pause-limit', 60000, '--lock-timeout', 60000) ], '>&', \$said);
 wait_until_held($b) or die 'does not get there';
 $maker->query_safe("BEGIN; CREATE TABLE $s.late (id bigint PRIMARY KEY); INSERT INTO $s.late VALUES (1)");
 $hold->quit;
 $tool->finish;
 is($? >> 8, 3, 'a table that is begun just after the decision') or diag $said;
+like($said, qr/somebody is creating/, 'it is told why');
 let_go_steps($b);
 $maker->query_safe('COMMIT');
-$maker->quit;
 moves_ok($a, $b, 5, [], 0, 'the same command goes on');
 moves_ok($a, $b, 5, ['finish'], 1, 'its rows are not dropped', qr/insta5_moved\.late/);
+$a->safe_psql('postgres', 'DROP TABLE insta5_moved.late');
+
+# ... or one that is being made while the copy is dropped.
+$maker->query_safe('BEGIN; CREATE TABLE insta5_moved.late AS SELECT 1');
+$tool = IPC::Run::start([ move_command($a, $b, 5, 'finish') ], '>&', \$said);
+$a->poll_query_until('postgres', q{
+SELECT EXISTS (SELECT FROM pg_locks WHERE classid = 'pg_namespace'::regclass AND NOT granted)})
+  or die 'does not wait';
+$maker->query_safe('COMMIT');
+$maker->quit;
+$tool->finish;
+is($? >> 8, 1, 'a table that is begun before the copy is dropped') or diag $said;
+like($said, qr/insta5_moved\.late/, 'its rows are not dropped');
+is($a->safe_psql('postgres', 'TABLE insta5_moved.late'), '1', 'they are there');
 $a->safe_psql('postgres', 'DROP TABLE insta5_moved.late');
 moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 ($a, $b) = ($b, $a);
