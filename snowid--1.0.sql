@@ -338,6 +338,29 @@ $$;
 COMMENT ON FUNCTION snowid.lives_elsewhere(snowid.shard_registry) IS
 'is a registered shard not open on this server?';
 
+/*
+ * lives: where a registered shard is written, as shard_home() and the view
+ * shards say it.
+ *
+ * What fence_shard has closed by hand lives here, whatever home says, and is
+ * closed: its step is "closed", or still the "open" of a move.
+ */
+CREATE FUNCTION snowid.lives(r snowid.shard_registry)
+RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+SELECT CASE
+	WHEN EXISTS (SELECT FROM snowid.moves m
+				 WHERE m.shard = $1.shard AND m.closed AND m.step IN ('closed', 'open')) THEN 'closed'
+	WHEN snowid.lives_elsewhere($1) THEN coalesce($1.home, 'closed')
+	WHEN NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = $1.schema) THEN 'missing'
+	ELSE 'here' END
+$$;
+
+COMMENT ON FUNCTION snowid.lives(snowid.shard_registry) IS
+'where a registered shard is written: here, closed, missing, or a connection string';
+
 -- The view must work for everybody, so a sequence that one may not read is
 -- left out: a strict function of NULL gives NULLs.
 CREATE VIEW snowid.shards AS
@@ -345,10 +368,7 @@ SELECT r.shard, r.schema, r.epoch,
 	   CASE WHEN n.oid IS NOT NULL THEN coalesce(t.tables, 0) END AS tables,
 	   q.last_id_at,
 	   q.ahead,
-	   CASE WHEN snowid.lives_elsewhere(r) THEN coalesce(r.home, 'closed')
-			WHEN n.oid IS NULL THEN 'missing'
-			ELSE 'here'
-	   END AS lives
+	   snowid.lives(r) AS lives
 FROM snowid.shard_registry r
 LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = r.schema
 LEFT JOIN pg_catalog.pg_class c
@@ -1534,7 +1554,8 @@ BEGIN
 				(SELECT k.oid FROM pg_class k
 				 WHERE k.relnamespace = ns.oid AND k.relname = r.sequence AND k.relkind = 'S'))) q (oid) ON true
 		WHERE NOT EXISTS (SELECT FROM snowid.moves m
-						  WHERE m.shard = r.shard AND m.closed AND r.home IS NOT NULL)
+						  WHERE m.shard = r.shard AND m.closed AND r.home IS NOT NULL
+							AND m.step NOT IN ('closed', 'open'))
 		ORDER BY last_id DESC
 	LOOP
 		IF s.mixed THEN
@@ -1596,10 +1617,7 @@ BEGIN
 			MESSAGE = format('shard %s does not exist', coalesce(shard::text, 'NULL')),
 			HINT = 'SELECT * FROM snowid.shards; shows those that do.';
 	END IF;
-	RETURN CASE
-		WHEN snowid.lives_elsewhere(r) THEN coalesce(r.home, 'closed')
-		WHEN NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = r.schema) THEN 'missing'
-		ELSE 'here' END;
+	RETURN snowid.lives(r);
 END
 $$;
 
@@ -1622,13 +1640,14 @@ AS $$
 DECLARE
 	m record;
 BEGIN
-	SELECT j.role, r.home INTO m
+	SELECT j.role, j.step, r.home INTO m
 	FROM snowid.moves j JOIN snowid.shard_registry r ON r.shard = j.shard
 	WHERE j.shard = refuse.shard AND j.closed;
 	IF FOUND THEN
-		home := m.home;
+		-- As lives() has it.
+		home := CASE WHEN m.step NOT IN ('closed', 'open') THEN m.home END;
 	END IF;
-	IF m.role = 'target' THEN
+	IF m.role = 'target' AND m.step <> 'open' THEN
 		RAISE EXCEPTION USING ERRCODE = 'SN002',
 			MESSAGE = format('shard %s is not open here yet', shard),
 			DETAIL = format('It is being moved here from "%s".', home),
@@ -1766,7 +1785,7 @@ BEGIN
 
 	-- First, so that rights are checked before anybody has to wait.
 	INSERT INTO snowid.moves AS m (shard, schema, role, step, closed)
-	VALUES (shard, r.schema, 'source', 'fenced', true)
+	VALUES (shard, r.schema, 'source', CASE WHEN home IS NULL THEN 'closed' ELSE 'fenced' END, true)
 	ON CONFLICT ON CONSTRAINT moves_pkey DO UPDATE
 	SET closed = true, changed_at = clock_timestamp()
 	WHERE NOT m.closed;
@@ -1786,7 +1805,7 @@ BEGIN
 		EXECUTE format('CREATE TRIGGER snowid_fence '
 					   'BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
 					   'FOR EACH STATEMENT EXECUTE FUNCTION snowid.refuse_write(%L, %L)',
-					   t, shard, coalesce(home, r.home, ''));
+					   t, shard, coalesce(home, ''));
 	END LOOP;
 
 	-- ALTER SEQUENCE is also what locks one.  It gives the sequence a new file,

@@ -54,60 +54,17 @@ label_of(PGconn *conn)
 	return "server";
 }
 
-static void report(const char *kind, const char *fmt, va_list args) pg_attribute_printf(2, 0);
-
-static void
-report(const char *kind, const char *fmt, va_list args)
+void
+report(const char *kind, const char *fmt,...)
 {
+	va_list		args;
+
 	fflush(stdout);
 	fprintf(stderr, "%s: %s", progname, kind);
+	va_start(args, fmt);
 	vfprintf(stderr, fmt, args);
+	va_end(args);
 	fputc('\n', stderr);
-}
-
-#define REPORT(kind) \
-	do { \
-		va_list		args; \
-		va_start(args, fmt); \
-		report(kind, fmt, args); \
-		va_end(args); \
-	} while (0)
-
-void
-report_error(const char *fmt,...)
-{
-	REPORT("error: ");
-}
-
-void
-report_warning(const char *fmt,...)
-{
-	REPORT("warning: ");
-}
-
-void
-report_detail(const char *fmt,...)
-{
-	REPORT("detail: ");
-}
-
-void
-report_hint(const char *fmt,...)
-{
-	REPORT("hint: ");
-}
-
-void
-report_info(const char *fmt,...)
-{
-	REPORT("");
-}
-
-void
-report_verbose(const char *fmt,...)
-{
-	if (verbose)
-		REPORT("");
 }
 
 static char *format(const char *fmt, va_list args) pg_attribute_printf(1, 0);
@@ -347,18 +304,24 @@ lock_shard(Side *side, int shard)
 	return true;
 }
 
+static PGresult *execute(PGconn *conn, bool may_fail, const char *fmt,
+						 va_list args) pg_attribute_printf(3, 0);
+
+/* Run a query; NULL if it fails and may. */
 static PGresult *
-execute(PGconn *conn, const char *sql, bool may_fail)
+execute(PGconn *conn, bool may_fail, const char *fmt, va_list args)
 {
-	PGresult   *res;
-	ExecStatusType status;
+	char	   *sql = format(fmt, args);
+	PGresult   *res = PQexec(conn, sql);
+	ExecStatusType status = PQresultStatus(res);
 	const char *sqlstate;
 
-	res = PQexec(conn, sql);
-	status = PQresultStatus(res);
 	last_sqlstate[0] = '\0';
 	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
+	{
+		free(sql);
 		return res;
+	}
 
 	sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
 	strlcpy(last_sqlstate, sqlstate ? sqlstate : "08006", sizeof(last_sqlstate));
@@ -372,6 +335,7 @@ execute(PGconn *conn, const char *sql, bool may_fail)
 		report_verbose("the query was: %s", sql);
 		fail();
 	}
+	free(sql);
 	PQclear(res);
 	return NULL;
 }
@@ -385,50 +349,43 @@ fail(void)
 	exit(failure_exit_code);
 }
 
+#define EXECUTE(res, may_fail) \
+	do { \
+		va_list		args; \
+		va_start(args, fmt); \
+		res = execute(conn, may_fail, fmt, args); \
+		va_end(args); \
+	} while (0)
+
 PGresult *
 query(PGconn *conn, const char *fmt,...)
 {
-	va_list		args;
-	char	   *sql;
 	PGresult   *res;
 
-	va_start(args, fmt);
-	sql = format(fmt, args);
-	va_end(args);
-	res = execute(conn, sql, false);
-	free(sql);
+	EXECUTE(res, false);
 	return res;
 }
 
 void
 run(PGconn *conn, const char *fmt,...)
 {
-	va_list		args;
-	char	   *sql;
+	PGresult   *res;
 
-	va_start(args, fmt);
-	sql = format(fmt, args);
-	va_end(args);
-	PQclear(execute(conn, sql, false));
-	free(sql);
+	EXECUTE(res, false);
+	PQclear(res);
 }
 
 bool
 try_run(PGconn *conn, const char *fmt,...)
 {
-	va_list		args;
-	char	   *sql;
 	PGresult   *res;
 
-	va_start(args, fmt);
-	sql = format(fmt, args);
-	va_end(args);
-	res = execute(conn, sql, true);
-	free(sql);
+	EXECUTE(res, true);
 	PQclear(res);
 	return res != NULL;
 }
 
+/* The first value of a result, which is done with; NULL if there is none. */
 static char *
 value_of(PGresult *res)
 {
@@ -440,33 +397,24 @@ value_of(PGresult *res)
 	return value;
 }
 
-#define QUERY_VALUE(value) \
-	do { \
-		va_list		args; \
-		char	   *sql; \
-		va_start(args, fmt); \
-		sql = format(fmt, args); \
-		va_end(args); \
-		value = value_of(execute(conn, sql, false)); \
-		free(sql); \
-	} while (0)
-
 char *
 query_text(PGconn *conn, const char *fmt,...)
 {
-	char	   *value;
+	PGresult   *res;
 
-	QUERY_VALUE(value);
-	return value;
+	EXECUTE(res, false);
+	return value_of(res);
 }
 
 bool
 query_bool(PGconn *conn, const char *fmt,...)
 {
+	PGresult   *res;
 	char	   *value;
 	bool		result;
 
-	QUERY_VALUE(value);
+	EXECUTE(res, false);
+	value = value_of(res);
 	result = value != NULL && value[0] == 't';
 	free(value);
 	return result;
@@ -475,10 +423,12 @@ query_bool(PGconn *conn, const char *fmt,...)
 int64
 query_int64(PGconn *conn, const char *fmt,...)
 {
+	PGresult   *res;
 	char	   *value;
 	int64		result;
 
-	QUERY_VALUE(value);
+	EXECUTE(res, false);
+	value = value_of(res);
 	result = value != NULL ? strtoll(value, NULL, 10) : 0;
 	free(value);
 	return result;

@@ -114,12 +114,18 @@ extern const char *progname;
 extern bool verbose;
 
 /* "snowid-move: error: ...", as PostgreSQL's programs have it. */
-extern void report_error(const char *fmt,...) pg_attribute_printf(1, 2);
-extern void report_warning(const char *fmt,...) pg_attribute_printf(1, 2);
-extern void report_hint(const char *fmt,...) pg_attribute_printf(1, 2);
-extern void report_detail(const char *fmt,...) pg_attribute_printf(1, 2);
-extern void report_info(const char *fmt,...) pg_attribute_printf(1, 2);
-extern void report_verbose(const char *fmt,...) pg_attribute_printf(1, 2);
+extern void report(const char *kind, const char *fmt,...) pg_attribute_printf(2, 3);
+
+#define report_error(...)	report("error: ", __VA_ARGS__)
+#define report_warning(...)	report("warning: ", __VA_ARGS__)
+#define report_detail(...)	report("detail: ", __VA_ARGS__)
+#define report_hint(...)	report("hint: ", __VA_ARGS__)
+#define report_info(...)	report("", __VA_ARGS__)
+#define report_verbose(...) \
+	do { \
+		if (verbose) \
+			report("", __VA_ARGS__); \
+	} while (0)
 
 /* What a failed query exits with: EXIT_FAILED until the move is decided. */
 extern int	failure_exit_code;

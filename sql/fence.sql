@@ -117,6 +117,20 @@ SELECT snowid.shard_home(6);
 SELECT snowid.unfence_shard(6);
 SELECT snowid.next_id(6, '"a ""b"" \c".id_seq') > 0 AS works;
 
+-- The same of one that has come from another server: it is not to be found
+-- where its home says, which is here.
+UPDATE snowid.shard_registry SET home = 'host=here dbname=app' WHERE shard = 5;
+SELECT snowid.fence_shard(5);
+SELECT snowid.shard_home(5), (SELECT lives FROM snowid.shards WHERE shard = 5);
+INSERT INTO users (name) VALUES ('bob');
+\echo :LAST_ERROR_SQLSTATE
+SELECT next_id();
+\echo :LAST_ERROR_SQLSTATE
+SELECT name FROM snowid.newest_rows(NULL::insta5.users, 1);
+SELECT snowid.unfence_shard(5);
+SELECT snowid.shard_home(5);
+UPDATE snowid.shard_registry SET home = NULL WHERE shard = 5;
+
 -- Rolled back, nothing has happened.
 BEGIN;
 SELECT snowid.fence_shard(5, 'elsewhere');
@@ -142,6 +156,12 @@ INSERT INTO users (name) VALUES ('emil');
 \echo :LAST_ERROR_SQLSTATE
 UPDATE snowid.moves SET step = 'open' WHERE shard = 5;
 SELECT snowid.unfence_shard(5, 'host=here dbname=app');
+-- It has come; closed by hand, it is neither on the way nor elsewhere.
+SELECT snowid.fence_shard(5);
+SELECT snowid.shard_home(5);
+INSERT INTO users (name) VALUES ('emil');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.unfence_shard(5);
 SELECT closed, details FROM snowid.moves WHERE shard = 5;
 SELECT home FROM snowid.shard_registry WHERE shard = 5;
 SELECT snowid.shard_home(5);

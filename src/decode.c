@@ -74,18 +74,35 @@ snowid_id_parts(PG_FUNCTION_ARGS)
 {
 	int64		id = PG_GETARG_INT64(0);
 	TimestampTz epoch = epoch_argument(fcinfo, 1);
-	TupleDesc	tupdesc;
 	Datum		values[3];
 	bool		nulls[3] = {false, false, false};
-
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 
 	values[0] = TimestampTzGetDatum(ms_to_timestamp(id_ms(id), epoch));
 	values[1] = Int32GetDatum(id_shard(id));
 	values[2] = Int32GetDatum(id_seq(id));
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(row_type(fcinfo),
 													  values, nulls)));
+}
+
+/*
+ * The row type that a function returns: looked up once for each place in a
+ * query that calls it, since that costs more than all the rest.
+ */
+TupleDesc
+row_type(FunctionCallInfo fcinfo)
+{
+	TupleDesc	tupdesc = fcinfo->flinfo->fn_extra;
+
+	if (tupdesc == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+
+		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+			elog(ERROR, "return type must be a row type");
+		fcinfo->flinfo->fn_extra = BlessTupleDesc(tupdesc);
+		MemoryContextSwitchTo(old);
+	}
+	return fcinfo->flinfo->fn_extra;
 }
 
 /*

@@ -63,7 +63,7 @@ snowid_next_id_of_database(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("sequence \"snowid.id_seq\" does not exist"),
-				 errhint("It belongs to the extension; type: DROP EXTENSION snowid; CREATE EXTENSION snowid;")));
+				 errhint("It belongs to the extension. To make it again, type: CREATE SEQUENCE snowid.id_seq; ALTER EXTENSION snowid ADD SEQUENCE snowid.id_seq; and advance() it beyond the largest id in use.")));
 
 	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, DEFAULT_EPOCH,
 												  &fcinfo->flinfo->fn_extra),
@@ -100,12 +100,8 @@ snowid_sequence_state(PG_FUNCTION_ARGS)
 	Oid			seqid = PG_GETARG_OID(0);
 	TimestampTz epoch = epoch_argument(fcinfo, 1);
 	SlotState	state;
-	TupleDesc	tupdesc;
 	Datum		values[3] = {0, 0, 0};
 	bool		nulls[3] = {true, true, true};
-
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 
 	state = sequence_read(seqid);
 	if (state.is_called &&
@@ -121,6 +117,6 @@ snowid_sequence_state(PG_FUNCTION_ARGS)
 										TimestampTzGetDatum(now));
 		nulls[0] = nulls[1] = nulls[2] = false;
 	}
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(row_type(fcinfo),
 													  values, nulls)));
 }

@@ -7,6 +7,7 @@
 #ifndef SNOWID_H
 #define SNOWID_H
 
+#include "access/tupdesc.h"
 #include "fmgr.h"
 #include "utils/timestamp.h"
 
@@ -66,6 +67,7 @@ epoch_argument(FunctionCallInfo fcinfo, int argno)
 
 /* decode.c */
 extern TimestampTz ms_to_timestamp(int64 ms, TimestampTz epoch);
+extern TupleDesc row_type(FunctionCallInfo fcinfo);
 
 /* sequence.c */
 extern int64 sequence_next_slot(Oid seqid, TimestampTz epoch, void **memo);
