@@ -50,8 +50,8 @@ moves_ok($a, $b, 5, ['abort'], 0, 'but an abort', qr/way back is undone/);
 lives_ok($b, $a, 'an abort of the way back');
 
 # ... which can be stopped half-way, too.
-hold_and_kill($a, 'open', 1, 'back');
-hold_and_kill($b, 'open', 0, 'abort');
+hold_and_kill($a, 'open', 1, 'back', $a, $b);
+hold_and_kill($b, 'open', 0, 'abort', $a, $b);
 moves_ok($a, $b, 5, ['status'], 0, 'status', qr/an abort of the way back was begun/);
 moves_ok($a, $b, 5, ['finish'], 3, 'no finish, half-way through an abort');
 moves_ok($a, $b, 5, ['back'], 3, 'no way back', qr/Type: snowid-move abort/);
@@ -207,20 +207,3 @@ is($b->safe_psql('utf', qq{INSERT INTO "gr\xc3\xb6\xc3\x9fe"."\xc3\xa4%s" VALUES
 	"\xc3\xbc \xc3\xbc", 'all has arrived');
 
 done_testing();
-
-# Kill the tool when it records a step on this server, with its sessions.
-sub hold_and_kill
-{
-	my ($node, $step, $in_commit, $command, $from, $to) = @_;
-	my $hold = hold_at_step($node, $step, $in_commit);
-	my $tool = IPC::Run::start(
-		[ move_command($from // $a, $to // $b, 5, $command, '--pause-limit', 60000, '--lock-timeout', 60000) ],
-		'>', '/dev/null', '2>&1');
-	wait_until_held($node) or die 'does not get there';
-	$tool->kill_kill;
-	$node->safe_psql('postgres', q{
-SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
-	$hold->{run}->kill_kill;
-	let_go_steps($node);
-	return;
-}

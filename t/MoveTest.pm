@@ -15,7 +15,7 @@ use Test::More;
 
 our @EXPORT = qw(move_node make_shard snowid_move move_command moves_ok
   nothing_left_ok start_writers stop_writers writers_ok copies_equal_ok
-  hold_at_step let_go_steps wait_until_held journal_step);
+  hold_at_step let_go_steps wait_until_held hold_and_kill journal_step);
 
 # A server that can be source and target, not started.
 sub move_node
@@ -275,6 +275,23 @@ sub wait_until_held
 	my ($node) = @_;
 	return $node->poll_query_until('postgres', q{
 SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
+}
+
+# Kill a command of snowid-move as it records a step on a server.
+sub hold_and_kill
+{
+	my ($node, $step, $in_commit, $command, $from, $to) = @_;
+	my $hold = hold_at_step($node, $step, $in_commit);
+	my $tool = IPC::Run::start(
+		[ move_command($from, $to, 5, $command, '--pause-limit', 60000, '--lock-timeout', 60000) ],
+		'>', '/dev/null', '2>&1');
+	wait_until_held($node) or die 'does not get there';
+	$tool->kill_kill;
+	$node->safe_psql('postgres', q{
+SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
+	$hold->{run}->kill_kill;
+	let_go_steps($node);
+	return;
 }
 
 sub journal_step
