@@ -186,6 +186,8 @@ conninfo_for_child(PGconn *conn)
 	return result;
 }
 
+static void set_up_session(PGconn *conn);
+
 /*
  * Connect.  If it fails: exit with EXIT_USAGE if it must, else return NULL
  * after a warning.
@@ -209,7 +211,24 @@ open_connection(const char *label, const char *conninfo, bool must)
 		return NULL;
 	}
 	remember_label(conn, label);
+	set_up_session(conn);
+	return conn;
+}
 
+/* Connect again after the server has ended the session. */
+bool
+reconnect(PGconn *conn)
+{
+	PQreset(conn);
+	if (PQstatus(conn) != CONNECTION_OK)
+		return false;
+	set_up_session(conn);
+	return true;
+}
+
+static void
+set_up_session(PGconn *conn)
+{
 	/*
 	 * Timeouts would hit at the wrong places, and an asynchronous commit
 	 * could forget a step.  Keepalives free our locks if the network is gone.
@@ -231,7 +250,6 @@ open_connection(const char *label, const char *conninfo, bool must)
 	run(conn,
 		"SELECT pg_catalog.set_config('synchronous_commit', 'on', false) "
 		"WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')");
-	return conn;
 }
 
 /*

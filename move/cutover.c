@@ -129,14 +129,32 @@ complain(const Side *side)
 }
 
 /*
- * Undo an attempt on a server.  It may have ended our session for us, if we
- * were too slow; the lock against other programs is then gone too.
+ * Undo an attempt on a server.
+ *
+ * It may have ended our session for us, if we were too slow.  Then there is
+ * nothing left to undo; but the lock against other programs has gone with it,
+ * and one of those may have been at work since.
  */
-static void
-roll_back(const Side *side)
+void
+roll_back(const Move *move, Side *side)
 {
-	if (!try_run(side->conn, "ROLLBACK"))
+	Journal		before = side->journal;
+
+	if (try_run(side->conn, "ROLLBACK"))
+		return;
+	if (PQstatus(side->conn) == CONNECTION_OK || !reconnect(side->conn))
 		complain(side);
+	if (!lock_shard(side, move->options->shard))
+		fail();
+	read_journal(move, side);
+	if (!side->journal.exists || strcmp(side->journal.move_id, before.move_id) != 0 ||
+		strcmp(side->journal.step, before.step) != 0)
+	{
+		report_error("another snowid-move has been at work on shard %d", move->options->shard);
+		report_hint("To see how things stand, type: snowid-move status");
+		fail();
+	}
+	report_verbose("%s: too slow, connected again", side->label);
 }
 
 /*
@@ -163,7 +181,7 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 	{
 		if (!is_passing())
 			complain(from);
-		roll_back(from);
+		roll_back(move, from);
 		*pause_ms = (int) (now_ms() - start);
 		return "could not lock the shard on the server that it leaves";
 	}
@@ -179,7 +197,7 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 	if (from->journal.fingerprint == NULL || print == NULL ||
 		strcmp(from->journal.fingerprint, print) != 0)
 	{
-		roll_back(from);
+		roll_back(move, from);
 		report_error("the definitions of the shard have changed since they were copied");
 		report_hint("Type snowid-move abort, and begin anew. No table, column, index, function or grant of the shard may be changed during a move.");
 		fail();
@@ -188,7 +206,7 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 	/* A table that somebody is creating has no fence, and no copy. */
 	if (is_being_extended(from->conn, move->schema))
 	{
-		roll_back(from);
+		roll_back(move, from);
 		*pause_ms = (int) (now_ms() - start);
 		return "somebody is creating something in the shard's schema";
 	}
@@ -197,7 +215,7 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 
 	if (!wait_for_replay(from, to, name, pause_end(move, start)))
 	{
-		roll_back(from);
+		roll_back(move, from);
 		*pause_ms = (int) (now_ms() - start);
 		return "the other server did not catch up";
 	}
@@ -219,11 +237,11 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 	{
 		if (!is_passing())
 		{
-			roll_back(from);
+			roll_back(move, from);
 			complain(to);
 		}
-		roll_back(to);
-		roll_back(from);
+		roll_back(move, to);
+		roll_back(move, from);
 		*pause_ms = (int) (now_ms() - start);
 		return "could not lock the shard on the server that it goes to";
 	}
@@ -234,8 +252,8 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 				 "changed_at = clock_timestamp() WHERE shard = %d AND details ->> 'move_id' = %s",
 				 shard, literal(from->conn, from->journal.move_id)))
 	{
-		roll_back(to);
-		roll_back(from);
+		roll_back(move, to);
+		roll_back(move, from);
 		*pause_ms = (int) (now_ms() - start);
 		return "the pause limit was reached";
 	}

@@ -133,6 +133,7 @@ extern int	failure_exit_code;
 extern void fail(void) NORETURN;
 
 extern PGconn *open_connection(const char *label, const char *conninfo, bool must);
+extern bool reconnect(PGconn *conn);
 extern void open_side(Side *side, const char *label, const char *conninfo,
 					  const char *for_other_server);
 extern void open_aux(Side *side, const char *conninfo);
@@ -193,6 +194,7 @@ extern void verify(Move *move);
 /* cutover.c */
 
 extern void begin_bounded(const Move *move, const Side *side);
+extern void roll_back(const Move *move, Side *side);
 extern int64 pause_end(const Move *move, int64 start);
 extern void flush_log(const Side *side);
 extern void back_off(int attempt);

@@ -36,7 +36,7 @@ take_snapshots(Move *move, int *pause_ms)
 	start = now_ms();
 	if (!try_run(source->conn, "LOCK TABLE %s IN SHARE MODE", tables))
 	{
-		run(source->conn, "ROLLBACK");
+		roll_back(move, source);
 		return false;
 	}
 	caught_up = wait_for_replay(source, target, move->name,
@@ -52,7 +52,10 @@ take_snapshots(Move *move, int *pause_ms)
 	}
 	*pause_ms = (int) (now_ms() - start);
 	if (!try_run(source->conn, "COMMIT"))
+	{
 		caught_up = false;
+		roll_back(move, source);
+	}
 	if (!caught_up)
 	{
 		run(source->aux, "ROLLBACK");

@@ -50,6 +50,36 @@ $blocker->query_safe('COMMIT');
 $blocker->quit;
 still_here_ok('behind');
 
+# A program that is held up itself, in either pause, loses its session: the
+# others wait no longer than the limit, and it tries again.
+for my $verify ('none', 'counts')
+{
+	my $said = '';
+	my $blocker = $b->background_psql('postgres');
+	my $log = -s $a->logfile;
+
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$blocker->query_safe("BEGIN; LOCK TABLE $s.users");
+	$a->safe_psql('postgres', "INSERT INTO $s.users (name) VALUES ('late')");
+	my $tool = IPC::Run::start([ move_command($a, $b, 5, '--verbose', '--pause-limit', 2000, '--verify', $verify) ], '>&', \$said);
+	$a->poll_query_until('postgres', qq{
+SELECT count(*) = 1 FROM pg_stat_activity JOIN pg_locks USING (pid)
+WHERE state = 'idle in transaction' AND relation = '$s.users'::regclass AND mode IN ('ShareLock', 'ShareRowExclusiveLock')})
+	  or die 'does not get there';
+	$tool->signal('STOP');
+	$a->wait_for_log(qr/terminating connection due to (idle-in-transaction|transaction) timeout/, $log);
+	is(sqlstate($a, "INSERT INTO $s.users (name) VALUES ('here')"), '', "stopped, verify $verify: it is written");
+	$blocker->query_safe('COMMIT');
+	$blocker->quit;
+	$tool->signal('CONT');
+	$tool->finish;
+	is($? >> 8, 0, "it goes on, verify $verify") or diag $said;
+	like($said, qr/source: too slow, connected again/, "... after another attempt, verify $verify");
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+	moves_ok($b, $a, 5, [$_], 0, "back: $_") for 'move', 'finish';
+}
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+
 # Tables that are changed meanwhile would not be the same there.
 $a->safe_psql('postgres', "ALTER TABLE $s.users ADD COLUMN born date");
 moves_ok($a, $b, 5, [], 1, 'a change of the tables', qr/definitions of the shard have changed/);
