@@ -320,6 +320,11 @@ command_move(Move *move)
 					? target->journal.step : source->journal.step);
 	if (!target->journal.exists)
 		claim_target(move);
+	if (move->options->keep_name && !source->journal.keep_name)
+	{
+		record_detail(move, source, "keep_name", "true");
+		source->journal.keep_name = true;
+	}
 
 	if (!is_at(source, "fenced"))
 	{

@@ -120,6 +120,7 @@ moves_ok($b, $a, 5, [ '--verify', 'none', '--keep-name' ], 0, 'cut over', qr/goi
 cmp_ok($a->safe_psql('postgres', "INSERT INTO $s.users (name) VALUES ('later') RETURNING id"), '>', $id,
 	'ids go on rising');
 is($a->safe_psql('postgres', "SELECT name FROM $s.users WHERE id = $id"), 'meanwhile', 'and the row has come');
+is(sqlstate($b, "INSERT INTO $s.users (name) VALUES ('old')"), 'SN001', 'the copy has kept its name');
 moves_ok($b, $a, 5, ['finish'], 0, 'finish');
 nothing_left_ok($_, 'in two parts') for $a, $b;
 

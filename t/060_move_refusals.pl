@@ -28,6 +28,7 @@ for (
 	[ '--max-lag', '9999999TB', qr/invalid size "9999999TB" for option --max-lag/ ],
 	[ '--source-for-target', 'password', qr/option --source-for-target: missing "="/ ],
 	[ '--registry', 'nonsense=1', qr/option --registry: invalid connection option "nonsense"/ ],
+	[ '--target-for-source', 'password', qr/option --target-for-source: missing "="/ ],
 	[ 'dance', qr/unknown argument "dance"/ ],
 	[ '--dance', qr/Try "snowid-move --help"/ ])
 {
@@ -37,6 +38,8 @@ for (
 }
 moves_ok($a, $b, 9000, [], 2, 'no such shard number', qr/invalid value "9000" for option --shard/);
 moves_ok($a, $b, 6, [], 2, 'no such shard', qr/shard 6 does not exist on the source/);
+moves_ok($a, $b, 5, [ '--source-for-target', q{host=/nowhere dbname='it\'s \\ not there'} ], 1, 'a name to be quoted', qr/FAILED +connection from the target/);
+nothing_left_ok($_, 'no connection') for $a, $b;
 moves_ok($a, $b, 5, ['back'], 1, 'no way back of nothing', qr/there is no way back.*snowid-move status/s);
 
 # Closed by hand, here or there.
@@ -67,13 +70,35 @@ my $pg_dump = sub {
 my $change = "$bindir/psql -Xq -c 'ALTER TABLE $s.users ADD late int' '" . $a->connstr('postgres') . q{'};
 $pg_dump->('exit 1');
 moves_ok($a, $b, 5, [ '--bindir', $dir ], 1, 'pg_dump fails', qr/pg_dump" has failed/);
+$pg_dump->('echo SELECT nonsense');
+moves_ok($a, $b, 5, [ '--bindir', $dir ], 1, 'what pg_dump writes fails', qr/cannot be created there: .*nonsense.*Put that right/s);
 moves_ok($a, $b, 5, [ '--bindir', '/nowhere' ], 1, 'pg_dump is not there', qr{could not run "/nowhere/pg_dump": No such file});
 $pg_dump->("$change; exec $bindir/pg_dump \"\$@\"");
 moves_ok($a, $b, 5, [ '--bindir', $dir ], 1, 'tables are changed meanwhile', qr/have changed while they were read.*Type the same command again/s);
 $a->safe_psql('postgres', "CREATE ROLE reader; GRANT SELECT ON $s.users TO reader");
 moves_ok($a, $b, 5, [], 1, 'a role is missing', qr/cannot be created there: .*"reader" does not exist.*Create the role/s);
 $a->safe_psql('postgres', "REVOKE SELECT ON $s.users FROM reader; ALTER TABLE $s.users DROP late");
+
+# A server ends our session; a slot waits for who is writing, and says for whom.
+my $writer = $a->background_psql('postgres');
+$writer->query_safe('BEGIN; CREATE TABLE elsewhere ()');
+$writer->query_safe('SELECT pg_sleep(1)');
+my $said = '';
+my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said);
+$a->poll_query_until('postgres', q{
+SELECT count(pg_terminate_backend(pid)) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_create_logical%' AND wait_event_type = 'Lock'})
+  or die 'does not wait';
+$tool->finish;
+is($? >> 8, 1, 'a session that is ended') or diag $said;
+like($said, qr/source: waiting for transactions that are writing: 1 \(process id \d+.*error: source: FATAL: +terminating connection/s, 'it says whose');
+$writer->query_safe('ROLLBACK');
+$writer->quit;
 moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'it goes on after all of them');
+
+# A trigger of the fence's name.
+$a->safe_psql('postgres', "CREATE TRIGGER snowid_fence BEFORE TRUNCATE ON $s.users EXECUTE FUNCTION snowid.refuse_write()");
+moves_ok($a, $b, 5, [ '--verify', 'none' ], 1, 'a trigger in the way', qr/trigger "snowid_fence" for relation "users" already exists/);
+$a->safe_psql('postgres', "DROP TRIGGER snowid_fence ON $s.users");
 
 # The other half of another move.
 $_->safe_psql('postgres', 'CREATE DATABASE two') for $a, $b;
@@ -108,7 +133,7 @@ moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 
 # There and back: each command once.
 ($a, $b) = ($b, $a);
-moves_ok($a, $b, 5, ['--reverse'], 0, 'moved');
+moves_ok($a, $b, 5, [ '--reverse', '--verify=counts', '--target-for-source', $b->connstr('postgres') ], 0, 'moved');
 my $reader = $a->background_psql('postgres');
 $reader->query_safe("BEGIN; LOCK TABLE $s.users");
 moves_ok($a, $b, 5, [ 'back', '--retries', 0 ], 1, 'back, with somebody in the way', qr/could not lock/);
@@ -123,5 +148,10 @@ moves_ok($a, $b, 5, [], 1, 'nor there again', qr/shard 5 is not at the source.*s
 moves_ok($a, $b, 5, ['abort'], 1, 'nor to be undone', qr/has been opened on the server that it went to/);
 moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 nothing_left_ok($_, 'finished') for $a, $b;
+
+# A shard without tables.
+$a->safe_psql('postgres', 'SELECT snowid.create_shard(6)');
+moves_ok($a, $b, 6, [$_], 0, "an empty shard: $_") for 'move', 'finish';
+is($b->safe_psql('postgres', 'SELECT snowid.id_shard(insta6.next_id())'), 6, 'it gives ids there');
 
 done_testing();
