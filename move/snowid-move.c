@@ -118,8 +118,6 @@ show_side(const Move *move, const Side *side)
 		   j->closed ? "closed" : "open",
 		   query_text(side->conn, "SELECT date_trunc('second', changed_at) FROM snowid.moves WHERE shard = %d",
 					  move->options->shard));
-	if (j->name == NULL)
-		return;
 	res = query(side->conn,
 				"SELECT slot_name, active, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint >> 20, "
 				"coalesce((SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint::text || ' bytes behind' "

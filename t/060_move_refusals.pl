@@ -36,6 +36,7 @@ for (
 	my $like = pop @arguments;
 	moves_ok($a, $b, 5, \@arguments, 2, "@arguments", $like);
 }
+command_like([ 'snowid-move', '-?' ], qr/Usage/, 'help');
 moves_ok($a, $b, 9000, [], 2, 'no such shard number', qr/invalid value "9000" for option --shard/);
 moves_ok($a, $b, 6, [], 2, 'no such shard', qr/shard 6 does not exist on the source/);
 moves_ok($a, $b, 5, [ '--source-for-target', q{host=/nowhere dbname='it\'s \\ not there'} ], 1, 'a name to be quoted', qr/FAILED +connection from the target/);
@@ -115,7 +116,16 @@ $b->safe_psql('postgres', q{UPDATE snowid.moves SET details = details #- '{seque
 moves_ok($a, $b, 5, [], 1, 'a sequence less', qr/do not have the same sequences/);
 is(sqlstate($a, "INSERT INTO $s.users (name) VALUES ('here')"), '', 'the shard is open');
 
+# A slot that is gone: the copy cannot follow any more.
+my $name = $a->safe_psql('postgres', 'SELECT slot_name FROM pg_replication_slots');
+$b->safe_psql('postgres', "ALTER SUBSCRIPTION $name DISABLE");
+$a->poll_query_until('postgres', 'SELECT NOT active FROM pg_replication_slots') or die 'it stays';
+$a->safe_psql('postgres', "SELECT pg_drop_replication_slot('$name')");
+moves_ok($a, $b, 5, [], 1, 'a lost slot', qr/replication slot "$name" of the source is lost.*the move is undone/s);
+nothing_left_ok($_, 'a lost slot') for $a, $b;
+
 # An abort that was begun.
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
 hold_and_kill($a, 'aborted', 0, 'abort', $a, $b);
 moves_ok($a, $b, 5, [], 1, 'no move goes on from an abort', qr/an abort of this move was begun/);
 moves_ok($a, $b, 5, ['status'], 0, 'status', qr/an abort was begun: type snowid-move abort/);
@@ -151,7 +161,9 @@ nothing_left_ok($_, 'finished') for $a, $b;
 
 # A shard without tables.
 $a->safe_psql('postgres', 'SELECT snowid.create_shard(6)');
-moves_ok($a, $b, 6, [$_], 0, "an empty shard: $_") for 'move', 'finish';
+command_ok([ 'snowid-move', '--shard', 6, '--from', $a->connstr('postgres') . ' password=unused', '--to', $b->connstr('postgres') ],
+	'an empty shard, with a password');
+moves_ok($a, $b, 6, ['finish'], 0, 'finished');
 is($b->safe_psql('postgres', 'SELECT snowid.id_shard(insta6.next_id())'), 6, 'it gives ids there');
 
 done_testing();
