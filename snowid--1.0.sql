@@ -320,30 +320,12 @@ GRANT SELECT (shard, schema, role, step, closed, started_at, changed_at)
 	ON snowid.moves TO PUBLIC;
 
 /*
- * lives_elsewhere: is this shard not to be written on this server?
- *
- * A shard is where its sequence is, unless the journal has closed it.
- */
-CREATE FUNCTION snowid.lives_elsewhere(r snowid.shard_registry)
-RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-SELECT EXISTS (SELECT FROM snowid.moves m WHERE m.shard = $1.shard AND m.closed)
-	OR ($1.home IS NOT NULL AND NOT EXISTS (
-		SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = $1.schema AND c.relname = $1.sequence AND c.relkind = 'S'))
-$$;
-
-COMMENT ON FUNCTION snowid.lives_elsewhere(snowid.shard_registry) IS
-'is a registered shard not open on this server?';
-
-/*
  * lives: where a registered shard is written, as shard_home() and the view
  * shards say it.
  *
- * What fence_shard has closed by hand lives here, whatever home says, and is
- * closed: its step is "closed", or still the "open" of a move.
+ * A shard is where its sequence is, unless the journal has closed it.  What
+ * fence_shard has closed by hand is here, whatever home says: its step is
+ * "closed", or still the "open" of a move.
  */
 CREATE FUNCTION snowid.lives(r snowid.shard_registry)
 RETURNS text
@@ -351,11 +333,14 @@ LANGUAGE sql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 SELECT CASE
-	WHEN EXISTS (SELECT FROM snowid.moves m
-				 WHERE m.shard = $1.shard AND m.closed AND m.step IN ('closed', 'open')) THEN 'closed'
-	WHEN snowid.lives_elsewhere($1) THEN coalesce($1.home, 'closed')
+	WHEN m.step IN ('closed', 'open') THEN 'closed'
+	WHEN m.closed OR ($1.home IS NOT NULL AND NOT EXISTS (
+		SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = $1.schema AND c.relname = $1.sequence AND c.relkind = 'S'))
+		THEN coalesce($1.home, 'closed')
 	WHEN NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = $1.schema) THEN 'missing'
 	ELSE 'here' END
+FROM (SELECT) one LEFT JOIN snowid.moves m ON m.shard = $1.shard AND m.closed
 $$;
 
 COMMENT ON FUNCTION snowid.lives(snowid.shard_registry) IS
@@ -815,14 +800,14 @@ BEGIN
 			MESSAGE = 'for_each_shard needs a script and a shard to start from';
 	END IF;
 	SELECT count(*) INTO total FROM snowid.shard_registry r
-	WHERE r.shard >= from_shard AND NOT snowid.lives_elsewhere(r);
+	WHERE r.shard >= from_shard AND snowid.lives(r) IN ('here', 'missing');
 
 	-- One by one, so that a shard made or dropped meanwhile is seen.
 	target.shard := from_shard - 1;
 	LOOP
 		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 		SELECT * INTO target FROM snowid.shard_registry r
-		WHERE r.shard > target.shard AND NOT snowid.lives_elsewhere(r)
+		WHERE r.shard > target.shard AND snowid.lives(r) IN ('here', 'missing')
 		ORDER BY r.shard LIMIT 1;
 		EXIT WHEN NOT FOUND;
 
@@ -879,7 +864,7 @@ BEGIN
 			MESSAGE = format('shard %s is being moved, or closed for writing', shard),
 			HINT = 'SELECT * FROM snowid.moves; shows how far it is. Type snowid-move finish or abort, or SELECT snowid.unfence_shard().';
 	END IF;
-	IF snowid.lives_elsewhere(r) THEN
+	IF snowid.lives(r) NOT IN ('here', 'missing') THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('shard %s has moved to %s', shard, r.home),
 			DETAIL = 'Its number must stay taken here.';

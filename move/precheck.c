@@ -643,7 +643,7 @@ static const Check checks[] =
 		" FROM (SELECT $1) x (shard) LEFT JOIN snowid.shard_registry r USING (shard)"
 		" LEFT JOIN pg_namespace n ON n.nspname = r.schema"
 		" LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = r.sequence AND c.relkind = 'S'"
-		" WHERE c.oid IS NULL OR snowid.lives_elsewhere(r)"
+		" WHERE c.oid IS NULL OR snowid.lives(r) NOT IN ('here', 'missing')"
 	},
 	{
 		.name = "number on the target",.where = ON_TARGET,
@@ -655,7 +655,7 @@ static const Check checks[] =
 		" FROM snowid.shard_registry WHERE shard <> $1 AND schema = $2"
 		" UNION ALL "
 		"SELECT 'FAILED', format('shard %s is there already', shard), 'Look whether it was ever moved: SELECT * FROM snowid.shards WHERE shard = ' || shard || ';'"
-		" FROM snowid.shard_registry r WHERE shard = $1 AND schema = $2 AND NOT snowid.lives_elsewhere(r)"
+		" FROM snowid.shard_registry r WHERE shard = $1 AND schema = $2 AND snowid.lives(r) IN ('here', 'missing')"
 		" AND EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
 		"  WHERE n.nspname = r.schema AND c.relname = r.sequence)"
 	},
