@@ -122,19 +122,19 @@ subscribe_back(Move *move, Side *from, Side *to)
 }
 
 /*
- * Is somebody creating a relation in the schema?  He holds a lock on it until
- * his commit, since PostgreSQL 9.2 (RangeVarGetAndCheckCreationNamespace).
+ * An expression: is somebody creating a relation in the schema?  He holds a
+ * lock on it until his commit, since PostgreSQL 9.2
+ * (RangeVarGetAndCheckCreationNamespace).
  */
-bool
-is_being_extended(PGconn *conn, const char *schema)
+char *
+being_extended_sql(PGconn *conn, const char *schema)
 {
-	return query_bool(conn,
-					  "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' "
-					  "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-					  "AND classid = 'pg_namespace'::regclass "
-					  "AND objid = (SELECT oid FROM pg_namespace WHERE nspname = %s) "
-					  "AND pid IS DISTINCT FROM pg_backend_pid())",
-					  literal(conn, schema));
+	return text_of("EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' "
+				   "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+				   "AND classid = 'pg_namespace'::regclass "
+				   "AND objid = (SELECT oid FROM pg_namespace WHERE nspname = %s) "
+				   "AND pid IS DISTINCT FROM pg_backend_pid())",
+				   literal(conn, schema));
 }
 
 /*
@@ -163,7 +163,7 @@ rename_copy(Move *move, Side *from)
 					  "AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')))",
 					  move->options->shard))
 		wait_ms(10);
-	while (is_being_extended(conn, move->schema))
+	while (query_bool(conn, "SELECT %s", being_extended_sql(conn, move->schema)))
 	{
 		if (now_ms() > until)
 		{
@@ -239,7 +239,8 @@ clean_up_after(Move *move, Side *from, Side *to, const char *name)
 	/* Tables are found by name by replication too. */
 	if (is_first && from->journal.reverse)
 	{
-		record_detail(move, to, "fingerprint", fingerprint(to->conn, move->schema));
+		record_detail(move, to, "fingerprint",
+					  query_text(to->conn, "%s", fingerprint_sql(to->conn, move->schema)));
 		subscribe_back(move, from, to);
 		record_step(move, from, "moved");
 	}

@@ -384,6 +384,15 @@ query(PGconn *conn, const char *fmt,...)
 	return res;
 }
 
+PGresult *
+try_query(PGconn *conn, const char *fmt,...)
+{
+	PGresult   *res;
+
+	EXECUTE(res, true);
+	return res;
+}
+
 void
 run(PGconn *conn, const char *fmt,...)
 {

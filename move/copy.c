@@ -189,45 +189,44 @@ strip_script(char *script, int target_version)
 }
 
 /*
- * All that makes up a shard's definitions, as one hash: if it is the same
- * before and after, nobody has changed them.  Made on the same server only,
- * since versions print expressions differently.
+ * A query for all that makes up a shard's definitions, as one hash: if it is
+ * the same before and after, nobody has changed them.  To be asked of the same
+ * server only, since versions print expressions differently.
  */
 char *
-fingerprint(PGconn *conn, const char *schema)
+fingerprint_sql(PGconn *conn, const char *schema)
 {
-	return query_text(conn,
-					  "WITH n AS (SELECT oid FROM pg_namespace WHERE nspname = %s), "
-					  "c AS (SELECT * FROM pg_class WHERE relnamespace = (TABLE n)) "
-					  "SELECT encode(sha256(convert_to(string_agg(d, E'\\n' ORDER BY d COLLATE \"C\"), 'UTF8')), 'hex') FROM ("
-					  "SELECT concat_ws(' ', 'relation', relname, relkind, relpersistence, relreplident, relowner, relacl, relrowsecurity, relforcerowsecurity, reloptions) "
-					  "FROM c WHERE relkind NOT IN ('i', 'I') "
-					  "UNION ALL SELECT concat_ws(' ', 'schema', nspowner, nspacl) FROM pg_namespace WHERE oid = (TABLE n) "
-					  "UNION ALL SELECT concat_ws(' ', 'rule', ev_enabled, pg_get_ruledef(r.oid)) FROM c JOIN pg_rewrite r ON r.ev_class = c.oid "
-					  "UNION ALL SELECT concat_ws(' ', 'column', c.relname, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), "
-					  "a.attnotnull, a.attidentity, a.attgenerated, a.attacl, pg_get_expr(d.adbin, d.adrelid)) "
-					  "FROM c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum "
-					  "WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'f', 'c') "
-					  "UNION ALL SELECT pg_get_indexdef(i.indexrelid) FROM c JOIN pg_index i ON i.indrelid = c.oid "
-					  "UNION ALL SELECT concat_ws(' ', 'constraint', conrelid::regclass, conname, convalidated, pg_get_constraintdef(oid)) "
-					  "FROM pg_constraint WHERE connamespace = (TABLE n) "
-					  "UNION ALL SELECT concat_ws(' ', tgenabled, pg_get_triggerdef(t.oid)) FROM c JOIN pg_trigger t ON t.tgrelid = c.oid "
-					  "WHERE NOT t.tgisinternal AND t.tgname <> 'snowid_fence' "
-					  "UNION ALL SELECT concat_ws(' ', 'function', proname, pg_get_function_arguments(oid), proowner, proacl, proconfig, prosecdef, prosrc) "
-					  "FROM pg_proc WHERE pronamespace = (TABLE n) "
-					  "UNION ALL SELECT concat_ws(' ', 'view', relname, pg_get_viewdef(oid)) FROM c WHERE relkind IN ('v', 'm') "
-					  "UNION ALL SELECT concat_ws(' ', 'partition', i.inhrelid::regclass, i.inhparent::regclass, pg_get_expr(c.relpartbound, c.oid)) "
-					  "FROM c JOIN pg_inherits i ON i.inhrelid = c.oid "
-					  "UNION ALL SELECT concat_ws(' ', 'sequence', relname, format_type(seqtypid, NULL), seqincrement, seqcache) "
-					  "FROM c JOIN pg_sequence s ON s.seqrelid = c.oid "
-					  "UNION ALL SELECT concat_ws(' ', 'type', typname, typtype, typowner, typacl) FROM pg_type "
-					  "WHERE typnamespace = (TABLE n) AND typrelid = 0 AND typelem = 0 "
-					  "UNION ALL SELECT concat_ws(' ', 'label', typname, enumlabel, enumsortorder) "
-					  "FROM pg_type t JOIN pg_enum e ON e.enumtypid = t.oid WHERE typnamespace = (TABLE n) "
-					  "UNION ALL SELECT concat_ws(' ', 'policy', c.relname, polname, polcmd, polroles, pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid)) "
-					  "FROM c JOIN pg_policy p ON p.polrelid = c.oid "
-					  ") x (d)",
-					  literal(conn, schema));
+	return text_of("WITH n AS (SELECT oid FROM pg_namespace WHERE nspname = %s), "
+				   "c AS (SELECT * FROM pg_class WHERE relnamespace = (TABLE n)) "
+				   "SELECT encode(sha256(convert_to(string_agg(d, E'\\n' ORDER BY d COLLATE \"C\"), 'UTF8')), 'hex') FROM ("
+				   "SELECT concat_ws(' ', 'relation', relname, relkind, relpersistence, relreplident, relowner, relacl, relrowsecurity, relforcerowsecurity, reloptions) "
+				   "FROM c WHERE relkind NOT IN ('i', 'I') "
+				   "UNION ALL SELECT concat_ws(' ', 'schema', nspowner, nspacl) FROM pg_namespace WHERE oid = (TABLE n) "
+				   "UNION ALL SELECT concat_ws(' ', 'rule', ev_enabled, pg_get_ruledef(r.oid)) FROM c JOIN pg_rewrite r ON r.ev_class = c.oid "
+				   "UNION ALL SELECT concat_ws(' ', 'column', c.relname, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), "
+				   "a.attnotnull, a.attidentity, a.attgenerated, a.attacl, pg_get_expr(d.adbin, d.adrelid)) "
+				   "FROM c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum "
+				   "WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'f', 'c') "
+				   "UNION ALL SELECT pg_get_indexdef(i.indexrelid) FROM c JOIN pg_index i ON i.indrelid = c.oid "
+				   "UNION ALL SELECT concat_ws(' ', 'constraint', conrelid::regclass, conname, convalidated, pg_get_constraintdef(oid)) "
+				   "FROM pg_constraint WHERE connamespace = (TABLE n) "
+				   "UNION ALL SELECT concat_ws(' ', tgenabled, pg_get_triggerdef(t.oid)) FROM c JOIN pg_trigger t ON t.tgrelid = c.oid "
+				   "WHERE NOT t.tgisinternal AND t.tgname <> 'snowid_fence' "
+				   "UNION ALL SELECT concat_ws(' ', 'function', proname, pg_get_function_arguments(oid), proowner, proacl, proconfig, prosecdef, prosrc) "
+				   "FROM pg_proc WHERE pronamespace = (TABLE n) "
+				   "UNION ALL SELECT concat_ws(' ', 'view', relname, pg_get_viewdef(oid)) FROM c WHERE relkind IN ('v', 'm') "
+				   "UNION ALL SELECT concat_ws(' ', 'partition', i.inhrelid::regclass, i.inhparent::regclass, pg_get_expr(c.relpartbound, c.oid)) "
+				   "FROM c JOIN pg_inherits i ON i.inhrelid = c.oid "
+				   "UNION ALL SELECT concat_ws(' ', 'sequence', relname, format_type(seqtypid, NULL), seqincrement, seqcache) "
+				   "FROM c JOIN pg_sequence s ON s.seqrelid = c.oid "
+				   "UNION ALL SELECT concat_ws(' ', 'type', typname, typtype, typowner, typacl) FROM pg_type "
+				   "WHERE typnamespace = (TABLE n) AND typrelid = 0 AND typelem = 0 "
+				   "UNION ALL SELECT concat_ws(' ', 'label', typname, enumlabel, enumsortorder) "
+				   "FROM pg_type t JOIN pg_enum e ON e.enumtypid = t.oid WHERE typnamespace = (TABLE n) "
+				   "UNION ALL SELECT concat_ws(' ', 'policy', c.relname, polname, polcmd, polroles, pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid)) "
+				   "FROM c JOIN pg_policy p ON p.polrelid = c.oid "
+				   ") x (d)",
+				   literal(conn, schema));
 }
 
 /*
@@ -239,9 +238,10 @@ copy_schema(Move *move)
 {
 	Side	   *source = &move->source;
 	Side	   *target = &move->target;
-	char	   *before = fingerprint(source->conn, move->schema);
+	char	   *sql = fingerprint_sql(source->conn, move->schema);
+	char	   *before = query_text(source->conn, "%s", sql);
 	char	   *script = dump_schema(move);
-	char	   *after = fingerprint(source->conn, move->schema);
+	char	   *after = query_text(source->conn, "%s", sql);
 	Side		side = *target;
 
 	if (before == NULL || after == NULL || strcmp(before, after) != 0)

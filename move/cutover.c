@@ -50,7 +50,8 @@ pause_end(const Move *move, int64 start)
 
 /*
  * Have the log flushed up to now, since only that is sent: by a commit that
- * writes something.
+ * writes something.  It waits for synchronous standbys, too, which may not have
+ * a commit whose session has ended.
  */
 void
 flush_log(const Side *side)
@@ -89,11 +90,40 @@ carry_sequences(const Move *move, const Side *to, const char *states)
 	}
 }
 
-static char *
-sequence_states(const Move *move, const Side *from)
+/*
+ * What has to be known of a closed shard: is somebody creating something in
+ * it, how far have its sequences come, and what are its definitions?  A table
+ * that is being created has no fence, and no copy.  Who no longer holds the
+ * schema's lock is seen by the query that follows, not by one before.
+ *
+ * The server ends the transaction in so many milliseconds, should we be gone.
+ * False if it did not answer in time.
+ */
+static bool
+look_at_closed(const Move *move, const Side *from, int64 left_ms, bool *extended,
+			   char **states, char **print)
 {
-	return query_text(from->conn, "SELECT details -> 'sequences' FROM snowid.moves WHERE shard = %d",
-					  move->options->shard);
+	PGconn	   *conn = from->conn;
+	PGresult   *res;
+
+	if (!try_run(conn, "SET LOCAL idle_in_transaction_session_timeout = %d",
+				 (int) Max(left_ms, 1)))
+		return false;
+
+	res = try_query(conn, "SELECT %s", being_extended_sql(conn, move->schema));
+	if (res == NULL)
+		return false;
+	*extended = PQgetvalue(res, 0, 0)[0] == 't';
+	PQclear(res);
+
+	res = try_query(conn, "SELECT (SELECT details -> 'sequences' FROM snowid.moves WHERE shard = %d), (%s)",
+					move->options->shard, fingerprint_sql(conn, move->schema));
+	if (res == NULL)
+		return false;
+	*states = pg_strdup(PQgetvalue(res, 0, 0));
+	*print = pg_strdup(PQgetvalue(res, 0, 1));
+	PQclear(res);
+	return true;
 }
 
 /* Open the shard, in the transaction that is open there. */
@@ -129,11 +159,24 @@ complain(const Side *side)
 }
 
 /*
- * Undo an attempt on a server.
- *
- * It may have ended our session for us, if we were too slow.  Then there is
- * nothing left to undo; but the lock against other programs has gone with it,
- * and one of those may have been at work since.
+ * Connect again after the server has ended our session.  The lock against
+ * other programs has gone with it; that we have it again says that the old
+ * session is no more, and so what the journal says stays.
+ */
+static void
+resume_session(const Move *move, Side *side)
+{
+	if (PQstatus(side->conn) == CONNECTION_OK || !reconnect(side->conn))
+		complain(side);
+	if (!lock_shard(side, move->options->shard))
+		fail();
+	read_journal(move, side);
+	report_verbose("%s: connected again", side->label);
+}
+
+/*
+ * Undo an attempt on a server.  If it has ended our session, because we were
+ * too slow, nothing is left to undo, but others may have been at work since.
  */
 void
 roll_back(const Move *move, Side *side)
@@ -142,11 +185,7 @@ roll_back(const Move *move, Side *side)
 
 	if (try_run(side->conn, "ROLLBACK"))
 		return;
-	if (PQstatus(side->conn) == CONNECTION_OK || !reconnect(side->conn))
-		complain(side);
-	if (!lock_shard(side, move->options->shard))
-		fail();
-	read_journal(move, side);
+	resume_session(move, side);
 	if (!side->journal.exists || strcmp(side->journal.move_id, before.move_id) != 0 ||
 		strcmp(side->journal.step, before.step) != 0)
 	{
@@ -154,7 +193,45 @@ roll_back(const Move *move, Side *side)
 		report_hint("To see how things stand, type: snowid-move status");
 		fail();
 	}
-	report_verbose("%s: too slow, connected again", side->label);
+}
+
+/* Has the decision been made, though its COMMIT has not come back? */
+static bool
+is_decided(const Move *move, Side *from)
+{
+	if (PQstatus(from->conn) == CONNECTION_OK)
+		failure_exit_code = EXIT_FAILED;
+	resume_session(move, from);
+	if (!is_at(from, "fenced"))
+		return false;
+	flush_log(from);
+	return true;
+}
+
+/*
+ * Go on after the decision, if opening was interrupted.  What the shard's
+ * sequences came to stands in the journal of the server that it has left.
+ */
+void
+open_decided(Move *move, Side *from, Side *to)
+{
+	char	   *states = query_text(from->conn, "SELECT details -> 'sequences' FROM snowid.moves WHERE shard = %d",
+									move->options->shard);
+
+	flush_log(from);
+	run(to->conn, "BEGIN");
+	carry_sequences(move, to, states);
+	if (!open_shard(move, to))
+		complain(to);
+	run(to->conn, "COMMIT");
+	read_journal(move, to);
+	if (!is_at(to, "open"))
+	{
+		report_error("the journal of the %s does not allow to open shard %d", to->label, move->options->shard);
+		report_hint("If an abort was begun, type: snowid-move abort");
+		fail();
+	}
+	report_info("shard %d now lives at %s", move->options->shard, to->home);
 }
 
 /*
@@ -168,6 +245,7 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 	int			shard = options->shard;
 	char	   *states;
 	char	   *print;
+	bool		extended;
 	int64		start;
 
 #define TIME_IS_UP (now_ms() >= pause_end(move, start))
@@ -188,12 +266,21 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 
 	TELL_TIME("closed");
 
-	/* What is left of the time, should we be gone from here on. */
-	run(from->conn, "SET LOCAL idle_in_transaction_session_timeout = %d",
-		(int) Max(options->pause_limit_ms - (now_ms() - start), 1));
-
-	states = sequence_states(move, from);
-	print = fingerprint(from->conn, move->schema);
+	if (!look_at_closed(move, from, options->pause_limit_ms - (now_ms() - start),
+						&extended, &states, &print))
+	{
+		if (!is_passing())
+			complain(from);
+		roll_back(move, from);
+		*pause_ms = (int) (now_ms() - start);
+		return "the pause limit was reached";
+	}
+	if (extended)
+	{
+		roll_back(move, from);
+		*pause_ms = (int) (now_ms() - start);
+		return "somebody is creating something in the shard's schema";
+	}
 	if (from->journal.fingerprint == NULL || print == NULL ||
 		strcmp(from->journal.fingerprint, print) != 0)
 	{
@@ -201,14 +288,6 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 		report_error("the definitions of the shard have changed since they were copied");
 		report_hint("Type snowid-move abort, and begin anew. No table, column, index, function or grant of the shard may be changed during a move.");
 		fail();
-	}
-
-	/* A table that somebody is creating has no fence, and no copy. */
-	if (is_being_extended(from->conn, move->schema))
-	{
-		roll_back(move, from);
-		*pause_ms = (int) (now_ms() - start);
-		return "somebody is creating something in the shard's schema";
 	}
 
 	TELL_TIME("definitions compared");
@@ -262,15 +341,19 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 
 	/* The decision. From here on the only way is forward. */
 	failure_exit_code = EXIT_INCOMPLETE;
-	if (!try_run(from->conn, "COMMIT"))
+	if (!try_run(from->conn, "COMMIT") && !is_decided(move, from))
 	{
-		if (PQstatus(from->conn) == CONNECTION_OK)
-			failure_exit_code = EXIT_FAILED;
-		else
-			report_info("it is not known whether the %s has committed", from->label);
-		complain(from);
+		failure_exit_code = EXIT_FAILED;
+		roll_back(move, to);
+		*pause_ms = (int) (now_ms() - start);
+		return text_of("the %s has ended the session", from->label);
 	}
-	run(to->conn, "COMMIT");
+	if (!try_run(to->conn, "COMMIT"))
+	{
+		resume_session(move, to);
+		if (!is_at(to, "open"))
+			open_decided(move, from, to);
+	}
 	*pause_ms = (int) (now_ms() - start);
 	return NULL;
 }
@@ -305,28 +388,4 @@ cut_over(Move *move, Side *from, Side *to, const char *name)
 	}
 	read_journal(move, from);
 	read_journal(move, to);
-}
-
-/*
- * Go on after the decision, if opening was interrupted.  What the shard's
- * sequences came to stands in the journal of the server that it has left.
- */
-void
-open_decided(Move *move, Side *from, Side *to)
-{
-	char	   *states = sequence_states(move, from);
-
-	run(to->conn, "BEGIN");
-	carry_sequences(move, to, states);
-	if (!open_shard(move, to))
-		complain(to);
-	run(to->conn, "COMMIT");
-	read_journal(move, to);
-	if (!is_at(to, "open"))
-	{
-		report_error("the journal of the %s does not allow to open shard %d", to->label, move->options->shard);
-		report_hint("If an abort was begun, type: snowid-move abort");
-		fail();
-	}
-	report_info("shard %d now lives at %s", move->options->shard, to->home);
 }

@@ -140,12 +140,14 @@ extern void open_aux(Side *side, const char *conninfo);
 extern bool lock_shard(Side *side, int shard);
 
 /*
- * run() and the rest end the program if the query fails; try_run() returns
- * false, with the message in PQerrorMessage and the SQLSTATE in last_sqlstate.
+ * run() and the rest end the program if the query fails; try_query() returns
+ * NULL and try_run() false, with the message in PQerrorMessage and the SQLSTATE
+ * in last_sqlstate.
  * The text of a query is made with printf's directives; names and literals go
  * through ident() and literal() first.
  */
 extern PGresult *query(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern PGresult *try_query(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void run(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
 extern bool try_run(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
 extern char *query_text(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);	/* NULL for no row, or
@@ -178,7 +180,7 @@ extern void claim_target(Move *move);
 /* copy.c */
 
 extern char *find_pg_dump(const MoveOptions *options);
-extern char *fingerprint(PGconn *conn, const char *schema);
+extern char *fingerprint_sql(PGconn *conn, const char *schema);
 extern void copy_schema(Move *move);
 extern void publish(const Move *move, Side *side, const char *name);
 extern void create_slot(const Side *side, const char *name);
@@ -205,7 +207,7 @@ extern void open_decided(Move *move, Side *from, Side *to);
 
 extern void drop_subscription(Side *side, const char *name);
 extern void drop_slot(const Side *side, const char *name);
-extern bool is_being_extended(PGconn *conn, const char *schema);
+extern char *being_extended_sql(PGconn *conn, const char *schema);
 extern void drop_publication(const Side *side, const char *name);
 extern void clean_up_after(Move *move, Side *from, Side *to, const char *name);
 extern void finish(Move *move);
