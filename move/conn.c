@@ -195,8 +195,10 @@ static void set_up_session(PGconn *conn);
 PGconn *
 open_connection(const char *label, const char *conninfo, bool must)
 {
-	const char *const keywords[] = {"dbname", "fallback_application_name", NULL};
-	const char *const values[] = {conninfo, progname, NULL};
+	/* A lost network is noticed in half a minute, if conninfo has nothing else. */
+	const char *const keywords[] = {"keepalives_idle", "keepalives_interval", "keepalives_count",
+	"tcp_user_timeout", "dbname", "fallback_application_name", NULL};
+	const char *const values[] = {"10", "5", "3", "25000", conninfo, progname, NULL};
 	PGconn	   *conn = PQconnectdbParams(keywords, values, true);
 
 	if (PQstatus(conn) != CONNECTION_OK)
@@ -216,14 +218,16 @@ open_connection(const char *label, const char *conninfo, bool must)
 }
 
 /* Connect again after the server has ended the session. */
-bool
+void
 reconnect(PGconn *conn)
 {
 	PQreset(conn);
 	if (PQstatus(conn) != CONNECTION_OK)
-		return false;
+	{
+		report_error("%s: %s", label_of(conn), PQerrorMessage(conn));
+		fail();
+	}
 	set_up_session(conn);
-	return true;
 }
 
 static void

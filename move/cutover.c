@@ -140,21 +140,28 @@ open_shard(const Move *move, Side *to)
 				move->options->shard, literal(to->conn, to->home));
 }
 
-/* Is it worth trying again: a lock, a timeout, a deadlock? */
+/* Is it worth trying again: a lock, a timeout, a deadlock, a lost session? */
 static bool
-is_passing(void)
+is_passing(const Side *side)
 {
-	return strcmp(last_sqlstate, "55P03") == 0 ||
+	return PQstatus(side->conn) != CONNECTION_OK ||
+		strcmp(last_sqlstate, "55P03") == 0 ||
 		strcmp(last_sqlstate, "57014") == 0 ||
-		strcmp(last_sqlstate, "40P01") == 0 ||
-		strcmp(last_sqlstate, "25P03") == 0 ||
-		strcmp(last_sqlstate, "25P04") == 0;
+		strcmp(last_sqlstate, "40P01") == 0;
 }
 
 static void
 complain(const Side *side)
 {
 	report_error("%s: %s", side->label, PQerrorMessage(side->conn));
+	fail();
+}
+
+static void
+not_alone(const Move *move)
+{
+	report_error("another snowid-move has been at work on shard %d", move->options->shard);
+	report_hint("To see how things stand, type: snowid-move status");
 	fail();
 }
 
@@ -166,11 +173,25 @@ complain(const Side *side)
 static void
 resume_session(const Move *move, Side *side)
 {
-	if (PQstatus(side->conn) == CONNECTION_OK || !reconnect(side->conn))
+	const char *move_id = side->journal.move_id;
+
+	if (PQstatus(side->conn) == CONNECTION_OK)
 		complain(side);
+	reconnect(side->conn);
+	if (!try_run(side->aux, "SELECT"))
+		reconnect(side->aux);
+
+	/* A standby's locks say nothing, and its journal may be an old one. */
+	if (query_bool(side->conn, "SELECT pg_is_in_recovery()"))
+	{
+		report_error("the %s is a standby now", side->label);
+		fail();
+	}
 	if (!lock_shard(side, move->options->shard))
 		fail();
 	read_journal(move, side);
+	if (!side->journal.exists || strcmp(side->journal.move_id, move_id) != 0)
+		not_alone(move);
 	report_verbose("%s: connected again", side->label);
 }
 
@@ -181,31 +202,32 @@ resume_session(const Move *move, Side *side)
 void
 roll_back(const Move *move, Side *side)
 {
-	Journal		before = side->journal;
+	const char *step = side->journal.step;
 
 	if (try_run(side->conn, "ROLLBACK"))
 		return;
 	resume_session(move, side);
-	if (!side->journal.exists || strcmp(side->journal.move_id, before.move_id) != 0 ||
-		strcmp(side->journal.step, before.step) != 0)
-	{
-		report_error("another snowid-move has been at work on shard %d", move->options->shard);
-		report_hint("To see how things stand, type: snowid-move status");
-		fail();
-	}
+	if (!is_at(side, step))
+		not_alone(move);
 }
 
 /* Has the decision been made, though its COMMIT has not come back? */
 static bool
 is_decided(const Move *move, Side *from)
 {
+	const char *step = from->journal.step;
+
 	if (PQstatus(from->conn) == CONNECTION_OK)
 		failure_exit_code = EXIT_FAILED;
 	resume_session(move, from);
-	if (!is_at(from, "fenced"))
-		return false;
-	flush_log(from);
-	return true;
+	if (is_at(from, "fenced"))
+	{
+		flush_log(from);
+		return true;
+	}
+	if (!is_at(from, step))
+		not_alone(move);
+	return false;
 }
 
 /*
@@ -223,7 +245,6 @@ open_decided(Move *move, Side *from, Side *to)
 	carry_sequences(move, to, states);
 	if (!open_shard(move, to))
 		complain(to);
-	run(to->conn, "COMMIT");
 	read_journal(move, to);
 	if (!is_at(to, "open"))
 	{
@@ -231,6 +252,7 @@ open_decided(Move *move, Side *from, Side *to)
 		report_hint("If an abort was begun, type: snowid-move abort");
 		fail();
 	}
+	run(to->conn, "COMMIT");
 	report_info("shard %d now lives at %s", move->options->shard, to->home);
 }
 
@@ -257,7 +279,7 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 	if (!try_run(from->conn, "SELECT snowid.fence_shard(%d, %s)", shard,
 				 literal(from->conn, to->home)))
 	{
-		if (!is_passing())
+		if (!is_passing(from))
 			complain(from);
 		roll_back(move, from);
 		*pause_ms = (int) (now_ms() - start);
@@ -269,7 +291,7 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 	if (!look_at_closed(move, from, options->pause_limit_ms - (now_ms() - start),
 						&extended, &states, &print))
 	{
-		if (!is_passing())
+		if (!is_passing(from))
 			complain(from);
 		roll_back(move, from);
 		*pause_ms = (int) (now_ms() - start);
@@ -314,7 +336,7 @@ try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
 	begin_bounded(move, to);
 	if (!open_shard(move, to))
 	{
-		if (!is_passing())
+		if (!is_passing(to))
 		{
 			roll_back(move, from);
 			complain(to);

@@ -133,7 +133,7 @@ extern int	failure_exit_code;
 extern void fail(void) NORETURN;
 
 extern PGconn *open_connection(const char *label, const char *conninfo, bool must);
-extern bool reconnect(PGconn *conn);
+extern void reconnect(PGconn *conn);
 extern void open_side(Side *side, const char *label, const char *conninfo,
 					  const char *for_other_server);
 extern void open_aux(Side *side, const char *conninfo);

@@ -38,6 +38,20 @@ moves_ok($a, $b, 5, [ '--retries', 2, '--lock-timeout', 20 ], 1, 'a writer that 
 still_here_ok('a writer');
 $writer->query_safe("COMMIT; BEGIN; SELECT $s.next_id()");
 moves_ok($a, $b, 5, [ '--retries', 2, '--lock-timeout', 20, '--verify', 'none' ], 1, 'one that has taken an id', qr/could not lock the shard/);
+
+# A session that is lost as it waits for the lock has not closed anything.
+my $lost = '';
+my $waiter = IPC::Run::start(
+	[ move_command($a, $b, 5, '--verbose', '--retries', 0, '--pause-limit', 60000, '--lock-timeout', 60000, '--verify', 'none') ],
+	'>&', \$lost);
+$a->poll_query_until('postgres', q{
+SELECT bool_or(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE wait_event_type = 'Lock' AND query LIKE '%fence_shard%' AND backend_type = 'client backend'})
+  or die 'does not wait';
+$waiter->finish;
+is($? >> 8, 1, 'a session that waits is ended') or diag $lost;
+like($lost, qr/source: connected again.*could not lock the shard/s, '... and given up as if it had waited too long');
+still_here_ok('a lost session');
 $writer->query_safe('COMMIT');
 $writer->quit;
 
@@ -85,13 +99,15 @@ my $end_held = q{
 SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted};
 my $end_idle = q{
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'};
+my $end_second = q{
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle' AND query ~ 'replay_lsn|emit_message';};
 my $undecided = qr/source: connected again.*cut-over: the source has ended the session/s;
 my ($from, $to) = ($a, $b);
 for my $case (
 	[ 'not decided', $undecided, sub { $from->safe_psql('postgres', $end_held) } ],
 	[
-		'not decided, no session there', $undecided,
-		sub { $to->safe_psql('postgres', $end_idle); $from->safe_psql('postgres', $end_held) }
+		'not decided, no session at all', $undecided,
+		sub { $_->safe_psql('postgres', $end_second . $end_idle) for $to, $from; $from->safe_psql('postgres', $end_held) }
 	],
 	[ 'not opened', qr/target: connected again/, sub { $to->safe_psql('postgres', $end_idle) } ],
 	[
