@@ -195,7 +195,7 @@ static void set_up_session(PGconn *conn);
 PGconn *
 open_connection(const char *label, const char *conninfo, bool must)
 {
-	/* A lost network is noticed in half a minute, if conninfo has nothing else. */
+	/* A lost network is noticed in half a minute; conninfo may say otherwise. */
 	const char *const keywords[] = {"keepalives_idle", "keepalives_interval", "keepalives_count",
 	"tcp_user_timeout", "dbname", "fallback_application_name", NULL};
 	const char *const values[] = {"10", "5", "3", "25000", conninfo, progname, NULL};
