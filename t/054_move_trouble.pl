@@ -53,6 +53,12 @@ is($? >> 8, 1, 'a session that waits is ended') or diag $lost;
 like($lost, qr/source: connected again.*could not lock the shard/s, '... and given up as if it had waited too long');
 still_here_ok('a lost session');
 $writer->query_safe('COMMIT');
+
+# Nor is it held closed while somebody locks a catalog.
+$writer->query_safe('BEGIN; LOCK TABLE pg_enum');
+moves_ok($a, $b, 5, [ '--retries', 0, '--verify', 'none' ], 1, 'a locked catalog', qr/the pause limit was reached/);
+still_here_ok('a locked catalog');
+$writer->query_safe('ROLLBACK');
 $writer->quit;
 
 # A target that cannot apply what has been written is waited for, but not long.

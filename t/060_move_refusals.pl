@@ -138,7 +138,27 @@ moves_ok($a, $b, 5, ['status'], 0, 'status', qr/decided, but not complete/);
 $b->stop;
 moves_ok($a, $b, 5, ['abort'], 3, 'no abort without the target', qr/must be reachable, since the move is decided/);
 $b->start;
-moves_ok($a, $b, 5, [], 0, 'the move goes on');
+# A journal whose row somebody deletes meanwhile.
+my $hold = hold_at_step($b, 'open', 1);
+$said = '';
+$tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said);
+wait_until_held($b) or die 'does not get there';
+$a->safe_psql('postgres', 'CREATE TABLE kept AS TABLE snowid.moves; DELETE FROM snowid.moves');
+$hold->quit;
+$tool->finish;
+is($? >> 8, 3, 'a lost journal') or diag $said;
+like($said, qr/the journal of the source has lost the row of shard 5/, 'it says so');
+let_go_steps($b);
+$a->safe_psql('postgres', 'INSERT INTO snowid.moves SELECT * FROM kept; DROP TABLE kept');
+
+# A server that keeps the registry for all, but not all of it.
+$a->safe_psql('postgres', 'CREATE DATABASE registry');
+$a->safe_psql('registry', 'CREATE EXTENSION snowid');
+$said = moves_ok($a, $b, 5, [ '--registry', $a->connstr('registry') ], 0, 'the move goes on', qr/the registry does not have shard 5/);
+my ($insert) = $said =~ /Type there: (.*)/;
+$a->safe_psql('registry', $insert);
+is($a->safe_psql('registry', 'SELECT snowid.shard_home(5)'),
+	$a->safe_psql('postgres', 'SELECT snowid.shard_home(5)'), 'what it says to type helps');
 moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 
 # There and back: each command once.
