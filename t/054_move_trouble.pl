@@ -122,6 +122,13 @@ for my $case (
 		sub {
 			$from->safe_psql('postgres', q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
 			$from->reload;
+
+			# Until a commit waits, not all of the server knows of it.
+			my $probe = IPC::Run::start([ 'psql', '-X', $from->connstr('postgres') ],
+				'<', \"SELECT pg_logical_emit_message(true, 'probe', '') \\watch 0.02\n", '>&', '/dev/null');
+			$from->poll_query_until('postgres', q{
+SELECT bool_or(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) or die 'does not wait';
+			$probe->finish;
 		}
 	])
 {
