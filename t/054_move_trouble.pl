@@ -124,8 +124,9 @@ for my $case (
 			$from->reload;
 
 			# Until a commit waits, not all of the server knows of it.
-			my $probe = IPC::Run::start([ 'psql', '-X', $from->connstr('postgres') ],
-				'<', \"SELECT pg_logical_emit_message(true, 'probe', '') \\watch 0.02\n", '>&', '/dev/null');
+			my $script = PostgreSQL::Test::Utils::tempdir() . '/probe';
+			append_to_file($script, "SELECT pg_logical_emit_message(true, 'probe', '') \\watch 0.02\n");
+			my $probe = IPC::Run::start([ 'psql', '-X', '-f', $script, $from->connstr('postgres') ], '>&', '/dev/null');
 			$from->poll_query_until('postgres', q{
 SELECT bool_or(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) or die 'does not wait';
 			$probe->finish;
