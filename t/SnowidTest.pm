@@ -10,10 +10,12 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use FindBin;
 use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::Local;
 
 our @EXPORT = qw(new_node start_with_clock set_clock crash sqlstate
   start_clients ids_seen wait_for_clock
@@ -40,37 +42,53 @@ timezone = 'UTC'
 	return $node;
 }
 
-# Start a node under libfaketime.  $clock is what set_clock takes.
+# Start a node whose clock can be set.  $clock is what set_clock takes.
 sub start_with_clock
 {
-	my ($node, $clock, %params) = @_;
+	my ($node, $clock) = @_;
 
 	set_clock($node, $clock);
-
-	# The node's processes alone: intervals are to be measured right.
-	local $ENV{LD_PRELOAD} = libfaketime();
-	local $ENV{FAKETIME_TIMESTAMP_FILE} = clock_file($node);
-	local $ENV{FAKETIME_NO_CACHE} = 1;
-	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
-	local $ENV{NO_FAKE_STAT} = 1;
-	local $ENV{TZ} = 'UTC';
-
+	local $ENV{LD_PRELOAD} = clock_library();
+	local $ENV{TORTURE_CLOCK} = clock_file($node);
 	$node->start;
 	return;
 }
 
 # Set the clock of a node: "+3600" and "-0.005" are seconds off the true time,
-# "2026-01-01 00:00:00" stands still (in UTC).
+# "2026-01-01 12:00:00" is a clock that stands still there.  What the node's
+# processes read changes at once.
 sub set_clock
 {
 	my ($node, $clock) = @_;
-	my $file = clock_file($node);
+	my ($offset, $fixed) = (0, 0);
+	my ($file, $word);
 
-	# Renamed, so that no process ever reads half of it.
-	open my $fh, '>', "$file.new" or die "cannot write $file.new: $!";
-	print $fh "$clock\n";
-	close $fh;
-	rename "$file.new", $file or die "cannot rename to $file: $!";
+	if (my ($date, $time, $fraction) = $clock =~ /^(\d+-\d+-\d+) (\d+:\d+:\d+)(\.\d+)?$/)
+	{
+		my ($year, $month, $day) = split /-/, $date;
+		$fixed = timegm(reverse(split /:/, $time), $day, $month - 1, $year) * 1_000_000_000;
+		$fixed += sprintf '%.0f', ($fraction // 0) * 1e9;
+	}
+	else
+	{
+		$offset = sprintf '%.0f', $clock * 1e9;
+	}
+
+	# What torture/clock.c reads: the entry in use, and 64 of them.
+	if (!-e clock_file($node))
+	{
+		open $file, '>', clock_file($node) or die "cannot write the clock: $!";
+		syswrite $file, "\0" x (8 + 32 * 64);
+		close $file;
+	}
+	open $file, '+<', clock_file($node) or die "cannot set the clock: $!";
+	sysread $file, $word, 8;
+	my $entry = (unpack('Q', $word) + 1) % 64;
+	sysseek $file, 8 + 32 * $entry, 0;
+	syswrite $file, pack('q4', $offset, 0, 0, $fixed);
+	sysseek $file, 0, 0;
+	syswrite $file, pack('Q', $entry);
+	close $file;
 	return;
 }
 
@@ -80,15 +98,15 @@ sub clock_file
 	return $node->basedir . '/clock';
 }
 
-# The library, in Debian's place or in that of its own make install.  (Its
-# wrapper, which would know, wants shared memory that a chroot may not give.)
-sub libfaketime
+my $clock_library;
+
+sub clock_library
 {
-	my ($library) = grep { -e } glob
-	  '/usr/lib/*/faketime/libfaketime.so.1 /usr{,/local}/lib/faketime/libfaketime.so.1';
-	die "these tests need libfaketime: install the package libfaketime\n"
-	  unless defined $library;
-	return $library;
+	return $clock_library if defined $clock_library;
+	$clock_library = PostgreSQL::Test::Utils::tempdir() . '/clock.so';
+	system_or_bail('cc', '-shared', '-fPIC', '-o', $clock_library,
+		"$FindBin::RealBin/../torture/clock.c", '-ldl');
+	return $clock_library;
 }
 
 # Kill all processes of a node at once, so that what they had not written to

@@ -1,16 +1,18 @@
 /*
- * A wall clock that the harness can step and slew while servers run on it:
+ * A wall clock that tests can step, slew and stop while servers run on it:
  * a library for LD_PRELOAD.
  *
  * The file named by TORTURE_CLOCK is mapped into each process of a server.
- * Its first word says which of the entries after it counts; the harness fills
+ * Its first word says which of the entries after it counts; a test fills
  * an unused entry first, and then moves the word, so a reader never sees half
  * a change.  The shown time is the machine's, plus an offset, plus a drift
- * since the entry was made.  The monotonic clock is left alone: sleeps and
+ * since the entry was made; or stands still.  The monotonic clock is left alone: sleeps and
  * latches stay right.
  *
  * (libfaketime does the same from a text file, but to notice a step at once it
- * must read that file at each call, which costs more than an id does.)
+ * must open that file at each call.  That costs more than an id does; and it
+ * allocates, which PostgreSQL's handler of SIGALRM, who reads the clock, must
+ * not do: now and then a server would hang, or find its heap corrupted.)
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,6 +34,7 @@ typedef struct ClockFile
 		int64_t		offset_ns;
 		int64_t		since_ns;	/* CLOCK_MONOTONIC at which the drift began */
 		int64_t		drift_ppm;
+		int64_t		fixed_ns;	/* the time at which it stands still, if not 0 */
 	}			entry[ENTRIES];
 } ClockFile;
 
@@ -74,6 +77,8 @@ shown_ns(void)
 	{
 		uint64_t	i = clock_file->current % ENTRIES;
 
+		if (clock_file->entry[i].fixed_ns != 0)
+			return clock_file->entry[i].fixed_ns;
 		now += clock_file->entry[i].offset_ns;
 		if (clock_file->entry[i].drift_ppm != 0)
 			now += (read_ns(CLOCK_MONOTONIC) - clock_file->entry[i].since_ns) /
