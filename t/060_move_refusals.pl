@@ -61,7 +61,7 @@ nothing_left_ok($_, 'refused') for $a, $b;
 # A pg_dump that fails; one that cannot be started; tables that are changed
 # while it reads; a role that has gone from the target since the prechecks.
 my $dir = PostgreSQL::Test::Utils::tempdir();
-my $bindir = $a->config_data('--bindir');
+my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
 my $pg_dump = sub {
 	my ($script) = @_;
 	unlink "$dir/pg_dump";
