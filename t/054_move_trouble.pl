@@ -61,6 +61,21 @@ still_here_ok('a locked catalog');
 $writer->query_safe('ROLLBACK');
 $writer->quit;
 
+# ... nor while the target takes long to note what it has come to.
+my $log_end = -s $a->logfile;
+my $slow = hold_at_step($b, 'ready', 0);
+my $late = '';
+my $slow_tool = IPC::Run::start(
+	[ move_command($a, $b, 5, '--retries', 0, '--pause-limit', 1000, '--verify', 'none') ], '>&', \$late);
+wait_until_held($b) or die 'does not get there';
+$a->wait_for_log(qr/terminating connection due to (idle-in-transaction|transaction) timeout/, $log_end);
+still_here_ok('a slow journal');
+$slow->quit;
+$slow_tool->finish;
+is($? >> 8, 1, 'too late for the decision') or diag $late;
+like($late, qr/the pause limit was reached/, '... and it says so');
+let_go_steps($b);
+
 # A target that cannot apply what has been written is waited for, but not long.
 my $blocker = $b->background_psql('postgres');
 $blocker->query_safe("BEGIN; LOCK TABLE $s.users");
@@ -183,6 +198,11 @@ moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
 # The log that a slot keeps has a limit, beyond which the move undoes itself.
 moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
 $b->safe_psql('postgres', 'ALTER SUBSCRIPTION ' . $b->safe_psql('postgres', 'SELECT subname FROM pg_subscription') . ' DISABLE');
+my $idle = '';
+my $waiting_tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$idle, IPC::Run::timeout(120));
+$waiting_tool->pump until $idle =~ /waiting: the target is not connected/;
+ok($waiting_tool->pumpable, 'it waits for the target, and says so');
+$waiting_tool->kill_kill;
 $a->safe_psql('postgres', 'CREATE TABLE big AS SELECT repeat(md5(i::text), 10) FROM generate_series(1, 20000) i');
 moves_ok($a, $b, 5, [ '--max-wal', '2MB' ], 1, 'too much log', qr/more than --max-wal allows/);
 nothing_left_ok($_, 'too much log') for $a, $b;
