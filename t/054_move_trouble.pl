@@ -108,7 +108,7 @@ WHERE state = 'idle in transaction' AND relation = '$s.users'::regclass AND mode
 	$blocker->quit;
 	$tool->signal('CONT');
 	$tool->finish;
-	is($? >> 8, 0, "it goes on, verify $verify") or diag $said;
+	is($? >> 8, 0, "it goes on, verify $verify") or die $said;
 	like($said, qr/source: connected again/, "... after another attempt, verify $verify");
 	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 	moves_ok($b, $a, 5, [$_], 0, "back: $_") for 'move', 'finish';
@@ -171,7 +171,7 @@ SELECT count(*) > 0 $waiting LIKE '%emit_message%'}) or die 'does not wait again
 		$from->reload;
 	}
 	$tool->finish;
-	is($? >> 8, 0, "$name: it goes on") or diag $said;
+	is($? >> 8, 0, "$name: it goes on") or die $said;
 	like($said, $message, "$name: says so");
 	is(sqlstate($to, "INSERT INTO $s.users (name) VALUES ('there')"), '', "$name: it is written there");
 	isnt(sqlstate($from, "INSERT INTO $s.users (name) VALUES ('here')"), '', "$name: and not here");
