@@ -83,7 +83,9 @@ $a->safe_psql('postgres', "REVOKE SELECT ON $s.users FROM reader; ALTER TABLE $s
 # A server ends our session; a slot waits for who is writing, and says for whom.
 my $writer = $a->background_psql('postgres');
 $writer->query_safe('BEGIN; CREATE TABLE elsewhere ()');
-$writer->query_safe('SELECT pg_sleep(1)');
+$a->poll_query_until('postgres', q{
+SELECT clock_timestamp() - xact_start > '1 s' FROM pg_stat_activity WHERE backend_xid IS NOT NULL})
+  or die 'does not get old';
 my $said = '';
 my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said);
 $a->poll_query_until('postgres', q{

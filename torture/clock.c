@@ -3,15 +3,15 @@
  * a library for LD_PRELOAD.
  *
  * The file named by TORTURE_CLOCK is mapped into each process of a server.
- * Its first word says which of the entries after it counts; a test fills
- * an unused entry first, and then moves the word, so a reader never sees half
- * a change.  The shown time is the machine's, plus an offset, plus a drift
- * since the entry was made; or stands still.  The monotonic clock is left alone: sleeps and
- * latches stay right.
+ * Its first word says which of the entries after it counts; a test fills an
+ * unused entry first, and then moves the word, so a reader never sees half a
+ * change.  The shown time is the machine's, plus an offset, plus a drift since
+ * the entry was made; or it stands still.  The monotonic clock is left alone:
+ * sleeps and latches stay right.
  *
  * (libfaketime does the same from a text file, but to notice a step at once it
  * must open that file at each call.  That costs more than an id does; and it
- * allocates, which PostgreSQL's handler of SIGALRM, who reads the clock, must
+ * allocates, which PostgreSQL's handler of SIGALRM, which reads the clock, must
  * not do: now and then a server would hang, or find its heap corrupted.)
  */
 #define _GNU_SOURCE
