@@ -1,17 +1,49 @@
 /*
  * snowid--1.0.sql
  *
- * Sections in the order of doc/reference.md.  Everything is in schema snowid,
- * and every name is qualified, so that nothing planted in another schema can
- * get in between.
+ * Sections in the order of doc/reference.md.  What users call is in schema
+ * snowid, what serves it in snowid_internal.  Every name is qualified, so that
+ * nothing planted in another schema can get in between.
  */
 
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowid" to load this file. \quit
 
--- The functions check privileges on the objects they are given, and the rest
--- is arithmetic, so everybody may call them.
-GRANT USAGE ON SCHEMA snowid TO PUBLIC;
+-- The extension makes its schemas itself.  In a schema that exists already, its
+-- owner could plant functions that match a call better than ours.
+DO $$
+DECLARE
+	taken name;
+BEGIN
+	SELECT n.nspname INTO taken FROM pg_catalog.pg_namespace n
+	WHERE n.nspname OPERATOR(pg_catalog.=) ANY ('{snowid,snowid_internal}'::pg_catalog.name[]);
+	IF FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'duplicate_schema',
+			MESSAGE = pg_catalog.format('schema "%s" already exists'::text, taken),
+			DETAIL = 'The extension creates this schema itself, so that nobody else has objects in it.',
+			HINT = pg_catalog.format('If the schema is not needed, type: DROP SCHEMA %I;'::text, taken);
+	END IF;
+END
+$$;
+CREATE SCHEMA snowid;
+CREATE SCHEMA snowid_internal;
+
+COMMENT ON SCHEMA snowid IS
+'ids of logical shards';
+
+COMMENT ON SCHEMA snowid_internal IS
+'what the functions of schema snowid call; not for users';
+
+-- Everybody may call the functions: they check privileges on the objects that
+-- they are given, and the rest is arithmetic.  They run with the caller's
+-- rights, so the caller needs snowid_internal, too.
+GRANT USAGE ON SCHEMA snowid, snowid_internal TO PUBLIC;
+
+-- All belongs to the superuser who runs this script.  The owner of a database,
+-- who may install it, is granted what he needs, with the right to grant it on.
+-- As the tables' owner he could put triggers on them, which run as whoever
+-- writes there.  Both the extension's owner and the database's are granted it:
+-- restored by a superuser, the extension is his, and the database is not.
 
 
 /* -------- generating ids -------- */
@@ -22,7 +54,7 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_next_id';
 
 COMMENT ON FUNCTION snowid.next_id(int, regclass) IS
-'next id of a shard, from a sequence: larger than all before from that sequence';
+'next id of a shard, from a sequence: larger than all earlier ids of that sequence';
 
 CREATE FUNCTION snowid.next_id(shard int, seq regclass, epoch timestamptz)
 RETURNS bigint
@@ -30,16 +62,17 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_next_id';
 
 COMMENT ON FUNCTION snowid.next_id(int, regclass, timestamptz) IS
-'next id of a shard, from a sequence, in milliseconds since an own epoch';
+'next id of a shard, from a sequence, in milliseconds since the given epoch';
 
--- The sequence of a database that is one shard.  A dump carries its state, and
--- it belongs to whoever creates the extension, who can then grant its use.
+-- The sequence of a database that is one shard.  A dump carries its state.
 CREATE SEQUENCE snowid.id_seq;
-ALTER SEQUENCE snowid.id_seq OWNER TO @extowner@;
 SELECT pg_catalog.pg_extension_config_dump('snowid.id_seq', '');
 
 COMMENT ON SEQUENCE snowid.id_seq IS
-'clock of next_id() without arguments';
+'sequence of next_id() without arguments';
+
+GRANT USAGE, SELECT, UPDATE ON SEQUENCE snowid.id_seq
+	TO @extowner@, pg_database_owner WITH GRANT OPTION;
 
 CREATE FUNCTION snowid.next_id()
 RETURNS bigint
@@ -66,7 +99,7 @@ LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'snowid_id_timestamp';
 
 COMMENT ON FUNCTION snowid.id_timestamp(bigint, timestamptz) IS
-'time at which an id of an own epoch was made, to the millisecond';
+'time at which an id with the given epoch was made, to the millisecond';
 
 CREATE FUNCTION snowid.id_shard(id bigint)
 RETURNS int
@@ -100,7 +133,7 @@ LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'snowid_id_parts';
 
 COMMENT ON FUNCTION snowid.id_parts(bigint, timestamptz) IS
-'time, shard and sequence number of an id of an own epoch';
+'time, shard and sequence number of an id with the given epoch';
 
 
 /* -------- composing ids and bounds -------- */
@@ -120,7 +153,7 @@ LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'snowid_make_id';
 
 COMMENT ON FUNCTION snowid.make_id(timestamptz, int, int, timestamptz) IS
-'composes an id of an own epoch from its parts';
+'composes an id with the given epoch from its parts';
 
 CREATE FUNCTION snowid.min_id(at timestamptz)
 RETURNS bigint
@@ -136,7 +169,7 @@ LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'snowid_min_id';
 
 COMMENT ON FUNCTION snowid.min_id(timestamptz, timestamptz) IS
-'smallest id of a time, with an own epoch';
+'smallest id of a time, with the given epoch';
 
 CREATE FUNCTION snowid.max_id(at timestamptz)
 RETURNS bigint
@@ -152,32 +185,27 @@ LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'snowid_max_id';
 
 COMMENT ON FUNCTION snowid.max_id(timestamptz, timestamptz) IS
-'largest id of a time, with an own epoch';
+'largest id of a time, with the given epoch';
 
 -- Not STRICT, and no SET: the planner inlines it only so, and only inlined it
--- can use an index.  NULLs come out as they do from the two comparisons.
+-- can use an index.  NULLs come out as they do from the two comparisons.  Here
+-- and below, a body of SQL is parsed now, under this script's search path.
 CREATE FUNCTION snowid.id_between(id bigint, since timestamptz, until timestamptz)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-SELECT $1 OPERATOR(pg_catalog.>=) snowid.min_id($2)
-   AND $1 OPERATOR(pg_catalog.<) snowid.min_id($3)
-$$;
+RETURN $1 >= snowid.min_id($2) AND $1 < snowid.min_id($3);
 
 COMMENT ON FUNCTION snowid.id_between(bigint, timestamptz, timestamptz) IS
-'was the id made at or after since, and before until? Uses an index on the id';
+'was the id made at or after since, and before until? Can use an index on the id';
 
 CREATE FUNCTION snowid.id_between(id bigint, since timestamptz, until timestamptz,
 	epoch timestamptz)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-SELECT $1 OPERATOR(pg_catalog.>=) snowid.min_id($2, $4)
-   AND $1 OPERATOR(pg_catalog.<) snowid.min_id($3, $4)
-$$;
+RETURN $1 >= snowid.min_id($2, $4) AND $1 < snowid.min_id($3, $4);
 
 COMMENT ON FUNCTION snowid.id_between(bigint, timestamptz, timestamptz, timestamptz) IS
-'was the id of an own epoch made at or after since, and before until? Uses an index on the id';
+'was the id with the given epoch made at or after since, and before until? Can use an index on the id';
 
 
 /* -------- the text form -------- */
@@ -215,7 +243,7 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_advance';
 
 COMMENT ON FUNCTION snowid.advance(regclass, bigint, timestamptz) IS
-'makes every later id of a sequence larger than the given one of an own epoch';
+'makes every later id of a sequence larger than the given one, with the given epoch';
 
 CREATE FUNCTION snowid.sequence_state(seq regclass,
 	OUT last_id_at timestamptz, OUT slots_left int, OUT ahead interval)
@@ -233,7 +261,7 @@ LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'snowid_sequence_state';
 
 COMMENT ON FUNCTION snowid.sequence_state(regclass, timestamptz) IS
-'time of the last id of a sequence of an own epoch, slots left, and how far it is ahead of the clock';
+'time of a sequence''s last id with the given epoch, slots left, and how far it is ahead of the clock';
 
 CREATE FUNCTION snowid.safe_upper_id(seq regclass)
 RETURNS bigint
@@ -241,7 +269,7 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_safe_upper_id';
 
 COMMENT ON FUNCTION snowid.safe_upper_id(regclass) IS
-'every smaller id of the sequence is of a transaction that has ended: read up to there in a later statement';
+'bound for readers: every smaller id of the sequence is of a transaction that has ended; read up to it in a later statement';
 
 CREATE FUNCTION snowid.safe_upper_id(seq regclass, epoch timestamptz)
 RETURNS bigint
@@ -249,7 +277,7 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_safe_upper_id';
 
 COMMENT ON FUNCTION snowid.safe_upper_id(regclass, timestamptz) IS
-'every smaller id of a sequence of an own epoch is of a transaction that has ended';
+'bound for readers, with the given epoch: every smaller id of the sequence is of a transaction that has ended';
 
 
 /* -------- keys to logical shards -------- */
@@ -273,9 +301,9 @@ COMMENT ON FUNCTION snowid.shard_of(text, int) IS
 
 /* -------- logical shards -------- */
 
--- Which number is which schema.  The rows are the users' own and go with a
--- dump; by name, since a dump must find the schema again.  Registered is
--- whole: a shard's row is committed with all that was made in it.
+-- Which number is which schema.  The rows belong to the users and are dumped.
+-- They have the schema's name, so that a restored row finds it.  A shard's row
+-- is committed together with everything that was made in the shard.
 CREATE TABLE snowid.shard_registry (
 	shard int PRIMARY KEY CHECK (shard BETWEEN 0 AND 8191),
 	schema name NOT NULL UNIQUE CHECK (schema <> '$user'),
@@ -283,22 +311,23 @@ CREATE TABLE snowid.shard_registry (
 	epoch timestamptz CHECK (isfinite(epoch)),
 	home text
 );
-ALTER TABLE snowid.shard_registry OWNER TO @extowner@;
 SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
 
 COMMENT ON TABLE snowid.shard_registry IS
 'which shard number is which schema, its own epoch, and where it lives';
 
--- Absolute, not "elsewhere", so that all servers can have the same rows.
+-- Not "elsewhere" but the server itself, so that all servers can have the same
+-- rows.
 COMMENT ON COLUMN snowid.shard_registry.home IS
 'connection string, without password, of the server where the shard lives; NULL if it never moved';
 
--- Everybody may look; the extension's owner may grant the rest to those who
--- make shards.
+-- Everybody may look; the owners may grant the rest to those who make shards.
 GRANT SELECT ON snowid.shard_registry TO PUBLIC;
+GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry
+	TO @extowner@, pg_database_owner WITH GRANT OPTION;
 
--- The journal of shards that are on the way, or that are closed by hand.  Not
--- dumped: it tells what is true of this server now.
+-- The journal of shards that are being moved, or that are closed by hand.  It is
+-- not dumped, since it says what is true of this server now.
 CREATE TABLE snowid.moves (
 	shard int PRIMARY KEY CHECK (shard BETWEEN 0 AND 8191),
 	schema name NOT NULL UNIQUE,
@@ -310,28 +339,56 @@ CREATE TABLE snowid.moves (
 	started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
 	changed_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-ALTER TABLE snowid.moves OWNER TO @extowner@;
 
 COMMENT ON TABLE snowid.moves IS
 'journal of the shards that are being moved, or closed for writing, on this server';
 
--- Whoever writes must be told why he may not, but not of other servers' users.
+-- A role that writes must learn why it may not, but nothing of other servers'
+-- users.
 GRANT SELECT (shard, schema, role, step, closed, started_at, changed_at)
 	ON snowid.moves TO PUBLIC;
+GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.moves
+	TO @extowner@, pg_database_owner WITH GRANT OPTION;
+
+/*
+ * citus_oids: what Citus has distributed: tables, the schemas that it keeps
+ * each on one node (kind 'schema'), or all schemas that it has copied to its
+ * nodes ('copy').  Nothing without Citus.
+ *
+ * What this server knows of such objects is not all.
+ */
+CREATE FUNCTION snowid_internal.citus_oids(kind text)
+RETURNS SETOF oid
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- An older Citus has no pg_dist_schema.
+	IF kind = 'table' AND to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
+		RETURN QUERY EXECUTE 'SELECT logicalrelid::oid FROM pg_catalog.pg_dist_partition';
+	ELSIF kind = 'schema' AND to_regclass('pg_catalog.pg_dist_schema') IS NOT NULL THEN
+		RETURN QUERY EXECUTE 'SELECT schemaid::oid FROM pg_catalog.pg_dist_schema';
+	ELSIF kind = 'copy' AND to_regclass('pg_catalog.pg_dist_object') IS NOT NULL THEN
+		RETURN QUERY EXECUTE 'SELECT objid FROM pg_catalog.pg_dist_object WHERE classid = 2615';
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.citus_oids(text) IS
+'tables or schemas that Citus has distributed';
 
 /*
  * lives: where a registered shard is written, as shard_home() and the view
  * shards say it.
  *
- * A shard is where its sequence is, unless the journal has closed it.  What
- * fence_shard has closed by hand is here, whatever home says: its step is
+ * A shard is where its sequence is, unless the journal has closed it.  A shard
+ * that fence_shard has closed by hand is here, whatever home says: its step is
  * "closed", or still the "open" of a move.
  */
-CREATE FUNCTION snowid.lives(r snowid.shard_registry)
+CREATE FUNCTION snowid_internal.lives(r snowid.shard_registry)
 RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
+BEGIN ATOMIC
 SELECT CASE
 	WHEN m.step IN ('closed', 'open') THEN 'closed'
 	WHEN m.closed OR ($1.home IS NOT NULL AND NOT EXISTS (
@@ -340,20 +397,20 @@ SELECT CASE
 		THEN coalesce($1.home, 'closed')
 	WHEN NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = $1.schema) THEN 'missing'
 	ELSE 'here' END
-FROM (SELECT) one LEFT JOIN snowid.moves m ON m.shard = $1.shard AND m.closed
-$$;
+FROM (SELECT) one LEFT JOIN snowid.moves m ON m.shard = $1.shard AND m.closed;
+END;
 
-COMMENT ON FUNCTION snowid.lives(snowid.shard_registry) IS
+COMMENT ON FUNCTION snowid_internal.lives(snowid.shard_registry) IS
 'where a registered shard is written: here, closed, missing, or a connection string';
 
--- The view must work for everybody, so a sequence that one may not read is
--- left out: a strict function of NULL gives NULLs.
+-- The view must work for everybody.  For a sequence that the caller may not
+-- read, the strict function gets a NULL and returns NULLs.
 CREATE VIEW snowid.shards AS
 SELECT r.shard, r.schema, r.epoch,
 	   CASE WHEN n.oid IS NOT NULL THEN coalesce(t.tables, 0) END AS tables,
 	   q.last_id_at,
 	   q.ahead,
-	   snowid.lives(r) AS lives
+	   snowid_internal.lives(r) AS lives
 FROM snowid.shard_registry r
 LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = r.schema
 LEFT JOIN pg_catalog.pg_class c
@@ -363,23 +420,48 @@ LEFT JOIN (SELECT relnamespace, count(*)::int AS tables
 		   WHERE relkind IN ('r', 'p')
 		   GROUP BY relnamespace) t ON t.relnamespace = n.oid
 LEFT JOIN LATERAL snowid.sequence_state(
-	CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END,
+	-- A copy that Citus has made on a worker would refuse to say, and so would
+	-- any smaller sequence there, which is too small for ids anyway.
+	CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE')
+			  AND NOT EXISTS (SELECT FROM pg_catalog.pg_sequence p
+							  WHERE p.seqrelid = c.oid
+								AND (p.seqtypid <> 'pg_catalog.int8'::pg_catalog.regtype
+									 OR p.seqstart = p.seqmin AND p.seqmin > 1
+										AND p.seqmin & ((1::bigint << 48) - 1) = 1))
+		 THEN c.oid::regclass END,
 	coalesce(r.epoch, snowid.id_timestamp(0::bigint))) q ON true;
 GRANT SELECT ON snowid.shards TO PUBLIC;
 
 COMMENT ON VIEW snowid.shards IS
 'the logical shards: schema, epoch, number of tables, newest id''s time, how far it is ahead of the clock, where the shard lives';
 
+-- One place for the error of a shard that the registry does not have: 42704.
+CREATE FUNCTION snowid_internal.refuse_unknown(shard int)
+RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+		MESSAGE = format('shard %s does not exist', coalesce(shard::text, 'NULL')),
+		HINT = 'SELECT * FROM snowid.shards; shows those that do.';
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.refuse_unknown(int) IS
+'raises the error of a shard that does not exist';
+
 /*
- * register_shard: claims a number and a schema's name for a shard.
+ * claim_shard: claims a number and a schema's name for a shard.
  *
- * Creates the row and nothing else; create_shard and adopt_shard do the rest.
+ * Creates the row and nothing else; create_shard and its like do the rest.
  * Waits for another session that is claiming the same.
  *
- * Errors: 22004 a NULL, 22003 number out of range, 42939 schema "$user",
- * 22008 epoch that cannot be, 42501 not granted, 42710 number or schema taken.
+ * Errors: 22004 a NULL, 22003 number out of range, 42939 schema "$user" or a
+ * system schema, 22008 impossible epoch, 42501 not granted, 42710 number or
+ * schema taken.
  */
-CREATE FUNCTION snowid.register_shard(shard int, schema name, sequence name,
+CREATE FUNCTION snowid_internal.claim_shard(shard int, schema name, sequence name,
 	epoch timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -402,12 +484,17 @@ BEGIN
 			MESSAGE = format('schema "%s" cannot be a shard', schema),
 			DETAIL = 'In a search path, this name means the schema of the current user.';
 	END IF;
+	IF schema ^@ 'pg_' OR schema IN ('information_schema', 'snowid', 'snowid_internal') THEN
+		RAISE EXCEPTION USING ERRCODE = 'reserved_name',
+			MESSAGE = format('schema "%s" cannot be a shard', schema),
+			DETAIL = 'The name is reserved for the system, or for the extension.';
+	END IF;
 	IF epoch > clock_timestamp() OR NOT isfinite(epoch)
 	   OR snowid.min_id(clock_timestamp(), epoch) = snowid.min_id('infinity'::timestamptz)
 	THEN
 		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
 			MESSAGE = format('ids with epoch %s cannot be made now', epoch),
-			DETAIL = 'An epoch must have begun, and ids last for 34 years from it.';
+			DETAIL = 'An epoch must be in the past, and not more than 34 years ago.';
 	END IF;
 	IF NOT has_table_privilege('snowid.shard_registry', 'INSERT') THEN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
@@ -423,8 +510,8 @@ BEGIN
 	END IF;
 
 	SELECT * INTO taken FROM snowid.shard_registry r
-	WHERE r.shard = register_shard.shard OR r.schema = register_shard.schema
-	ORDER BY r.shard = register_shard.shard DESC LIMIT 1;
+	WHERE r.shard = claim_shard.shard OR r.schema = claim_shard.schema
+	ORDER BY r.shard = claim_shard.shard DESC LIMIT 1;
 	IF taken.shard <> shard THEN
 		RAISE EXCEPTION USING ERRCODE = 'duplicate_object',
 			MESSAGE = format('schema "%s" is already shard %s', schema, taken.shard);
@@ -435,110 +522,87 @@ BEGIN
 						', with epoch ' || taken.epoch),
 		HINT = CASE WHEN to_regnamespace(quote_ident(taken.schema)) IS NULL
 					 AND taken.home IS NULL
-			THEN format('That schema is gone. To give the number back, type: SELECT snowid.drop_shard(%s);', shard)
-			ELSE 'SELECT * FROM snowid.shards; shows the numbers taken.' END;
+			THEN format('That schema is gone. To free the number, type: SELECT snowid.drop_shard(%s);', shard)
+			ELSE 'To see the numbers that are taken, type: SELECT * FROM snowid.shards;' END;
 END
 $$;
 
-COMMENT ON FUNCTION snowid.register_shard(int, name, name, timestamptz) IS
-'claims a number and a schema''s name for a shard; create_shard and adopt_shard call it';
+COMMENT ON FUNCTION snowid_internal.claim_shard(int, name, name, timestamptz) IS
+'claims a number and a schema''s name for a shard';
 
 /*
  * next_id_of_shard: next_id() under a name that no shard has.
  *
- * PostgreSQL looks a function up among all of its name, in whatever schema,
- * and builds the list anew after each CREATE FUNCTION.  Were next_id() of each
- * new shard to name next_id(), thousands of shards would be slow to make.
- * Parsed bodies (from 14 on) are inlined without looking up anything.
- *
- * Qualified, since this runs as a superuser in a schema that can be there
- * already: a function planted in it, of the very types of a call, would win.
+ * PostgreSQL looks a function up in a list of all functions of that name, in
+ * all schemas, and builds the list again after each CREATE FUNCTION.  If
+ * next_id() of each new shard called next_id(), thousands of shards would be
+ * slow to make.
  */
-DO $do$
-DECLARE
-	parsed boolean := pg_catalog.current_setting('server_version_num')::int
-					  OPERATOR(pg_catalog.>=) 140000;
-	call text;
-BEGIN
-	FOREACH call IN ARRAY ARRAY['(shard int, seq regclass)',
-								'(shard int, seq regclass, epoch timestamptz)']
-	LOOP
-		EXECUTE pg_catalog.format(
-			'CREATE FUNCTION snowid.next_id_of_shard%s RETURNS bigint '
-			'LANGUAGE sql VOLATILE PARALLEL UNSAFE %s',
-			call,
-			pg_catalog.format(CASE WHEN parsed THEN 'RETURN snowid.next_id($1, $2%s)'
-								   ELSE 'AS ''SELECT snowid.next_id($1, $2%s)''' END,
-							  CASE WHEN call OPERATOR(pg_catalog.~~) '%epoch%' THEN ', $3' END));
-	END LOOP;
-END
-$do$;
+CREATE FUNCTION snowid_internal.next_id_of_shard(shard int, seq regclass)
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+RETURN snowid.next_id($1, $2);
 
-COMMENT ON FUNCTION snowid.next_id_of_shard(int, regclass) IS
+COMMENT ON FUNCTION snowid_internal.next_id_of_shard(int, regclass) IS
 'what next_id() of a shard calls: the planner inlines it to next_id(shard, seq)';
 
-COMMENT ON FUNCTION snowid.next_id_of_shard(int, regclass, timestamptz) IS
-'what next_id() of a shard with an own epoch calls';
+CREATE FUNCTION snowid_internal.next_id_of_shard(shard int, seq regclass,
+	epoch timestamptz)
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+RETURN snowid.next_id($1, $2, $3);
+
+COMMENT ON FUNCTION snowid_internal.next_id_of_shard(int, regclass, timestamptz) IS
+'what next_id() of a shard with its own epoch calls';
 
 /*
  * next_id_call: the text of a call that makes a shard's ids.
  *
  * Qualified and quoted, and the same under every DateStyle and TimeZone.
  */
-CREATE FUNCTION snowid.next_id_call(function text, shard int, schema name,
+CREATE FUNCTION snowid_internal.next_id_call(function text, shard int, schema name,
 	sequence name, epoch timestamptz)
 RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-SELECT format('snowid.%I(%s, %L::pg_catalog.regclass%s)', $1, $2,
+RETURN format('%s(%s, %L::pg_catalog.regclass%s)', $1, $2,
 			  format('%I.%I', $3, $4),
 			  ', ' || quote_literal(to_char($5 AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"+00"'))
-				   || '::pg_catalog.timestamptz')
-$$;
+				   || '::pg_catalog.timestamptz');
 
-COMMENT ON FUNCTION snowid.next_id_call(text, int, name, name, timestamptz) IS
+COMMENT ON FUNCTION snowid_internal.next_id_call(text, int, name, name, timestamptz) IS
 'text of a call that makes a shard''s ids';
 
 /*
  * define_next_id: creates or replaces next_id() of a shard.
  *
- * One SELECT, neither STRICT nor with a SET clause: the planner inlines it
- * only so.  From 14 on the body is stored parsed: it then follows a renamed
- * schema, and DROP EXTENSION says what depends on it.  On 13 it is made to go
- * with the extension, so that a DEFAULT that calls it stands in the way.
+ * One expression, neither STRICT nor with a SET clause: the planner inlines it
+ * only so.  The body is stored parsed: it follows a renamed schema, and DROP
+ * EXTENSION says what depends on it.
  */
-CREATE FUNCTION snowid.define_next_id(schema name, arguments text, call text,
-	security_definer boolean)
+CREATE FUNCTION snowid_internal.define_next_id(schema name, arguments text,
+	call text, security_definer boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	parsed CONSTANT boolean := current_setting('server_version_num')::int >= 140000;
 BEGIN
-	EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id(%s) RETURNS bigint '
-				   'LANGUAGE sql VOLATILE PARALLEL UNSAFE%s %s',
+	EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id(%s) RETURNS pg_catalog.int8 '
+				   'LANGUAGE sql VOLATILE PARALLEL UNSAFE%s RETURN %s',
 				   schema, arguments,
-				   CASE WHEN security_definer THEN ' SECURITY DEFINER' END,
-				   CASE WHEN parsed THEN 'RETURN ' || call
-						ELSE 'AS ' || quote_literal('SELECT ' || call) END);
-	IF NOT parsed THEN
-		EXECUTE format('ALTER FUNCTION %I.next_id() DEPENDS ON EXTENSION snowid', schema);
-	END IF;
+				   CASE WHEN security_definer THEN ' SECURITY DEFINER' END, call);
 END
 $$;
 
-COMMENT ON FUNCTION snowid.define_next_id(name, text, text, boolean) IS
+COMMENT ON FUNCTION snowid_internal.define_next_id(name, text, text, boolean) IS
 'creates or replaces next_id() of a shard';
 
 /*
  * create_shard: a schema, its sequence, its next_id() and its registry row.
  *
- * Returns the schema's name.  All belongs to the caller, who needs CREATE on
- * the database and INSERT on the registry.
+ * Returns the schema's name.  The objects belong to the caller, who needs
+ * CREATE on the database and INSERT on the registry.
  *
- * Errors: those of register_shard, 42P06 schema exists.
+ * Errors: those of claim_shard, 42P06 schema exists.
  */
 CREATE FUNCTION snowid.create_shard(shard int, schema name DEFAULT NULL,
 	epoch timestamptz DEFAULT NULL)
@@ -548,19 +612,21 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	schema := coalesce(schema, ('insta' || shard)::name);
-	PERFORM snowid.register_shard(shard, schema, 'id_seq'::name, epoch);
+	PERFORM snowid_internal.claim_shard(shard, schema, 'id_seq'::name, epoch);
 
 	IF to_regnamespace(quote_ident(schema)) IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'duplicate_schema',
 			MESSAGE = format('schema "%s" already exists', schema),
 			DETAIL = 'It is not registered as a shard.',
-			HINT = format('If it runs the PL/pgSQL snippet, type: SELECT snowid.adopt_shard(%s, %L);', shard, schema);
+			HINT = format('To make it a shard as it is, type: SELECT snowid.register_shard(%s, %L); or, if it runs the PL/pgSQL snippet: SELECT snowid.adopt_shard(%1$s, %2$L);', shard, schema);
 	END IF;
 
 	EXECUTE format('CREATE SCHEMA %I', schema);
 	EXECUTE format('CREATE SEQUENCE %I.id_seq', schema);
-	PERFORM snowid.define_next_id(schema, '',
-		snowid.next_id_call('next_id_of_shard', shard, schema, 'id_seq', epoch), false);
+	PERFORM snowid_internal.define_next_id(schema, ''::text,
+		snowid_internal.next_id_call('snowid_internal.next_id_of_shard'::text, shard, schema,
+									 'id_seq'::name, epoch),
+		false);
 	RETURN schema;
 END
 $$;
@@ -569,13 +635,44 @@ COMMENT ON FUNCTION snowid.create_shard(int, name, timestamptz) IS
 'creates a logical shard: a schema with a sequence and its own next_id()';
 
 /*
+ * refuse_stray_table: raises an error if a schema of Citus has a table that is
+ * not distributed, as those are which a function creates.
+ *
+ * Errors: 0A000 there is one.
+ */
+CREATE FUNCTION snowid_internal.refuse_stray_table(schema name)
+RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	stray name;
+BEGIN
+	SELECT c.relname INTO stray FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE n.nspname = schema AND c.relkind IN ('r', 'p')
+	  AND n.oid IN (SELECT * FROM snowid_internal.citus_oids('schema'::text))
+	  AND c.oid NOT IN (SELECT * FROM snowid_internal.citus_oids('table'::text))
+	LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = format('table "%s" would be on this node alone', stray),
+			DETAIL = 'The schema belongs to Citus, which distributes no table that a function creates.',
+			HINT = format('Create it by a statement of your own. For new shards, type: SET citus.enable_schema_based_sharding TO off; and when they are made: SELECT citus_schema_distribute(%L);', schema);
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.refuse_stray_table(name) IS
+'raises an error if a schema of Citus has a table that is not distributed';
+
+/*
  * run_in_shard: runs a script with the shard's schema first in the search
  * path, before the one given.
  *
- * An error is raised again with the shard's name before its message.  A
- * cancel too, so that one sees where it was.
+ * An error is raised again with the shard's name before its message.  So is a
+ * cancel, to show where it was.
  */
-CREATE FUNCTION snowid.run_in_shard(shard int, schema name, script text,
+CREATE FUNCTION snowid_internal.run_in_shard(shard int, schema name, script text,
 	path text, hint text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -594,8 +691,8 @@ DECLARE
 BEGIN
 	PERFORM set_config('search_path',
 					   concat_ws(', ', quote_ident(schema), nullif(path, '')), true);
-	-- A search path passes over a schema that one may not use, or that has just
-	-- gone, and the script would change what is in the next one.
+	-- A search path skips a schema that the role may not use, or that has just
+	-- been dropped.  The script would then change what is in the next schema.
 	IF (pg_catalog.current_schema() OPERATOR(pg_catalog.=) schema) IS NOT TRUE THEN
 		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 		IF to_regnamespace(quote_ident(schema)) IS NULL THEN
@@ -607,7 +704,8 @@ BEGIN
 			HINT = format('Type: GRANT USAGE ON SCHEMA %I TO %I;', schema, current_user);
 	END IF;
 	EXECUTE script;
-	-- What it has deferred to the end fails here, where the shard is known.
+	PERFORM snowid_internal.refuse_stray_table(schema);
+	-- Deferred constraints fail here, where the shard is known.
 	SET CONSTRAINTS ALL IMMEDIATE;
 	SET CONSTRAINTS ALL DEFERRED;
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
@@ -625,10 +723,10 @@ EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 END
 $$;
 
-COMMENT ON FUNCTION snowid.run_in_shard(int, name, text, text, text) IS
+COMMENT ON FUNCTION snowid_internal.run_in_shard(int, name, text, text, text) IS
 'runs a script in a shard''s schema, and names the shard in its errors';
 
-CREATE FUNCTION snowid.report_progress(done int, total int, made int,
+CREATE FUNCTION snowid_internal.report_progress(done int, total int, made int,
 	started timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -649,32 +747,33 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowid.report_progress(int, int, int, timestamptz) IS
-'tells how far create_shards or for_each_shard has got';
+COMMENT ON FUNCTION snowid_internal.report_progress(int, int, int, timestamptz) IS
+'reports how many shards create_shards or for_each_shard has done';
 
--- A session keeps what it has looked up, so one that visits thousands of
--- shards forgets it now and then: its memory stays what it was.
-CREATE FUNCTION snowid.forget_catalogs()
+-- A session caches the catalog entries that it has used.  One that visits
+-- thousands of shards empties these caches now and then, to keep its memory
+-- small.
+CREATE FUNCTION snowid_internal.forget_catalogs()
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_forget_catalogs';
 
-COMMENT ON FUNCTION snowid.forget_catalogs() IS
+COMMENT ON FUNCTION snowid_internal.forget_catalogs() IS
 'empties the session''s caches of the catalogs; create_shards and for_each_shard call it';
 
 /*
  * create_shards: the shards first to last, each with what the script makes.
  *
- * A shard is there whole or not at all.  Shards that are there already are
- * passed over: call it again after an error or a cancel.
+ * A shard is made whole or not at all.  Shards that are there already are
+ * skipped: call it again after an error or a cancel.
  *
  * A transaction makes one shard, and one more for each 256 that there are.
- * For the script's next_id() is looked up among those of all shards, in a
- * list that is built anew once functions have been created: so a transaction
+ * The script's next_id() is looked up in a list of the next_id() of all shards,
+ * which PostgreSQL builds again after functions were created.  So a transaction
  * first creates its functions, and then runs the script in each shard.
  *
- * A procedure that commits may have no SET clause, so the search path is
- * fixed anew in each transaction; what runs before is qualified.
+ * A procedure that commits can have no SET clause.  So the search path is set
+ * again in each transaction, and names are qualified where it is not set yet.
  *
  * Errors: those of create_shard, 2D000 within a transaction block, and
  * whatever the script raises, with the shard named.
@@ -717,10 +816,11 @@ BEGIN
 		high := least(last, low + (SELECT count(*) FROM snowid.shard_registry) / 256);
 
 		-- An error in any but the first shard ends the transaction before that
-		-- shard; the next one meets it first, and raises it.
+		-- shard.  In the next transaction that shard is the first, and the
+		-- error is raised.
 		fresh := '{}';
 		FOR n IN low .. high LOOP
-			-- Anything but the same shard is create_shard's to refuse.
+			-- If it is not the same shard, create_shard raises the error.
 			CONTINUE WHEN EXISTS (
 				SELECT FROM snowid.shard_registry r
 				WHERE r.shard = n AND r.schema = prefix || n
@@ -742,8 +842,8 @@ BEGIN
 		IF ddl IS NOT NULL THEN
 			FOR i IN 1 .. cardinality(fresh) LOOP
 				BEGIN
-					PERFORM snowid.run_in_shard(fresh[i], (prefix || fresh[i])::name, ddl, path,
-						'The shards before it are there. To go on, make the same call again.');
+					PERFORM snowid_internal.run_in_shard(fresh[i], (prefix || fresh[i])::name, ddl, path,
+						'The shards before it are there. To go on, make the same call again.'::text);
 					-- A SET in the script outlasts the function that ran it.
 					PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 				EXCEPTION WHEN assert_failure OR OTHERS THEN
@@ -751,7 +851,7 @@ BEGIN
 						RAISE;
 					END IF;
 					FOREACH k IN ARRAY fresh[i:] LOOP
-						PERFORM snowid.drop_shard(k);
+						PERFORM snowid.drop_shard(k, false);
 					END LOOP;
 					high := fresh[i] - 1;
 					fresh := fresh[:i - 1];
@@ -762,8 +862,8 @@ BEGIN
 
 		made := made + cardinality(fresh);
 		IF high = last OR (high - first + 1) / 100 > (low - first) / 100 THEN
-			PERFORM snowid.report_progress(high - first + 1, last - first + 1, made, started);
-			PERFORM snowid.forget_catalogs();
+			PERFORM snowid_internal.report_progress(high - first + 1, last - first + 1, made, started);
+			PERFORM snowid_internal.forget_catalogs();
 		END IF;
 		low := high + 1;
 		COMMIT;
@@ -800,14 +900,14 @@ BEGIN
 			MESSAGE = 'for_each_shard needs a script and a shard to start from';
 	END IF;
 	SELECT count(*) INTO total FROM snowid.shard_registry r
-	WHERE r.shard >= from_shard AND snowid.lives(r) IN ('here', 'missing');
+	WHERE r.shard >= from_shard AND snowid_internal.lives(r) IN ('here', 'missing');
 
-	-- One by one, so that a shard made or dropped meanwhile is seen.
+	-- One by one, to see a shard that was made or dropped meanwhile.
 	target.shard := from_shard - 1;
 	LOOP
 		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 		SELECT * INTO target FROM snowid.shard_registry r
-		WHERE r.shard > target.shard AND snowid.lives(r) IN ('here', 'missing')
+		WHERE r.shard > target.shard AND snowid_internal.lives(r) IN ('here', 'missing')
 		ORDER BY r.shard LIMIT 1;
 		EXIT WHEN NOT FOUND;
 
@@ -815,15 +915,15 @@ BEGIN
 			RAISE WARNING 'shard % is missing: schema "%" does not exist',
 				target.shard, target.schema;
 		ELSE
-			PERFORM snowid.run_in_shard(target.shard, target.schema, script, path,
+			PERFORM snowid_internal.run_in_shard(target.shard, target.schema, script, path,
 				format('The shards before it are done. To go on from it, type: CALL snowid.for_each_shard(..., %s);', target.shard));
 			PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 		END IF;
 
 		done := done + 1;
 		IF done >= total OR done % 100 = 0 THEN
-			PERFORM snowid.report_progress(done, greatest(total, done), done, started);
-			PERFORM snowid.forget_catalogs();
+			PERFORM snowid_internal.report_progress(done, greatest(total, done), done, started);
+			PERFORM snowid_internal.forget_catalogs();
 		END IF;
 		COMMIT;
 	END LOOP;
@@ -835,7 +935,7 @@ COMMENT ON PROCEDURE snowid.for_each_shard(text, int) IS
 'runs a script in every logical shard, each in a transaction of its own';
 
 /*
- * drop_shard: drops a shard's schema and gives its number back.
+ * drop_shard: drops a shard's schema and frees its number.
  *
  * Without cascade only a shard whose schema holds nothing but what
  * create_shard made.  If the schema is gone already, just the number.
@@ -855,26 +955,24 @@ BEGIN
 	DELETE FROM snowid.shard_registry d
 	WHERE d.shard = drop_shard.shard RETURNING * INTO r;
 	IF NOT FOUND THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-			MESSAGE = format('shard %s does not exist', coalesce(shard::text, 'NULL')),
-			HINT = 'SELECT * FROM snowid.shards; shows those that do.';
+		PERFORM snowid_internal.refuse_unknown(shard);
 	END IF;
 	IF EXISTS (SELECT FROM snowid.moves m WHERE m.shard = drop_shard.shard) THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('shard %s is being moved, or closed for writing', shard),
-			HINT = 'SELECT * FROM snowid.moves; shows how far it is. Type snowid-move finish or abort, or SELECT snowid.unfence_shard().';
+			HINT = 'To see how far it is, type: SELECT * FROM snowid.moves; Then type snowid-move finish or abort, or SELECT snowid.unfence_shard();';
 	END IF;
-	IF snowid.lives(r) NOT IN ('here', 'missing') THEN
+	IF snowid_internal.lives(r) NOT IN ('here', 'missing') THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('shard %s has moved to %s', shard, r.home),
-			DETAIL = 'Its number must stay taken here.';
+			DETAIL = 'Its number must stay registered here.';
 	END IF;
 	IF to_regnamespace(quote_ident(r.schema)) IS NULL THEN
 		RETURN;
 	END IF;
 
-	-- A shard of the same number starts from the clock, so the clock must have
-	-- passed the last id, which may also be taken until the lock is ours.
+	-- A new shard of the same number starts from the clock, so the clock must
+	-- have passed the last id.  Ids may be taken until we have the lock.
 	SELECT q.ahead INTO ahead
 	FROM snowid.sequence_state(to_regclass(format('%I.%I', r.schema, r.sequence)),
 							   coalesce(r.epoch, snowid.id_timestamp(0::bigint))) q;
@@ -896,8 +994,8 @@ BEGIN
 	IF ahead > interval '1 second' THEN
 		RAISE WARNING USING
 			MESSAGE = format('the ids of shard %s are ahead of the clock', shard),
-			DETAIL = 'Until the clock has passed them, a new shard of that number would make some of them again.',
-			HINT = 'Move its sequence on with snowid.advance(), or wait before you create it.';
+			DETAIL = 'Until the clock has passed them, a new shard of that number could make some of them again.',
+			HINT = 'Wait until then before you create it, or move its sequence on with snowid.advance().';
 	ELSIF ahead > interval '-11 ms' THEN
 		PERFORM pg_sleep(greatest(extract(epoch FROM ahead), 0) + 0.011);
 	END IF;
@@ -907,52 +1005,331 @@ $$;
 COMMENT ON FUNCTION snowid.drop_shard(int, boolean) IS
 'drops a logical shard, only with cascade if it holds tables';
 
+-- A cast to name clips between characters; padding makes it clip where the
+-- suffix still fits.
+CREATE FUNCTION snowid_internal.clip_name(base text, suffix text)
+RETURNS text
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN substr((repeat('-', octet_length($2)) || $1)::name::text, octet_length($2) + 1) || $2;
+
+COMMENT ON FUNCTION snowid_internal.clip_name(text, text) IS
+'base and suffix, the base clipped so that both are within the 63 bytes of a name';
+
 /*
- * free_name: a name in a schema that no relation has, made as PostgreSQL
- * makes those of sequences: base and suffix within 63 bytes, then numbered.
+ * free_name: a name in a schema that no relation has.  It is made like the
+ * names of serial sequences: base and suffix, then a number.
  */
-CREATE FUNCTION snowid.free_name(schema name, base text, suffix text)
+CREATE FUNCTION snowid_internal.free_name(schema name, base text, suffix text)
 RETURNS name
 LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	ending text := suffix;
-	candidate text;
+	candidate text := snowid_internal.clip_name(base, suffix);
 BEGIN
 	FOR n IN 1 .. 1000 LOOP
-		-- The cast to name clips between characters; padding makes it clip
-		-- where the ending still fits.
-		candidate := substr((repeat('-', octet_length(ending)) || base)::name::text,
-							octet_length(ending) + 1) || ending;
 		IF to_regclass(format('%I.%I', schema, candidate)) IS NULL THEN
 			RETURN candidate;
 		END IF;
-		ending := suffix || n;
+		candidate := snowid_internal.clip_name(base, suffix || n);
 	END LOOP;
 	RAISE EXCEPTION USING ERRCODE = 'duplicate_table',
 		MESSAGE = format('relation "%s" already exists', candidate);
 END
 $$;
 
-COMMENT ON FUNCTION snowid.free_name(name, text, text) IS
+COMMENT ON FUNCTION snowid_internal.free_name(name, text, text) IS
 'name for a sequence in a schema, of at most 63 bytes, that no relation has';
+
+/*
+ * newest_id: the largest id in a column, NULL if there is none.
+ *
+ * Errors: 55000 it is too far ahead of the clock for ids to go on above it.
+ */
+CREATE FUNCTION snowid_internal.newest_id("table" regclass, "column" name,
+	epoch timestamptz)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	t record;
+	newest bigint;
+BEGIN
+	EXECUTE format('SELECT max(%I) FROM %s', "column", "table") INTO newest;
+	IF newest > 0 AND snowid.id_timestamp(newest, epoch) > clock_timestamp() + interval '1 day' THEN
+		SELECT c.relname, n.nspname INTO t
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = "table";
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('id %s in table "%s" is more than one day ahead of the clock', newest, t.relname),
+			DETAIL = format('Read as an id, it is of %s.', snowid.id_timestamp(newest, epoch)),
+			HINT = 'New ids must be larger than all ids in the table, and they follow the clock. Give that row a smaller id.',
+			TABLE = t.relname, SCHEMA = t.nspname, COLUMN = "column";
+	END IF;
+	RETURN newest;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.newest_id(regclass, name, timestamptz) IS
+'largest id in a column, unless it is too far ahead of the clock';
+
+-- The CHECK that ids of a column name the shard.
+CREATE FUNCTION snowid_internal.guard_name("table" regclass, "column" name)
+RETURNS name
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN (SELECT snowid_internal.clip_name(c.relname || '_' || $2, '_shard_check'::text)::name
+		FROM pg_class c WHERE c.oid = $1);
+
+COMMENT ON FUNCTION snowid_internal.guard_name(regclass, name) IS
+'name of the constraint that ids of a column name the shard';
+
+/*
+ * guard_is_valid: whether a column's guard has been validated, NULL if it has
+ * none.
+ *
+ * By its text too: validating runs it, so it must not be somebody's.
+ */
+CREATE FUNCTION snowid_internal.guard_is_valid("table" regclass, "column" name,
+	shard int)
+RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT c.convalidated FROM pg_constraint c
+			WHERE c.conrelid = "table" AND c.conname = snowid_internal.guard_name("table", "column")
+			  AND pg_get_constraintdef(c.oid) ^@
+				  format('CHECK ((snowid.id_shard(%I) = %s))', "column", shard));
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.guard_is_valid(regclass, name, int) IS
+'has the guard of a column been validated? NULL if it has none';
+
+/*
+ * add_guard: adds the guard, and validates it if the table is small.
+ *
+ * The lock to add it is short.  Validating a large table is left to the next
+ * call: in this one, the lock would last as long as the scan.
+ */
+CREATE FUNCTION snowid_internal.add_guard("table" regclass, "column" name,
+	shard int)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	small_table CONSTANT bigint := 8 * 1024 * 1024;
+	guard CONSTANT name := snowid_internal.guard_name("table", "column");
+	validate CONSTANT text := format('ALTER TABLE %s VALIDATE CONSTRAINT %I', "table", guard);
+BEGIN
+	EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (snowid.id_shard(%I) = %s) NOT VALID',
+				   "table", guard, "column", shard);
+	IF coalesce((SELECT sum(pg_relation_size(p.relid)) FROM pg_partition_tree("table") p),
+				pg_relation_size("table")) <= small_table
+	THEN
+		EXECUTE validate;
+	ELSE
+		RAISE NOTICE USING
+			MESSAGE = format('constraint "%s" holds for new rows, but is not validated for the old ones yet', guard),
+			HINT = format('Make the same call again, or type: %s;', validate);
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.add_guard(regclass, name, int) IS
+'adds the constraint that ids of a column name the shard';
+
+/*
+ * refuse_strays: refuses a column with an id that does not name the shard.
+ *
+ * Rows with ids of other shards could not even be updated.
+ *
+ * Errors: 23514 there is one.
+ */
+CREATE FUNCTION snowid_internal.refuse_strays("table" regclass, "column" name,
+	shard int)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	t record;
+	stray bigint;
+BEGIN
+	EXECUTE format('SELECT %1$I FROM %2$s WHERE snowid.id_shard(%1$I) <> %3$s LIMIT 1',
+				   "column", "table", shard) INTO stray;
+	IF stray IS NOT NULL THEN
+		SELECT c.relname, n.nspname INTO t
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = "table";
+		RAISE EXCEPTION USING ERRCODE = 'check_violation',
+			MESSAGE = format('id %s in table "%s" does not name shard %s', stray, t.relname, shard),
+			DETAIL = format('Read as an id, it names shard %s.', snowid.id_shard(stray)),
+			HINT = 'If the table must keep such ids, call set_default without guard.',
+			TABLE = t.relname, SCHEMA = t.nspname, COLUMN = "column";
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.refuse_strays(regclass, name, int) IS
+'refuses a column with an id that does not name the shard';
+
+/*
+ * release_sequences: the column's own sequences, but not those that something
+ * else uses, too: these it disowns.
+ *
+ * Also the largest id that they and the shard's sequence may have issued: it
+ * may have been committed since the table was read, or deleted, and can be far
+ * ahead of a clock that was set back.  A state more than a day ahead is a plain
+ * counter's.
+ */
+CREATE FUNCTION snowid_internal.release_sequences("table" regclass, "column" name,
+	s snowid.shard_registry, epoch timestamptz, OUT owned regclass[], OUT newest bigint)
+RETURNS record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	shard_sequence CONSTANT regclass := to_regclass(format('%I.%I', s.schema, s.sequence));
+	seq regclass;
+	last_id_at timestamptz;
+BEGIN
+	owned := ARRAY(
+		SELECT d.objid FROM pg_depend d JOIN pg_class c ON c.oid = d.objid AND c.relkind = 'S'
+		JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+		WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+		  AND d.refobjid = "table" AND a.attname = "column" AND d.deptype = 'a');
+	FOREACH seq IN ARRAY owned || CASE WHEN shard_sequence = ANY (owned) THEN NULL ELSE shard_sequence END LOOP
+		CONTINUE WHEN seq IS NULL;
+		IF has_sequence_privilege(seq, 'SELECT, USAGE, UPDATE') THEN
+			SELECT q.last_id_at INTO last_id_at FROM snowid.sequence_state(seq, epoch) q;
+			IF last_id_at < clock_timestamp() + interval '1 day' THEN
+				newest := greatest(newest, snowid.max_id(last_id_at, epoch));
+			END IF;
+		END IF;
+		IF seq = ANY (owned) AND (seq = shard_sequence OR EXISTS (
+			SELECT FROM pg_depend d
+			WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = seq AND d.deptype <> 'i'))
+		THEN
+			EXECUTE format('ALTER SEQUENCE %s OWNED BY NONE', seq);
+			owned := array_remove(owned, seq);
+		END IF;
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.release_sequences(regclass, name, snowid.shard_registry, timestamptz) IS
+'a column''s own sequences, and the largest id that they may have issued';
+
+/*
+ * own_sequence: makes a sequence the column's own clock: the first of those
+ * given that is in the table's schema, or a new one.
+ */
+CREATE FUNCTION snowid_internal.own_sequence("table" regclass, "column" name,
+	owned regclass[])
+RETURNS regclass
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	t pg_class;
+	seq regclass;
+	schema name;
+	qualified text;
+BEGIN
+	SELECT * INTO t FROM pg_class c WHERE c.oid = "table";
+	SELECT c.oid INTO seq FROM pg_class c
+	WHERE c.oid = ANY (owned) AND c.relnamespace = t.relnamespace
+	LIMIT 1;
+	IF FOUND THEN
+		-- INCREMENT stays: there are clients that allocate in blocks of it.
+		EXECUTE format('ALTER SEQUENCE %s AS bigint INCREMENT BY %s NO MAXVALUE CACHE 1 NO CYCLE', seq,
+					   (SELECT CASE WHEN q.seqincrement BETWEEN 1 AND 1024 THEN q.seqincrement ELSE 1 END
+						FROM pg_sequence q WHERE q.seqrelid = seq));
+		RETURN seq;
+	END IF;
+	SELECT n.nspname INTO schema FROM pg_namespace n WHERE n.oid = t.relnamespace;
+	qualified := format('%I.%I', schema,
+						snowid_internal.free_name(schema, t.relname || '_' || "column", '_seq'::text));
+	EXECUTE format('CREATE SEQUENCE %s', qualified);
+	EXECUTE format('ALTER SEQUENCE %s OWNER TO %s', qualified, t.relowner::regrole);
+	EXECUTE format('ALTER SEQUENCE %s OWNED BY %s.%I', qualified, "table", "column");
+	RETURN qualified;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.own_sequence(regclass, name, regclass[]) IS
+'makes a sequence a column''s own, or a new one for it';
+
+/*
+ * keep_default_here: sets a DEFAULT of a table of Citus on this node alone.
+ *
+ * Citus keeps an expression with nextval() on the node of the client; it is
+ * never called, since next_id() is never NULL.  The workers keep the DEFAULT
+ * that they have, which they refuse: of this one they would be sent the
+ * nextval() alone.
+ */
+CREATE FUNCTION snowid_internal.keep_default_here("table" regclass, "column" name,
+	expression text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	propagation CONSTANT text := current_setting('citus.enable_ddl_propagation', true);
+BEGIN
+	PERFORM set_config('citus.enable_ddl_propagation', 'off', true);
+	EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', "table", "column", expression);
+	PERFORM set_config('citus.enable_ddl_propagation', propagation, true);
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.keep_default_here(regclass, name, text) IS
+'sets a DEFAULT of a table of Citus on this node alone';
+
+-- Identity columns need no grant, and a serial's was for another sequence.
+CREATE FUNCTION snowid_internal.warn_of_grants("table" regclass, sequence regclass)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	grantee text;
+BEGIN
+	FOR grantee IN
+		SELECT DISTINCT CASE WHEN g.oid = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.oid)) END
+		FROM (SELECT c.relowner FROM pg_class c WHERE c.oid = "table"
+			  UNION ALL
+			  SELECT x.grantee FROM pg_class c, aclexplode(c.relacl) x
+			  WHERE c.oid = "table" AND x.privilege_type = 'INSERT') g (oid)
+		WHERE NOT has_sequence_privilege(g.oid, sequence, 'USAGE, UPDATE')
+	LOOP
+		RAISE WARNING USING
+			MESSAGE = format('%s may insert into %s, but may not use its sequence', grantee, "table"),
+			HINT = format('Type: GRANT USAGE ON SEQUENCE %s TO %s;', sequence, grantee);
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.warn_of_grants(regclass, regclass) IS
+'warns of roles that may insert into a table, but not use its sequence';
 
 /*
  * set_default: gives a column of a table in a shard the shard's ids.
  *
- * Sets the DEFAULT; an identity or serial column is turned over, its own
- * sequence dropped if nothing else uses it.  own_sequence: the table gets a
- * sequence to itself (a serial's is kept for it, unless something else uses
- * it).  Ids that are in the table are stepped over.
+ * Sets the DEFAULT.  Of an identity or serial column, the sequence is dropped
+ * unless something else uses it.  own_sequence: the table gets its own sequence
+ * (that of a serial is kept for it, unless something else uses it).  New ids are
+ * larger than those in the table.
  *
- * guard: adds a CHECK that ids name the shard.  The lock to add it is short;
- * validating a large table is left to the next call, since only then does the
- * lock not last as long as the scan.
+ * guard: adds a CHECK that ids name the shard.  If one is there that was not
+ * validated, the call only validates it, and does not take the lock that a
+ * change of the DEFAULT takes.
  *
  * Errors: 42809 not a table, 42704 in no shard, 42703 no such column,
  * 42804 not bigint, 428C9 generated, 55000 an id too far ahead of the clock,
- * 23514 an id of another shard, with guard.
+ * 0A000 identity column of a table of Citus, 23514 an id of another shard,
+ * with guard.
  */
 CREATE FUNCTION snowid.set_default("table" regclass, "column" name DEFAULT 'id',
 	own_sequence boolean DEFAULT false, guard boolean DEFAULT false)
@@ -961,42 +1338,35 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	small_table CONSTANT bigint := 8 * 1024 * 1024;
 	t record;
 	s snowid.shard_registry;
 	a record;
-	qualified text;		-- the table, as one types it
-	guard_name name;
-	guard_valid boolean;	-- of the guard that is there
-	sequence name;
+	by_citus boolean;	-- Citus has distributed the table
+	guard_is_valid boolean;
 	epoch timestamptz;
 	newest bigint;
-	stray bigint;
-	owned regclass[];	-- the column's own sequences
+	released record;
+	sequence regclass;
 	old regclass;
-	is_shared boolean;	-- something else uses it
-	last_id_at timestamptz;
-	grantee text;
 BEGIN
 	IF "table" IS NULL OR "column" IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
 			MESSAGE = 'set_default needs a table and a column';
 	END IF;
-	SELECT c.relname, c.relkind, c.relowner, c.relacl, c.relnamespace, n.nspname INTO t
+	SELECT c.relname, c.relkind, n.nspname INTO t
 	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE c.oid = "table";
 	IF t.relkind IS NULL OR t.relkind NOT IN ('r', 'p') THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
 			MESSAGE = format('"%s" is not a table', coalesce(t.relname, "table"::text));
 	END IF;
-	qualified := format('%I.%I', t.nspname, t.relname);
 
 	SELECT * INTO s FROM snowid.shard_registry r WHERE r.schema = t.nspname;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('table "%s" is not in a shard', t.relname),
 			DETAIL = format('Its schema "%s" is not registered as one.', t.nspname),
-			HINT = format('Move it into one; type: ALTER TABLE %s SET SCHEMA shard_schema;', qualified);
+			HINT = format('To move it into a shard, type: ALTER TABLE %I.%I SET SCHEMA shard_schema;', t.nspname, t.relname);
 	END IF;
 	epoch := coalesce(s.epoch, snowid.id_timestamp(0::bigint));
 
@@ -1016,148 +1386,79 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
 			MESSAGE = format('column "%s" of table "%s" is %s, not bigint',
 							 "column", t.relname, format_type(a.atttypid, NULL)),
-			HINT = format('Type: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;', qualified, "column");
+			HINT = format('Type: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;', "table", "column")
+				|| coalesce((SELECT ' Before that, drop the views that use the column, and create them'
+							' again afterwards: ' || string_agg(DISTINCT w.ev_class::regclass::text, ', ') || '.'
+							FROM pg_depend d JOIN pg_rewrite w ON w.oid = d.objid
+							WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
+							  AND d.refobjid = "table" AND d.refobjsubid = a.attnum), '');
 	END IF;
 
-	-- The second call for a guard only validates: it must not take the lock
-	-- that changing the DEFAULT takes.
-	guard_name := substr((repeat('-', 12) || t.relname || '_' || "column")::name::text, 13)
-				  || '_shard_check';
+	by_citus := "table"::oid IN (SELECT * FROM snowid_internal.citus_oids('table'::text));
+	IF by_citus AND a.attidentity <> '' THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = format('column "%s" of table "%s" is an identity column of a distributed table', "column", t.relname),
+			DETAIL = 'Citus cannot take the identity away.',
+			HINT = format('Type: CREATE TABLE %I.new_name (LIKE %s INCLUDING ALL EXCLUDING IDENTITY); call this for that one, and copy the rows.', t.nspname, "table");
+	END IF;
+
 	IF guard THEN
-		-- By its text too: validating runs it, so it must not be somebody's.
-		SELECT c.convalidated INTO guard_valid FROM pg_constraint c
-		WHERE c.conrelid = "table" AND c.conname = guard_name
-		  AND pg_get_constraintdef(c.oid) ^@
-			  format('CHECK ((snowid.id_shard(%I) = %s))', "column", s.shard);
-		IF NOT guard_valid THEN
-			EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', qualified, guard_name);
+		guard_is_valid := snowid_internal.guard_is_valid("table", "column", s.shard);
+		IF NOT guard_is_valid THEN
+			EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', "table",
+						   snowid_internal.guard_name("table", "column"));
 			RETURN;
-		END IF;
-
-		-- With ids of elsewhere in it, rows there could not even be updated.
-		IF guard_valid IS NULL THEN
-			EXECUTE format('SELECT %1$I FROM %2$s WHERE snowid.id_shard(%1$I) <> %3$s LIMIT 1',
-						   "column", qualified, s.shard) INTO stray;
-		END IF;
-		IF stray IS NOT NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'check_violation',
-				MESSAGE = format('id %s in table "%s" does not name shard %s', stray, t.relname, s.shard),
-				DETAIL = format('Read as an id, it names shard %s.', snowid.id_shard(stray)),
-				HINT = 'For a table with ids of elsewhere, leave out guard.',
-				TABLE = t.relname, SCHEMA = t.nspname, COLUMN = "column";
+		ELSIF guard_is_valid IS NULL THEN
+			PERFORM snowid_internal.refuse_strays("table", "column", s.shard);
 		END IF;
 	END IF;
 
-	-- Read before the lock below, for it may take a while without an index.
-	EXECUTE format('SELECT max(%I) FROM %s', "column", qualified) INTO newest;
-	IF snowid.id_timestamp(newest, epoch) > clock_timestamp() + interval '1 day'
-	   AND newest > 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = format('id %s in table "%s" is more than one day ahead of the clock', newest, t.relname),
-			DETAIL = format('Read as an id, it is of %s.', snowid.id_timestamp(newest, epoch)),
-			HINT = 'New ids must be larger than all that are there, and follow the clock.',
-			TABLE = t.relname, SCHEMA = t.nspname, COLUMN = "column";
-	END IF;
+	-- Read this before the lock below: without an index it may take long.
+	newest := snowid_internal.newest_id("table", "column", epoch);
 
-	owned := ARRAY(
-		SELECT d.objid FROM pg_depend d JOIN pg_class c ON c.oid = d.objid AND c.relkind = 'S'
-		WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
-		  AND d.refobjid = "table" AND d.refobjsubid = a.attnum AND d.deptype = 'a');
+	-- From here on the table is locked.
 	IF a.attidentity <> '' THEN
-		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', qualified, "column");
+		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', "table", "column");
 	END IF;
-	EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', qualified, "column");
-
-	-- From here on the table is locked.  What its sequences have issued may
-	-- have been committed since, or deleted; and it can be far ahead of a clock
-	-- that was set back.  More than a day ahead is one that counted 1, 2, 3.
-	FOR old, is_shared IN
-		SELECT c.oid,
-			   (c.relnamespace = t.relnamespace AND c.relname = s.sequence) OR
-			   EXISTS (SELECT FROM pg_depend d
-					   WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid
-						 AND d.deptype <> 'i')
-		FROM pg_class c
-		WHERE c.oid = ANY (owned) OR
-			  (c.relkind = 'S' AND c.relnamespace = t.relnamespace AND c.relname = s.sequence)
-	LOOP
-		IF has_sequence_privilege(old, 'SELECT, USAGE, UPDATE') THEN
-			SELECT q.last_id_at INTO last_id_at FROM snowid.sequence_state(old, epoch) q;
-			IF last_id_at < clock_timestamp() + interval '1 day' THEN
-				newest := greatest(newest, snowid.max_id(last_id_at, epoch));
-			END IF;
-		END IF;
-		IF old = ANY (owned) AND is_shared THEN
-			EXECUTE format('ALTER SEQUENCE %s OWNED BY NONE', old);
-			owned := array_remove(owned, old);
-		END IF;
-	END LOOP;
+	EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', "table", "column");
+	SELECT * INTO released FROM snowid_internal.release_sequences("table", "column", s, epoch);
+	newest := greatest(newest, released.newest);
 
 	IF own_sequence THEN
-		SELECT c.relname INTO sequence FROM pg_class c
-		WHERE c.oid = ANY (owned) AND c.relnamespace = t.relnamespace
-		LIMIT 1;
-		IF FOUND THEN
-			-- INCREMENT stays: there are clients that allocate in blocks of it.
-			EXECUTE format('ALTER SEQUENCE %I.%I AS bigint INCREMENT BY %s NO MAXVALUE CACHE 1 NO CYCLE',
-						   t.nspname, sequence,
-						   (SELECT CASE WHEN q.seqincrement BETWEEN 1 AND 1024 THEN q.seqincrement ELSE 1 END
-							FROM pg_sequence q
-							WHERE q.seqrelid = format('%I.%I', t.nspname, sequence)::regclass));
-		ELSE
-			sequence := snowid.free_name(t.nspname, t.relname || '_' || "column", '_seq');
-			EXECUTE format('CREATE SEQUENCE %I.%I', t.nspname, sequence);
-			EXECUTE format('ALTER SEQUENCE %I.%I OWNER TO %s', t.nspname, sequence, t.relowner::regrole);
-			EXECUTE format('ALTER SEQUENCE %I.%I OWNED BY %s.%I', t.nspname, sequence, qualified, "column");
-		END IF;
-		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', qualified, "column",
-					   snowid.next_id_call('next_id', s.shard, s.schema, sequence, s.epoch));
+		-- Citus alters no distributed sequence.
+		sequence := snowid_internal.own_sequence("table", "column",
+			CASE WHEN by_citus THEN '{}'::regclass[] ELSE released.owned END);
+		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', "table", "column",
+					   snowid_internal.next_id_call('snowid.next_id'::text, s.shard, s.schema,
+						   (SELECT c.relname FROM pg_class c WHERE c.oid = sequence), s.epoch));
 	ELSE
-		sequence := s.sequence;
-		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %I.next_id()',
-					   qualified, "column", s.schema);
-		FOREACH old IN ARRAY owned LOOP
+		sequence := format('%I.%I', s.schema, s.sequence)::regclass;
+		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %I.next_id()', "table", "column", s.schema);
+		FOREACH old IN ARRAY released.owned LOOP
 			EXECUTE format('DROP SEQUENCE %s', old);
 		END LOOP;
 	END IF;
 
-	-- Rows that came since from a sequence that is neither have ids of at most
-	-- 10 ms ahead of the clock.
+	IF by_citus THEN
+		PERFORM snowid_internal.keep_default_here("table", "column",
+			format('coalesce(%s, nextval(%L::regclass))',
+				   snowid_internal.next_id_call('snowid.next_id'::text, s.shard, s.schema,
+					   (SELECT c.relname FROM pg_class c WHERE c.oid = sequence), s.epoch),
+				   sequence));
+	END IF;
+
+	-- Rows may also have come since from another sequence.  Their ids are at
+	-- most 10 ms ahead of the clock.
 	IF newest IS NOT NULL THEN
-		PERFORM snowid.advance(format('%I.%I', t.nspname, sequence)::regclass,
+		PERFORM snowid.advance(sequence,
 			greatest(newest, snowid.make_id(clock_timestamp() + interval '11 milliseconds', 0, 0, epoch)),
 			epoch);
 	END IF;
 
-	IF guard THEN
-		IF guard_valid IS NULL THEN
-			EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I '
-						   'CHECK (snowid.id_shard(%I) OPERATOR(pg_catalog.=) %s) NOT VALID',
-						   qualified, guard_name, "column", s.shard);
-			IF coalesce((SELECT sum(pg_relation_size(p.relid)) FROM pg_partition_tree("table") p),
-						pg_relation_size("table")) <= small_table
-			THEN
-				EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', qualified, guard_name);
-			ELSE
-				RAISE NOTICE USING
-					MESSAGE = format('constraint "%s" holds for new rows, and has yet to be validated', guard_name),
-					HINT = format('Make the same call again, or type: ALTER TABLE %s VALIDATE CONSTRAINT %I;', qualified, guard_name);
-			END IF;
-		END IF;
+	IF guard AND guard_is_valid IS NULL THEN
+		PERFORM snowid_internal.add_guard("table", "column", s.shard);
 	END IF;
-
-	-- Identity columns need no grant, and serial's was for another sequence.
-	FOR grantee IN
-		SELECT DISTINCT CASE WHEN g.oid = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.oid)) END
-		FROM (SELECT t.relowner
-			  UNION ALL
-			  SELECT x.grantee FROM aclexplode(t.relacl) x WHERE x.privilege_type = 'INSERT') g (oid)
-		WHERE NOT has_sequence_privilege(g.oid, format('%I.%I', t.nspname, sequence)::regclass, 'USAGE, UPDATE')
-	LOOP
-		RAISE WARNING USING
-			MESSAGE = format('%s may insert into %s, but not use its sequence', grantee, qualified),
-			HINT = format('Type: GRANT USAGE ON SEQUENCE %I.%I TO %s;', t.nspname, sequence, grantee);
-	END LOOP;
+	PERFORM snowid_internal.warn_of_grants("table", sequence);
 END
 $$;
 
@@ -1165,16 +1466,114 @@ COMMENT ON FUNCTION snowid.set_default(regclass, name, boolean, boolean) IS
 'gives a column of a table in a shard the shard''s ids as its DEFAULT';
 
 /*
+ * check_sequence: refuses a sequence that cannot be a shard's.
+ *
+ * Errors: 42704 it is elsewhere, or no sequence, 55006 a DEFAULT counts with it.
+ */
+CREATE FUNCTION snowid_internal.check_sequence(sequence regclass, schema name)
+RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	hint CONSTANT text := format('Type: CREATE SEQUENCE %I.%I; grant its use to the roles that insert; and name it in the call.',
+								 schema, snowid_internal.free_name(schema, 'id'::text, '_seq'::text));
+	s record;
+	user_table text;
+BEGIN
+	SELECT q.relname, n.nspname, q.relkind INTO s
+	FROM pg_class q JOIN pg_namespace n ON n.oid = q.relnamespace WHERE q.oid = sequence;
+	IF s.relkind IS DISTINCT FROM 'S' OR s.nspname <> schema THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('"%s" is not a sequence in schema "%s"', s.relname, schema),
+			DETAIL = 'A shard''s sequence must be in its schema, since both move together.',
+			HINT = hint;
+	END IF;
+
+	SELECT format('%I.%I', n.nspname, t.relname) INTO user_table
+	FROM pg_depend d
+	JOIN pg_attrdef ad ON d.classid = 'pg_attrdef'::regclass AND ad.oid = d.objid
+	JOIN pg_class t ON t.oid = ad.adrelid
+	JOIN pg_namespace n ON n.oid = t.relnamespace
+	WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = sequence
+	  AND pg_get_expr(ad.adbin, ad.adrelid) NOT LIKE '%snowid.next\_id(%'
+	LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_in_use',
+			MESSAGE = format('sequence "%s" also numbers rows of table %s', s.relname, user_table),
+			DETAIL = 'A shard''s sequence counts time, so those numbers would jump.',
+			HINT = hint;
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.check_sequence(regclass, name) IS
+'refuses a sequence that cannot be a shard''s';
+
+/*
+ * register_shard: makes a schema a shard as it is.
+ *
+ * Registers it, and creates its sequence and its next_id() if they are not
+ * there.  Of a shard that was made elsewhere, next_id() is replaced by the
+ * same; any other is refused.
+ *
+ * Errors: those of claim_shard, 3F000 no such schema, 42723 a next_id() that
+ * is no shard's, those of check_sequence.
+ */
+CREATE FUNCTION snowid.register_shard(shard int, schema name,
+	epoch timestamptz DEFAULT NULL, sequence name DEFAULT 'id_seq')
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	f record;
+BEGIN
+	PERFORM snowid_internal.claim_shard(shard, schema, sequence, epoch);
+	IF to_regnamespace(quote_ident(schema)) IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
+			MESSAGE = format('schema "%s" does not exist', schema),
+			HINT = format('For a new shard, type: SELECT snowid.create_shard(%s, %L);', shard, schema);
+	END IF;
+
+	SELECT p.prosecdef,
+		   EXISTS (SELECT FROM pg_depend d JOIN pg_proc c ON c.oid = d.refobjid
+				   WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+					 AND d.refclassid = 'pg_proc'::regclass
+					 AND c.pronamespace = 'snowid_internal'::regnamespace) AS is_shards INTO f
+	FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+	WHERE n.nspname = schema AND p.proname = 'next_id' AND p.pronargs = 0;
+	IF NOT f.is_shards THEN
+		RAISE EXCEPTION USING ERRCODE = 'duplicate_function',
+			MESSAGE = format('schema "%s" has a function next_id() of its own', schema),
+			HINT = format('If it is the PL/pgSQL snippet, type: SELECT snowid.adopt_shard(%s, %L);', shard, schema);
+	END IF;
+
+	IF to_regclass(format('%I.%I', schema, sequence)) IS NULL THEN
+		EXECUTE format('CREATE SEQUENCE %I.%I', schema, sequence);
+	ELSE
+		PERFORM snowid_internal.check_sequence(format('%I.%I', schema, sequence)::regclass, schema);
+	END IF;
+	PERFORM snowid_internal.define_next_id(schema, ''::text,
+		snowid_internal.next_id_call('snowid_internal.next_id_of_shard'::text, shard, schema, sequence, epoch),
+		coalesce(f.prosecdef, false));
+END
+$$;
+
+COMMENT ON FUNCTION snowid.register_shard(int, name, timestamptz, name) IS
+'makes a schema a logical shard as it is, with the tables and the sequence that it has';
+
+/*
  * adopt_shard: takes over a schema whose next_id() is the PL/pgSQL snippet.
  *
- * Replaces that function in place, so that no table changes, and goes on
- * above the ids that are there.  The sequence and the epoch are read from the
+ * Replaces that function in place, so that no table changes.  New ids are above
+ * those that are there.  The sequence and the epoch are read from the
  * function's text unless given.  Returns the newest id found, NULL if none.
  *
- * Refuses unless an id that the snippet has just made, and the newest 100 of
- * each column that it is the DEFAULT of, are of that shard and epoch.
+ * Fails unless an id that the snippet has just made, and the newest 100 of
+ * each column that has it as DEFAULT, are of that shard and epoch.
  *
- * Errors: those of register_shard, 42883 no function next_id(), 42P13 one
+ * Errors: those of claim_shard, 42883 no function next_id(), 42P13 one
  * whose sequence or epoch can't be read, 42704 a sequence elsewhere, 55006
  * one that a DEFAULT counts with, 22023 an id that disagrees.
  */
@@ -1187,18 +1586,18 @@ AS $$
 DECLARE
 	default_epoch CONSTANT timestamptz := snowid.id_timestamp(0::bigint);
 	f record;
-	s record;
+	sequence_name name;
 	c record;
 	found_texts text[];
 	used regclass;			-- the sequence that the snippet uses
+	snippet_call text;
 	ids bigint[];
 	id bigint;
 	newest bigint;
-	user_table text;
 	origin text;
 BEGIN
-	-- First of all, so that numbers and rights are checked before the rest.
-	PERFORM snowid.register_shard(shard, schema, 'id_seq'::name, NULL::timestamptz);
+	-- First, so that numbers and rights are checked before the rest.
+	PERFORM snowid_internal.claim_shard(shard, schema, 'id_seq'::name, NULL::timestamptz);
 
 	SELECT p.oid, p.prosrc, p.prosecdef,
 		   pg_get_function_arguments(p.oid) AS arguments INTO f
@@ -1210,20 +1609,17 @@ BEGIN
 			MESSAGE = format('schema "%s" has no function next_id() that returns a bigint', schema),
 			HINT = CASE WHEN to_regnamespace(quote_ident(schema)) IS NULL
 				THEN format('For a new shard, type: SELECT snowid.create_shard(%s, %L);', shard, schema)
-				ELSE format('To make it a shard as it is, type: CREATE SEQUENCE IF NOT EXISTS %1$I.id_seq; '
-							'SELECT snowid.register_shard(%2$s, %1$L, ''id_seq'', %3$L), '
-							'snowid.define_next_id(%1$L, '''', snowid.next_id_call(''next_id_of_shard'', %2$s, %1$L, ''id_seq'', %3$L), false); '
-							'and then snowid.set_default() for each table.',
-							schema, shard, epoch) END;
+				ELSE format('To make it a shard as it is, type: SELECT snowid.register_shard(%s, %L%s); and then snowid.set_default() for each table.',
+							shard, schema, ', ' || quote_literal(epoch)) END;
 	END IF;
 
 	found_texts := ARRAY(SELECT DISTINCT replace(m[1], '''''', '''')
 						 FROM regexp_matches(f.prosrc, 'nextval\s*\(\s*''((?:[^'']|'''')+)''', 'gi') m);
 	IF cardinality(found_texts) = 1 THEN
-		-- What it names without a schema is the shard's own.
+		-- A name without a schema is looked up in the shard first.
 		PERFORM set_config('search_path', format('%I, public, pg_temp', schema), true);
-		used := to_regclass(found_texts[1]);
-		PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+		used := pg_catalog.to_regclass(found_texts[1]);
+		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 	END IF;
 	sequence := coalesce(sequence, used);
 
@@ -1241,41 +1637,22 @@ BEGIN
 			HINT = format('Name both; type: SELECT snowid.adopt_shard(%s, %L, sequence, epoch);', shard, schema);
 	END IF;
 
-	SELECT q.relname, n.nspname, q.relkind INTO s
-	FROM pg_class q JOIN pg_namespace n ON n.oid = q.relnamespace WHERE q.oid = sequence;
-	IF s.relkind IS DISTINCT FROM 'S' OR s.nspname <> schema THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-			MESSAGE = format('"%s" is not a sequence in schema "%s"', s.relname, schema),
-			DETAIL = 'A shard''s sequence is in its schema, since both move together.',
-			HINT = format('Type: CREATE SEQUENCE %I.id_seq; grant its use to the roles that insert; and give it as the third argument.', schema);
-	END IF;
-
-	SELECT format('%I.%I', n.nspname, t.relname) INTO user_table
-	FROM pg_depend d
-	JOIN pg_attrdef ad ON d.classid = 'pg_attrdef'::regclass AND ad.oid = d.objid
-	JOIN pg_class t ON t.oid = ad.adrelid
-	JOIN pg_namespace n ON n.oid = t.relnamespace
-	WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = sequence
-	LIMIT 1;
-	IF FOUND THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_in_use',
-			MESSAGE = format('sequence "%s" also numbers rows of table %s', s.relname, user_table),
-			DETAIL = 'A shard''s sequence counts time, so those numbers would leap.',
-			HINT = format('Type: CREATE SEQUENCE %I.id_seq; grant its use to the roles that insert; and give it as the third argument.', schema);
-	END IF;
+	PERFORM snowid_internal.check_sequence(sequence, schema);
+	SELECT q.relname INTO sequence_name FROM pg_class q WHERE q.oid = sequence;
 	IF NOT isfinite(epoch) THEN
 		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
 			MESSAGE = format('ids with epoch %s cannot be made now', epoch);
 	END IF;
 	UPDATE snowid.shard_registry r
-	SET sequence = s.relname, epoch = nullif(adopt_shard.epoch, default_epoch)
+	SET sequence = sequence_name, epoch = nullif(adopt_shard.epoch, default_epoch)
 	WHERE r.shard = adopt_shard.shard;
 
-	-- An id fresh from the snippet tells of epoch, layout and shard, also
-	-- where the tables are empty.
+	-- A new id of the snippet shows its epoch, layout and shard, also if the
+	-- tables are empty.
+	snippet_call := format('SELECT %I.next_id()', schema);
 	PERFORM set_config('search_path', format('%I, public, pg_temp', schema), true);
-	EXECUTE format('SELECT %I.next_id()', schema) INTO id;
-	PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+	EXECUTE snippet_call INTO id;
+	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 	IF snowid.id_shard(id) <> shard
 	   OR abs(extract(epoch FROM snowid.id_timestamp(id, epoch) - clock_timestamp())) > 60
 	THEN
@@ -1311,25 +1688,25 @@ BEGIN
 			MESSAGE = format('id %s does not agree with shard %s and epoch %s', id, shard, epoch),
 			DETAIL = format('Read with this epoch, it names shard %s and is of %s; %s.',
 							snowid.id_shard(id), snowid.id_timestamp(id, epoch), origin),
-			HINT = 'Pass the shard number and the epoch that the snippet has, or correct the rows that it did not make.';
+			HINT = 'Pass the snippet''s shard number and epoch, or correct the rows that the snippet did not make.';
 	END IF;
 
 	-- Every call of the snippet holds a lock on its sequence to the end of its
-	-- transaction.  So this waits for the ids that are not committed yet, and
-	-- keeps later calls out until next_id() is the new one.  A serial's may no
-	-- longer go with its table.
+	-- transaction.  So this waits for ids that are not committed yet, and later
+	-- calls wait until next_id() is the new one.  OWNED BY NONE, since a serial's
+	-- sequence must not be dropped with its table any more.
 	EXECUTE format('ALTER SEQUENCE %s AS bigint INCREMENT BY 1 NO MAXVALUE CACHE 1 NO CYCLE OWNED BY NONE', sequence);
 	IF used <> sequence THEN
 		EXECUTE format('ALTER SEQUENCE %s CACHE 1', used);
 	END IF;
 
-	-- One second ahead: a call of the snippet that waits for us still makes
-	-- its id, of the instant after our commit, and must not meet ours.
+	-- One second ahead: a call of the snippet that waits for us still makes its
+	-- id, just after our commit.  That id must not be one of ours.
 	PERFORM snowid.advance(sequence,
 		greatest(newest, snowid.make_id(clock_timestamp() + interval '1 second', shard, 0, epoch)),
 		epoch);
-	PERFORM snowid.define_next_id(schema, f.arguments,
-		snowid.next_id_call('next_id_of_shard', shard, schema, s.relname,
+	PERFORM snowid_internal.define_next_id(schema, f.arguments,
+		snowid_internal.next_id_call('snowid_internal.next_id_of_shard'::text, shard, schema, sequence_name,
 							nullif(epoch, default_epoch)),
 		f.prosecdef);
 	RETURN newest;
@@ -1345,13 +1722,13 @@ COMMENT ON FUNCTION snowid.adopt_shard(int, name, regclass, timestamptz) IS
 /*
  * create_partition: the partition of a table for the ids of a time range.
  *
- * Returns it, also if it is there already, so that a timer can repeat its
+ * Returns it, also if it is there already, so that a timer can repeat the
  * call.  It is made beside the table and then attached, since CREATE TABLE ...
- * PARTITION OF locks out all that read or write the table.
+ * PARTITION OF blocks all readers and writers of the table.
  *
- * Without an epoch it takes that of the shard that the table is in, or the
- * default one.  The name tells since, in the session's time zone; but an hour
- * in UTC, as there is one that comes twice in the year.
+ * Without an epoch it takes that of the table's shard, or the default one.  The
+ * name shows since, in the session's time zone.  An hour is in UTC, since one
+ * hour of the year comes twice.
  *
  * Errors: 22004 a NULL, 42809 not partitioned, 42P17 by another key, or it
  * would overlap, 22023 since not before until, 22008 times that no id has.
@@ -1385,7 +1762,7 @@ BEGIN
 	IF t.partstrat IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
 			MESSAGE = format('"%s" is not a partitioned table', coalesce(t.relname, parent::text)),
-			HINT = 'Only a table made with PARTITION BY RANGE (id) has partitions by time.';
+			HINT = 'Create the table with PARTITION BY RANGE (id).';
 	END IF;
 	IF t.partstrat <> 'r' OR t.partnatts <> 1 OR t.atttypid IS DISTINCT FROM 'bigint'::regtype THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_object_definition',
@@ -1414,7 +1791,7 @@ BEGIN
 							snowid.id_timestamp(snowid.min_id('infinity'::timestamptz), epoch));
 	END IF;
 
-	-- Two that make the same one: the second waits, and finds it.
+	-- If two sessions make the same one, the second waits and then finds it.
 	EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', t.nspname, t.relname);
 	FOR p IN
 		SELECT c.oid, c.relname, nullif(b[1], 'MINVALUE')::bigint AS low, nullif(b[2], 'MAXVALUE')::bigint AS high
@@ -1442,7 +1819,7 @@ BEGIN
 			 WHEN since = date_trunc('day', since) AND until = date_trunc('day', until) THEN to_char(since, 'YYYY_MM_DD')
 			 ELSE to_char(since AT TIME ZONE 'UTC', 'YYYY_MM_DD_HH24MISS')
 		END;
-	partition := substr((repeat('-', length(suffix)) || t.relname)::name::text, length(suffix) + 1) || suffix;
+	partition := snowid_internal.clip_name(t.relname::text, suffix);
 
 	EXECUTE format('CREATE TABLE %I.%I (LIKE %I.%I INCLUDING ALL EXCLUDING IDENTITY)%s',
 				   t.nspname, partition, t.nspname, t.relname,
@@ -1457,24 +1834,25 @@ END
 $$;
 
 COMMENT ON FUNCTION snowid.create_partition(regclass, timestamptz, timestamptz, timestamptz) IS
-'makes the partition of a table for the ids of a time range, unless it is there';
+'makes the partition of a table for the ids of a time range, unless it exists';
 
 /*
  * newest_rows: the newest rows of a table over all shards of this server, the
  * newest first.
  *
- * The first argument is a NULL of a row type, and says the table's name and
+ * The first argument is a NULL of a row type.  It gives the table's name and
  * the columns.  before: only smaller ids, for the next page.
  *
- * A shard's last id, which its sequence (or the one that the column's DEFAULT
- * names) knows, is the most that its rows can have.  So shards are visited in
- * the order of their last ids, until no other can have one of the n newest; and
- * each is asked only for those that are newer than the n-th so far.
+ * No row of a shard has a larger id than the last one of its sequence (or of
+ * the sequence that the column's DEFAULT names).  So shards are visited in the
+ * order of their last ids, until no other shard can have one of the n newest.
+ * Each is asked only for rows that are newer than the n-th so far.
  *
  * STABLE, so that all shards are read in one snapshot.
  *
- * Errors: 22004 a NULL, 42809 not a row type, 42703 no such column, 2201W n
- * is negative, 0A000 shards of different epochs.
+ * Errors: 22004 a NULL, 42809 not a row type, 42703 no such column, 42804 a
+ * column that is not bigint, 2201W n is negative, 0A000 shards of different
+ * epochs, or registered on another node of Citus.
  */
 CREATE FUNCTION snowid.newest_rows(row_type anyelement, n int,
 	before bigint DEFAULT NULL, "column" name DEFAULT 'id')
@@ -1484,6 +1862,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	default_epoch CONSTANT timestamptz := snowid.id_timestamp(0::bigint);
+	distributed CONSTANT oid[] := ARRAY(SELECT * FROM snowid_internal.citus_oids('table'::text));
 	t record;
 	s record;
 	news bigint[];				-- of one shard
@@ -1499,27 +1878,41 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_row_count_in_limit_clause',
 			MESSAGE = 'number of rows must not be negative';
 	END IF;
-	SELECT c.relname, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
-					   FROM pg_attribute a
-					   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns
+	SELECT c.relname, c.oid, n.nspname,
+		   (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
+			FROM pg_attribute a
+			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns
 	INTO t
 	FROM pg_type y JOIN pg_class c ON c.oid = y.typrelid
+	JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE y.oid = pg_typeof(row_type);
 	IF NOT FOUND THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
 			MESSAGE = format('type %s is not the row type of a table', pg_typeof(row_type)),
-			HINT = 'Name a table of one shard, as in: snowid.newest_rows(NULL::insta0.photos, 50)';
+			HINT = 'Name a table of any shard, as in: SELECT * FROM snowid.newest_rows(NULL::insta0.photos, 50);';
+	END IF;
+
+	-- Citus copies tables to its workers, but not the registry.
+	IF t.oid = ANY (distributed)
+	   AND NOT EXISTS (SELECT FROM snowid.shard_registry r WHERE r.schema = t.nspname)
+	THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = format('the shards with a table "%s" are not registered on this node of Citus', t.relname),
+			HINT = 'Connect to the node where they were created, which is the coordinator.';
 	END IF;
 
 	FOR s IN
 		SELECT format('%I.%I', r.schema, t.relname) AS name,
-			   -- Where nothing is known there could be any id: one may not ask
-			   -- the sequence, or all rows were loaded.
+			   -- NULL, if there could be any id: the caller may not read the
+			   -- sequence, all rows were loaded, or Citus has them.
 			   CASE WHEN has_sequence_privilege(q.oid, 'SELECT, USAGE, UPDATE')
+						 AND c.oid <> ALL (distributed)
 					THEN (SELECT coalesce(snowid.max_id(state.last_id_at, e.epoch),
 										  CASE WHEN c.relkind = 'r' AND pg_relation_size(c.oid) = 0 THEN 0 END)
-						  FROM snowid.sequence_state(q.oid, e.epoch) state)
+						  FROM snowid.sequence_state(q.oid::regclass, e.epoch) state)
 			   END AS last_id,
+			   (SELECT a.atttypid FROM pg_attribute a
+				WHERE a.attrelid = c.oid AND a.attname = "column") AS type,
 			   min(e.epoch) OVER () <> max(e.epoch) OVER () AS mixed
 		FROM snowid.shard_registry r
 		JOIN pg_namespace ns ON ns.nspname = r.schema
@@ -1547,9 +1940,15 @@ BEGIN
 			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 				MESSAGE = format('shards with a table "%s" have different epochs', t.relname),
 				DETAIL = 'Their ids do not sort by time together.',
-				HINT = 'Sort by snowid.id_timestamp(id, epoch) what you read from each; the view snowid.shards has the epochs.';
+				HINT = 'Read each shard, and sort by snowid.id_timestamp(id, epoch). The view snowid.shards has the epochs.';
 		END IF;
 		EXIT WHEN n = 0 OR s.last_id <= least_id;
+		-- The owner of another type may have made a cast to bigint, which runs as
+		-- the caller.
+		IF s.type <> 'bigint'::regtype THEN
+			RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
+				MESSAGE = format('column "%s" of table %s is %s, not bigint', "column", s.name, format_type(s.type, NULL));
+		END IF;
 		EXECUTE format('SELECT ARRAY(SELECT %1$I FROM %2$s WHERE %1$I > $1 AND %1$I < $2 ORDER BY %1$I DESC LIMIT $3)',
 					   "column", s.name)
 		INTO news
@@ -1566,7 +1965,7 @@ BEGIN
 		least_id := ids[n];
 	END LOOP;
 
-	-- A column that is not unique has several rows of an id, or too many.
+	-- If the column is not unique, an id can have several rows, or too many.
 	FOR s IN SELECT u.id, u.name, count(*) AS n FROM unnest(ids, tables) u (id, name) GROUP BY 1, 2 ORDER BY 1 DESC LOOP
 		RETURN QUERY EXECUTE format('SELECT %s FROM %s WHERE %I = $1 LIMIT $2', t.columns, s.name, "column")
 		USING s.id, s.n;
@@ -1581,7 +1980,7 @@ COMMENT ON FUNCTION snowid.newest_rows(anyelement, int, bigint, name) IS
 /* -------- moving shards -------- */
 
 /*
- * shard_home: where to write a shard, for clients to ask.
+ * shard_home: tells clients where to write a shard.
  *
  * 'here', or a connection string without password.  'closed' while it may be
  * written nowhere, 'missing' if its schema is gone; as in the view shards.
@@ -1598,11 +1997,9 @@ DECLARE
 BEGIN
 	SELECT * INTO r FROM snowid.shard_registry g WHERE g.shard = shard_home.shard;
 	IF NOT FOUND THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-			MESSAGE = format('shard %s does not exist', coalesce(shard::text, 'NULL')),
-			HINT = 'SELECT * FROM snowid.shards; shows those that do.';
+		PERFORM snowid_internal.refuse_unknown(shard);
 	END IF;
-	RETURN snowid.lives(r);
+	RETURN snowid_internal.lives(r);
 END
 $$;
 
@@ -1612,12 +2009,12 @@ COMMENT ON FUNCTION snowid.shard_home(int) IS
 /*
  * refuse: raises the error of a write to a shard that is closed here.
  *
- * home is what the fence was told; the registry knows better, unless the
- * snapshot is from before the fence.
+ * home is the argument of fence_shard.  The registry's home is newer, unless
+ * the snapshot is from before the fence.
  *
  * Errors: SN001 it lives elsewhere, SN002 it is closed, or not open yet.
  */
-CREATE FUNCTION snowid.refuse(shard int, home text)
+CREATE FUNCTION snowid_internal.refuse(shard int, home text)
 RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
@@ -1636,7 +2033,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'SN002',
 			MESSAGE = format('shard %s is not open here yet', shard),
 			DETAIL = format('It is being moved here from "%s".', home),
-			HINT = 'Until it has arrived, write there; then here.';
+			HINT = 'Write there until the move is complete, and then here.';
 	END IF;
 	IF nullif(home, '') IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'SN002',
@@ -1650,37 +2047,38 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowid.refuse(int, text) IS
+COMMENT ON FUNCTION snowid_internal.refuse(int, text) IS
 'raises the error of a write to a shard that is closed here';
 
 /*
  * refuse_write: the fence, a statement trigger on each table of a closed
  * shard.
  *
- * Apply workers of logical replication pass, since they run with
- * session_replication_role = replica.  A trigger, and not privileges: owners
- * and superusers are stopped too, and so is a statement that has been waiting
- * for a lock, or was prepared long ago.
+ * It does not stop apply workers of logical replication, which run with
+ * session_replication_role = replica.  It is a trigger, and not privileges,
+ * since it must also stop owners, superusers, and statements that have been
+ * waiting for a lock or were prepared long ago.
  */
-CREATE FUNCTION snowid.refuse_write()
+CREATE FUNCTION snowid_internal.refuse_write()
 RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM snowid.refuse(TG_ARGV[0]::int, TG_ARGV[1]);
+	PERFORM snowid_internal.refuse(TG_ARGV[0]::int, TG_ARGV[1]);
 	RETURN NULL;
 END
 $$;
 
-COMMENT ON FUNCTION snowid.refuse_write() IS
+COMMENT ON FUNCTION snowid_internal.refuse_write() IS
 'trigger on the tables of a shard that is closed for writing';
 
 /*
- * refuse_id: what next_id() asks when a sequence has reached its MAXVALUE:
- * returns if that is all, and raises the fence's error if it is closed.
+ * refuse_id: next_id() calls it when a sequence has reached its MAXVALUE.
+ *
+ * Raises the fence's error if the shard is closed, and else returns.
  */
-CREATE FUNCTION snowid.refuse_id(seq regclass)
+CREATE FUNCTION snowid_internal.refuse_id(seq regclass)
 RETURNS void
 LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
@@ -1694,26 +2092,25 @@ BEGIN
 	JOIN pg_class c ON c.relnamespace = n.oid
 	WHERE m.closed AND c.oid = seq;
 	IF FOUND THEN
-		PERFORM snowid.refuse(closed_shard, NULL);
+		PERFORM snowid_internal.refuse(closed_shard, NULL::text);
 	END IF;
 END
 $$;
 
-COMMENT ON FUNCTION snowid.refuse_id(regclass) IS
+COMMENT ON FUNCTION snowid_internal.refuse_id(regclass) IS
 'raises the fence''s error if a sequence belongs to a closed shard';
 
 /*
  * shard_tables: the tables of a schema, those first that others refer to or
  * are partitions of.
  *
- * In this order most transactions write, so a lock on all of them taken in it
- * meets few that hold one and want another.
+ * Most transactions write in this order.  So a lock on all of them, taken in
+ * this order, seldom leads to a deadlock.
  */
-CREATE FUNCTION snowid.shard_tables(schema name)
+CREATE FUNCTION snowid_internal.shard_tables(schema name)
 RETURNS SETOF regclass
 LANGUAGE sql STABLE STRICT PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
+BEGIN ATOMIC
 WITH RECURSIVE t AS (
 	SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')
@@ -1728,11 +2125,120 @@ WITH RECURSIVE t AS (
 	SELECT e.child, b.depth + 1 FROM below b JOIN edge e ON e.parent = b.oid
 	WHERE b.depth < 16			-- tables can refer to each other in a circle
 )
-SELECT oid::regclass FROM below GROUP BY oid ORDER BY max(depth), oid
+SELECT oid::regclass FROM below GROUP BY oid ORDER BY max(depth), oid;
+END;
+
+COMMENT ON FUNCTION snowid_internal.shard_tables(name) IS
+'tables of a schema, those first that others refer to';
+
+/*
+ * close_tables: half of fence_shard: a trigger on each table of a schema.
+ *
+ * Errors: 42501 not the owner, 55P03 lock_timeout, 40P01 deadlock.
+ */
+CREATE FUNCTION snowid_internal.close_tables(shard int, schema name, home text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	tables text[];
+	t text;
+BEGIN
+	tables := ARRAY(SELECT format('%I.%I', schema, c.relname)
+					FROM snowid_internal.shard_tables(schema) WITH ORDINALITY x (oid, place)
+					JOIN pg_class c ON c.oid = x.oid ORDER BY place);
+	IF tables <> '{}' THEN
+		EXECUTE 'LOCK TABLE ONLY ' || array_to_string(tables, ', ONLY ')
+				|| ' IN SHARE ROW EXCLUSIVE MODE';
+	END IF;
+	FOREACH t IN ARRAY tables LOOP
+		EXECUTE format('CREATE TRIGGER snowid_fence '
+					   'BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
+					   'FOR EACH STATEMENT EXECUTE FUNCTION snowid_internal.refuse_write(%L, %L)',
+					   t, shard, coalesce(home, ''));
+	END LOOP;
+END
 $$;
 
-COMMENT ON FUNCTION snowid.shard_tables(name) IS
-'tables of a schema, those first that others refer to';
+COMMENT ON FUNCTION snowid_internal.close_tables(int, name, text) IS
+'closes the tables of a shard';
+
+/*
+ * sequence_value: last_value and is_called of a sequence.
+ *
+ * By OID: whoever owns the schema can put a view in the place of a name, and
+ * what a view calls runs as its reader.
+ *
+ * Errors: 42P01 no such sequence, 42501 no right to read it.
+ */
+CREATE FUNCTION snowid_internal.sequence_value(seq regclass,
+	OUT last bigint, OUT called boolean)
+RETURNS record
+LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'snowid_sequence_value';
+
+COMMENT ON FUNCTION snowid_internal.sequence_value(regclass) IS
+'last_value and is_called of a sequence';
+
+/*
+ * close_sequences: the other half: each sequence of a schema ends at its last
+ * value.  Returns their states and definitions, for unfence_shard.
+ *
+ * ALTER SEQUENCE is also what locks one.  It gives the sequence a new file, so
+ * what sessions have cached of it is void, and a rollback takes all back.
+ *
+ * Errors: 42501 not the owner, 42P01 dropped meanwhile, 55P03 lock_timeout,
+ * 40P01 deadlock.
+ */
+CREATE FUNCTION snowid_internal.close_sequences(schema name)
+RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s record;
+	d pg_sequence;
+	p record;
+	ending bigint;
+	states jsonb := '{}';
+BEGIN
+	FOR s IN
+		SELECT c.oid, c.relname, q.seqmin, q.seqmax, 8 * y.typlen::numeric AS bits
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		JOIN pg_sequence q ON q.seqrelid = c.oid
+		JOIN pg_type y ON y.oid = q.seqtypid
+		WHERE n.nspname = close_sequences.schema ORDER BY c.oid
+	LOOP
+		-- next_id() ignores MINVALUE, but ALTER checks it.
+		SELECT * INTO p FROM snowid_internal.sequence_value(s.oid);
+		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s', schema, s.relname,
+					   least(s.seqmin, p.last), greatest(s.seqmax, p.last));
+		SELECT * INTO d FROM pg_sequence g WHERE g.seqrelid = s.oid;
+		SELECT * INTO p FROM snowid_internal.sequence_value(s.oid);
+		states := states || jsonb_build_object(s.relname, jsonb_build_object(
+			'last', p.last, 'called', p.called, 'min', d.seqmin, 'max', d.seqmax,
+			'start', d.seqstart, 'cycle', d.seqcycle));
+		-- MINVALUE must be below MAXVALUE, so the last number of the type, in the
+		-- wrong direction, is one that no sequence ends at.
+		ending := p.last;
+		IF d.seqincrement > 0 AND ending::numeric = -(2 ^ (s.bits - 1)) THEN
+			ending := ending + 1;
+		ELSIF d.seqincrement < 0 AND ending::numeric = 2 ^ (s.bits - 1) - 1 THEN
+			ending := ending - 1;
+		END IF;
+		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s RESTART %s NO CYCLE',
+					   schema, s.relname,
+					   ending - (d.seqincrement > 0)::int,
+					   ending + (d.seqincrement < 0)::int, ending, ending);
+		PERFORM setval(s.oid::regclass, ending, true);
+	END LOOP;
+	RETURN states;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.close_sequences(name) IS
+'closes the sequences of a shard, and returns their states';
 
 /*
  * fence_shard: closes a shard for writing on this server, from the commit on.
@@ -1743,8 +2249,15 @@ COMMENT ON FUNCTION snowid.shard_tables(name) IS
  * meanwhile wait for this one's end, and are then refused, or go on if it is
  * rolled back.  With home, the registry says that the shard lives there.
  *
- * Errors: 42704 unknown shard, 55000 closed already, 42501 not the owner of
- * the tables or of the extension, 55P03 lock_timeout.
+ * A writer by DEFAULT locks the table and then the sequence; one that asks for
+ * its id first, the other way round.  So does this, by turns: who holds what it
+ * waits for, and waits for what it holds, is let go.  The second wait is short,
+ * so that no writer is the one who is cancelled for the deadlock.
+ *
+ * Errors: 42704 unknown shard, 0A000 Citus has copied it, 55000 closed already,
+ * 42501 not the owner of the tables or no right to the journal, 42P01 a
+ * sequence dropped meanwhile, 55P03 lock_timeout, 40P01 deadlock, again and
+ * again.
  */
 CREATE FUNCTION snowid.fence_shard(shard int, home text DEFAULT NULL)
 RETURNS void
@@ -1753,19 +2266,23 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	r snowid.shard_registry;
-	tables text[];
-	t text;
-	s record;
-	d pg_sequence;
-	p record;
-	ending bigint;
-	states jsonb := '{}';
+	wait int := (SELECT setting FROM pg_settings WHERE name = 'lock_timeout');
+	give_up_at timestamptz := clock_timestamp() + make_interval(secs => nullif(wait, 0) / 1000.0);
+	short_wait text := least(nullif(wait, 0), 100);
+	attempt int := 1;
+	states jsonb;
 BEGIN
 	SELECT * INTO r FROM snowid.shard_registry g WHERE g.shard = fence_shard.shard;
 	IF NOT FOUND THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-			MESSAGE = format('shard %s does not exist', coalesce(shard::text, 'NULL')),
-			HINT = 'SELECT * FROM snowid.shards; shows those that do.';
+		PERFORM snowid_internal.refuse_unknown(shard);
+	END IF;
+
+	IF (SELECT n.oid FROM pg_namespace n WHERE n.nspname = r.schema)
+	   IN (SELECT * FROM snowid_internal.citus_oids('copy'::text)) THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = format('shard %s cannot be closed, since Citus has copied schema "%s" to its nodes', shard, r.schema),
+			DETAIL = 'What closes it here would not close it there.',
+			HINT = format('To move it, type: SELECT citus_schema_move(%L, host, port);', r.schema);
 	END IF;
 
 	-- First, so that rights are checked before anybody has to wait.
@@ -1779,53 +2296,26 @@ BEGIN
 			MESSAGE = format('shard %s is closed already', shard);
 	END IF;
 
-	tables := ARRAY(SELECT format('%I.%I', r.schema, c.relname)
-					FROM snowid.shard_tables(r.schema) WITH ORDINALITY x (oid, place)
-					JOIN pg_class c ON c.oid = x.oid ORDER BY place);
-	IF tables <> '{}' THEN
-		EXECUTE 'LOCK TABLE ONLY ' || array_to_string(tables, ', ONLY ')
-				|| ' IN SHARE ROW EXCLUSIVE MODE';
-	END IF;
-	FOREACH t IN ARRAY tables LOOP
-		EXECUTE format('CREATE TRIGGER snowid_fence '
-					   'BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
-					   'FOR EACH STATEMENT EXECUTE FUNCTION snowid.refuse_write(%L, %L)',
-					   t, shard, coalesce(home, ''));
-	END LOOP;
-
-	-- ALTER SEQUENCE is also what locks one.  It gives the sequence a new file,
-	-- so what sessions have cached of it is void, and a rollback takes all back.
-	FOR s IN
-		SELECT c.oid, c.relname, q.seqmin, q.seqmax, 8 * y.typlen::numeric AS bits
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		JOIN pg_sequence q ON q.seqrelid = c.oid
-		JOIN pg_type y ON y.oid = q.seqtypid
-		WHERE n.nspname = r.schema ORDER BY c.oid
 	LOOP
-		-- A node of Citus has a MINVALUE that next_id() does not heed, and ALTER does.
-		EXECUTE format('SELECT last_value AS last FROM %I.%I', r.schema, s.relname) INTO p;
-		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s', r.schema, s.relname,
-					   least(s.seqmin, p.last), greatest(s.seqmax, p.last));
-		SELECT * INTO d FROM pg_sequence g WHERE g.seqrelid = s.oid;
-		EXECUTE format('SELECT last_value AS last, is_called AS called FROM %I.%I',
-					   r.schema, s.relname) INTO p;
-		states := states || jsonb_build_object(s.relname, jsonb_build_object(
-			'last', p.last, 'called', p.called, 'min', d.seqmin, 'max', d.seqmax,
-			'start', d.seqstart, 'cycle', d.seqcycle));
-		-- MINVALUE must be below MAXVALUE, so the last number of the type, in the
-		-- wrong direction, is one that no sequence ends at.
-		ending := p.last;
-		IF d.seqincrement > 0 AND ending::numeric = -(2 ^ (s.bits - 1)) THEN
-			ending := ending + 1;
-		ELSIF d.seqincrement < 0 AND ending::numeric = 2 ^ (s.bits - 1) - 1 THEN
-			ending := ending - 1;
-		END IF;
-		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s RESTART %s NO CYCLE',
-					   r.schema, s.relname,
-					   ending - (d.seqincrement > 0)::int,
-					   ending + (d.seqincrement < 0)::int, ending, ending);
-		PERFORM setval(s.oid::regclass, ending, true);
+		BEGIN
+			IF attempt % 2 = 1 THEN
+				PERFORM snowid_internal.close_tables(shard, r.schema, home);
+				PERFORM set_config('lock_timeout', short_wait, true);
+				states := snowid_internal.close_sequences(r.schema);
+			ELSE
+				states := snowid_internal.close_sequences(r.schema);
+				PERFORM set_config('lock_timeout', short_wait, true);
+				PERFORM snowid_internal.close_tables(shard, r.schema, home);
+			END IF;
+			EXIT;
+		EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+			IF attempt = 20 OR clock_timestamp() > give_up_at THEN
+				RAISE;
+			END IF;
+			attempt := attempt + 1;
+		END;
 	END LOOP;
+	PERFORM set_config('lock_timeout', wait::text, true);
 
 	UPDATE snowid.moves m
 	SET details = m.details || jsonb_build_object('sequences', states, 'home', r.home)
@@ -1848,7 +2338,7 @@ COMMENT ON FUNCTION snowid.fence_shard(int, text) IS
  * other server; so this refuses, unless the program has said so in the journal.
  *
  * Errors: 55000 not closed, or closed by a move; 42501 not the owner of the
- * tables or of the extension, 55P03 lock_timeout.
+ * tables or no right to the journal, 55P03 lock_timeout.
  */
 CREATE FUNCTION snowid.unfence_shard(shard int, home text DEFAULT NULL)
 RETURNS void
@@ -1870,7 +2360,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('shard %s is being moved', shard),
 			DETAIL = format('It may be open on the other server: %s', m.peer),
-			HINT = format('Use snowid-move, or its command abort. Only if that server is lost for ever, type: UPDATE snowid.moves SET peer = NULL WHERE shard = %s; and then this again.', shard);
+			HINT = format('Type snowid-move to go on, or snowid-move abort. Only if that server is lost for ever, type: UPDATE snowid.moves SET peer = NULL WHERE shard = %s; and repeat this call.', shard);
 	END IF;
 
 	FOR t IN

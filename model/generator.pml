@@ -11,7 +11,7 @@
  * Nor is a value that core's nextval() gave, which lacks three of the rules.
  * README.md says what else the model leaves out.
  *
- *	model				src/sequence.c, src/slot.h			PostgreSQL
+ *	model				src/: sequence.c, seq_page.c, slot.h PostgreSQL
  *	choose				lock_page(), slot_choose()			LockBuffer()
  *	mark dirty			sequence_next_slot()				MarkBufferDirty()
  *	decide				slot_cover()						GetRedoRecPtr()

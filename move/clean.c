@@ -4,383 +4,378 @@
  *
  * Everything here looks at what there is, and can be done again.
  */
-#include "postgres_fe.h"
+#include "stages.h"
 
-#include "snowid-move.h"
-
-/* How long what uses a slot, or a name, may take to end. */
+/* How long what uses the schema's name may take to end. */
 #define END_WAIT_MS		10000
 
 /*
- * Drop a subscription, but not its slot, which the other server may be too
- * far away to drop now.
- */
-void
-drop_subscription(Side *side, const char *name)
-{
-	PGconn	   *conn = side->conn;
-
-	if (!query_bool(conn,
-					"SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
-					"(SELECT oid FROM pg_database WHERE datname = current_database()))",
-					literal(conn, name)))
-		return;
-	run(conn, "BEGIN");
-	run(conn, "ALTER SUBSCRIPTION %s DISABLE", ident(conn, name));
-	run(conn, "ALTER SUBSCRIPTION %s SET (slot_name = NONE)", ident(conn, name));
-	run(conn, "DROP SUBSCRIPTION %s", ident(conn, name));
-	run(conn, "COMMIT");
-}
-
-/*
- * Drop a slot if it is there.  Whoever reads it belongs to a subscription
- * that is gone, or to a program that is, and may not have noticed yet.
- */
-void
-drop_slot(const Side *side, const char *name)
-{
-	int64		until = now_ms() + END_WAIT_MS;
-
-	while (query_bool(side->conn,
-					  "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s)",
-					  literal(side->conn, name)))
-	{
-		if (try_run(side->conn, "SELECT pg_drop_replication_slot(%s)",
-					literal(side->conn, name)))
-			break;
-		if (strcmp(last_sqlstate, "55006") != 0 || now_ms() > until)
-		{
-			report_error("%s: %s", side->label, PQerrorMessage(side->conn));
-			fail();
-		}
-		run(side->conn,
-			"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
-			"WHERE slot_name = %s AND active_pid IS NOT NULL",
-			literal(side->conn, name));
-		wait_ms(10);
-	}
-}
-
-void
-drop_publication(const Side *side, const char *name)
-{
-	run(side->conn, "DROP PUBLICATION IF EXISTS %s", ident(side->conn, name));
-}
-
-/*
- * The slots that the copy of single tables uses go with the subscription,
- * unless the target could not reach the source just then.
- */
-static void
-drop_table_slots(const Move *move, const Side *source)
-{
-	PGresult   *res;
-
-	res = query(source->conn,
-				"SELECT slot_name FROM pg_replication_slots, snowid.moves "
-				"WHERE slot_name LIKE details ->> 'table_slots' AND shard = %d "
-				"AND database = current_database()", move->options->shard);
-	for (int i = 0; i < PQntuples(res); i++)
-		drop_slot(source, PQgetvalue(res, i, 0));
-	PQclear(res);
-}
-
-/*
- * Have the writes on the server that the shard has come to sent back to the
- * one that it has left, from the instant on when it was opened.
- */
-static void
-subscribe_back(Move *move, Side *from, Side *to)
-{
-	PGconn	   *conn = from->conn;
-	const char *name = to->journal.reverse_name;
-	char	   *oid;
-
-	if (!query_bool(conn,
-					"SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
-					"(SELECT oid FROM pg_database WHERE datname = current_database()))",
-					literal(conn, name)))
-		run(conn,
-			"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s "
-			"WITH (create_slot = false, slot_name = %s, copy_data = false, enabled = false)",
-			ident(conn, name), literal(conn, to->conninfo), ident(conn, name),
-			literal(conn, name));
-	oid = query_text(conn,
-					 "SELECT oid FROM pg_subscription WHERE subname = %s AND NOT subenabled",
-					 literal(conn, name));
-	if (oid == NULL)
-		return;
-
-	/*
-	 * Until it is enabled, nobody has used its origin, and so the position
-	 * can be set.  The slot is older: what it still holds from before is what
-	 * has come from here.
-	 */
-	run(conn, "SELECT pg_replication_origin_advance(%s, %s)",
-		literal(conn, text_of("pg_%s", oid)), literal(conn, to->journal.reverse_lsn));
-	run(conn, "ALTER SUBSCRIPTION %s ENABLE", ident(conn, name));
-}
-
-/*
- * An expression: is somebody creating a relation in the schema?  He holds a
- * lock on it until his commit, since PostgreSQL 9.2
- * (RangeVarGetAndCheckCreationNamespace).
- */
-char *
-being_extended_sql(PGconn *conn, const char *schema)
-{
-	return text_of("EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' "
-				   "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-				   "AND classid = 'pg_namespace'::regclass "
-				   "AND objid = (SELECT oid FROM pg_namespace WHERE nspname = %s) "
-				   "AND pid IS DISTINCT FROM pg_backend_pid())",
-				   literal(conn, schema));
-}
-
-/*
- * Rename the copy that was left behind, so that nobody takes it for the shard.
+ * Wait until nobody uses the names of the closed copies any more.
  *
- * Statements that were waiting when the shard was closed find its tables by
- * name once more, so they must have ended: they shall get the error that
- * tells them where to go.  Who is creating a table would find it renamed
- * under his hands; not all minor releases let him hold the renaming up.
+ * Statements that were waiting when the shard was closed look up its tables by
+ * name again.  They must have ended first, so that they get the error with the
+ * new home.  A transaction that is creating a table must have ended, too, or the
+ * schema would be renamed under it: not all minor releases make us wait there.
  */
-static void
-rename_copy(Move *move, Side *from)
+static Status
+wait_for_users_of_names(const Move *move, const Side *from)
 {
 	PGconn	   *conn = from->conn;
 	int64		until = now_ms() + END_WAIT_MS;
-	char	   *name = NULL;
 
 	while (now_ms() < until &&
 		   query_bool(conn,
 					  "SELECT EXISTS (SELECT FROM pg_stat_activity a, snowid.moves m "
-					  "WHERE m.shard = %d AND a.state = 'active' AND a.query_start <= m.changed_at "
+					  "WHERE m.shard IN (%s) AND a.state = 'active' AND a.query_start <= m.changed_at "
 					  "AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid() "
 					  "AND EXISTS (SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation "
 					  "JOIN pg_namespace n ON n.oid = c.relnamespace "
 					  "WHERE l.pid = a.pid AND n.nspname = m.schema "
 					  "AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')))",
-					  move->options->shard))
+					  shard_list(move)))
 		wait_ms(10);
-	while (query_bool(conn, "SELECT %s", being_extended_sql(conn, move->schema)))
+	while (query_bool(conn, "SELECT %s", being_extended_sql(move, conn)))
 	{
 		if (now_ms() > until)
 		{
-			report_error("somebody is creating something in the closed copy of shard %d at %s",
-						 move->options->shard, from->home);
-			report_hint("It is not on the other server. When his transaction has ended, type the same command again.");
-			fail();
+			report_error("another transaction is creating objects in the closed copy of %s at %s",
+						 move->title, from->home);
+			report_hint("They will not be on the other server. When that transaction has ended, type the same command again.");
+			return STATUS_FAILED;
 		}
 		wait_ms(10);
 	}
+	return STATUS_DONE;
+}
 
-	name = query_text(conn,
-					  "SELECT s FROM generate_series(0, 1000) i, LATERAL "
-					  "(SELECT (%s || '_moved' || CASE WHEN i > 0 THEN i::text ELSE '' END)) x (s) "
-					  "WHERE octet_length(s) < 64 AND NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = s) "
-					  "ORDER BY i LIMIT 1", literal(conn, move->schema));
+/* Rename a copy that was left behind, in the transaction that is open. */
+static void
+rename_copy(const Side *from, const Shard *shard)
+{
+	PGconn	   *conn = from->conn;
+	char	   *name = query_text(conn,
+								  "SELECT s FROM generate_series(0, 1000) i, LATERAL "
+								  "(SELECT (%s || '_moved' || CASE WHEN i > 0 THEN i::text ELSE '' END)) x (s) "
+								  "WHERE octet_length(s) < 64 AND NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = s) "
+								  "ORDER BY i LIMIT 1", literal(conn, shard->schema));
+
+	if (name == NULL)
+		return;
+	run(conn, "ALTER SCHEMA %s RENAME TO %s", ident(conn, shard->schema), ident(conn, name));
+	run(conn, "UPDATE snowid.moves SET schema = %s WHERE shard = %d",
+		literal(conn, name), shard->number);
+}
+
+/*
+ * Rename the copies that were left behind, so that nobody takes them for the
+ * shards.
+ */
+static Status
+rename_copies(const Move *move, const Side *from)
+{
+	PGconn	   *conn = from->conn;
+	Status		status = wait_for_users_of_names(move, from);
+
+	if (status != STATUS_DONE)
+		return status;
 	run(conn, "BEGIN");
-	if (name != NULL)
-	{
-		run(conn, "SET LOCAL lock_timeout = %d", END_WAIT_MS);
-		run(conn, "ALTER SCHEMA %s RENAME TO %s", ident(conn, move->schema), ident(conn, name));
-		run(conn, "UPDATE snowid.moves SET schema = %s WHERE shard = %d",
-			literal(conn, name), move->options->shard);
-	}
+	run(conn, "SET LOCAL lock_timeout = %d", END_WAIT_MS);
+	for (int i = 0; i < move->nshards; i++)
+		rename_copy(from, &move->shards[i]);
 	record_step(move, from, "moved");
 	run(conn, "COMMIT");
-	if (name != NULL)
-		report_info("the closed copy at %s is now schema \"%s\"", from->home, name);
+	read_journal(move, from);
+	for (int i = 0; i < move->nshards; i++)
+	{
+		const char *name = journal_of(&move->shards[i], from)->schema;
+
+		if (strcmp(name, move->shards[i].schema) != 0)
+			report_info("the closed copy at %s is now schema \"%s\"", from->home, name);
+	}
+	return STATUS_DONE;
 }
 
 /*
  * Tell the server that keeps the registry for all, if there is one.  The
- * shard is open whether it can be told now or not.
+ * shards are open whether it can be told now or not.
  */
-static void
+static Status
 tell_registry(const Move *move, const Side *from, const Side *to)
 {
-	const char *conninfo = move->options->registry != NULL ? move->options->registry : from->journal.registry;
+	const char *conninfo = move->options->registry != NULL
+	? move->options->registry : set_journal(move, from)->registry;
 	PGconn	   *conn;
-	PGresult   *res;
 
 	if (conninfo == NULL)
-		return;
-	conn = open_connection("registry", conninfo, false);
-	if (conn == NULL)
-		fail();
-	res = query(conn, "UPDATE snowid.shard_registry SET home = %s WHERE shard = %d",
-				literal(conn, to->home), move->options->shard);
-	if (strcmp(PQcmdTuples(res), "0") == 0)
+		return STATUS_DONE;
+	conn = open_connection("registry", conninfo);
+	if (PQstatus(conn) != CONNECTION_OK)
 	{
-		report_warning("the registry does not have shard %d", move->options->shard);
-		report_hint("Type there: INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (%d, %s, %s);",
-					move->options->shard, literal(conn, move->schema), literal(conn, to->home));
+		report_warning("registry: %s", PQerrorMessage(conn));
+		PQfinish(conn);
+		return STATUS_FAILED;
 	}
-	PQclear(res);
+	for (int i = 0; i < move->nshards; i++)
+	{
+		const Shard *shard = &move->shards[i];
+		PGresult   *res = query(conn, "UPDATE snowid.shard_registry SET home = %s WHERE shard = %d",
+								literal(conn, to->home), shard->number);
+
+		if (strcmp(PQcmdTuples(res), "0") == 0)
+		{
+			report_warning("the registry does not have shard %d", shard->number);
+			report_hint("Type there: INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (%d, %s, %s);",
+						shard->number, literal(conn, shard->schema), literal(conn, to->home));
+		}
+		PQclear(res);
+	}
 	PQfinish(conn);
+	return STATUS_DONE;
 }
 
 /*
- * After the cut-over: end the replication that has brought the shard, begin
- * the one back if wanted, and rename the copy that was left behind.
+ * Publications of the source that have had tables of the shards: nothing
+ * carries their membership over.
  */
 void
-clean_up_after(Move *move, Side *from, Side *to, const char *name)
+tell_publications(const Move *move)
 {
+	PGconn	   *conn = move->source.conn;
+
+	for (int i = 0; i < move->nshards; i++)
+	{
+		char	   *old_schema = literal(conn, journal_of(&move->shards[i], &move->source)->schema);
+		char	   *schema = literal(conn, move->shards[i].schema);
+		PGresult   *res = query(conn,
+								"SELECT pubname, format('TABLE %%s', string_agg(format('%%I.%%I', %s::text, relname), ', ' ORDER BY relname)) "
+								"FROM pg_publication p JOIN pg_publication_rel r ON prpubid = p.oid JOIN pg_class c ON c.oid = prrelid "
+								"JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND pubname <> %s GROUP BY pubname "
+								"UNION ALL SELECT pubname, format('TABLES IN SCHEMA %%I', %s::text) "
+								"FROM pg_publication p JOIN pg_publication_namespace m ON pnpubid = p.oid JOIN pg_namespace n ON n.oid = pnnspid "
+								"WHERE nspname = %s ORDER BY 1",
+								schema, old_schema, literal(conn, move->reverse_name), schema, old_schema);
+
+		for (int row = 0; row < PQntuples(res); row++)
+		{
+			report_warning("publication \"%s\" of the source has had tables of %s", PQgetvalue(res, row, 0), move->title);
+			report_hint("If there is such a publication at %s, type there: ALTER PUBLICATION %s ADD %s;",
+						move->target.home, ident(conn, PQgetvalue(res, row, 0)), PQgetvalue(res, row, 1));
+		}
+		PQclear(res);
+	}
+}
+
+/*
+ * After the cut-over: end the replication that has brought the shards, begin
+ * the one back if wanted, and rename the copies that were left behind.
+ */
+Status
+clean_up_after(const Move *move, const Side *from, const Side *to, const char *name)
+{
+	const Journal *journal = set_journal(move, from);
 	bool		is_first = from == &move->source;
 
 	drop_subscription(to, name);
-	drop_slot(from, name);
+	if (drop_slot(from, name) != STATUS_DONE)
+		return STATUS_FAILED;
 	drop_publication(from, name);
-	tell_registry(move, from, to);
+	if (tell_registry(move, from, to) != STATUS_DONE)
+		return STATUS_FAILED;
 
 	/* Tables are found by name by replication too. */
-	if (is_first && from->journal.reverse)
+	if (is_first && journal->reverse)
 	{
-		record_detail(move, to, "fingerprint",
-					  query_text(to->conn, "%s", fingerprint_sql(to->conn, move->schema)));
 		subscribe_back(move, from, to);
 		record_step(move, from, "moved");
 	}
 	else
 	{
 		/* After a way back there is none again. */
-		if (from->journal.reverse)
-			run(from->conn, "UPDATE snowid.moves SET details = details - 'reverse' WHERE shard = %d",
-				move->options->shard);
-		if (from->journal.keep_name)
+		if (journal->reverse)
+			run(from->conn, "UPDATE snowid.moves SET details = details - 'reverse' WHERE shard IN (%s)",
+				shard_list(move));
+		if (journal->keep_name)
 			record_step(move, from, "moved");
-		else
-			rename_copy(move, from);
+		else if (rename_copies(move, from) != STATUS_DONE)
+			return STATUS_FAILED;
 	}
 	read_journal(move, from);
 	read_journal(move, to);
+	return STATUS_DONE;
 }
 
 /*
- * Tables that were made in the copy after it was closed, as that connection
+ * Tables that were made in a copy after it was closed, as that connection
  * sees it, are nowhere else.
  */
-static void
-refuse_newer_tables(const Side *source, PGconn *conn)
+static Status
+refuse_newer_tables(const Move *move, const Side *source, PGconn *conn)
 {
-	char	   *newer;
-
-	newer = query_text(conn,
-					   "SELECT string_agg(format('%%I.%%I', n.nspname, c.relname), ', ') "
-					   "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-					   "WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND NOT EXISTS "
-					   "(SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence')",
-					   literal(conn, source->journal.schema));
-	if (newer != NULL)
+	for (int i = 0; i < move->nshards; i++)
 	{
+		char	   *newer = query_text(conn,
+									   "SELECT string_agg(format('%%I.%%I', n.nspname, c.relname), ', ') "
+									   "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+									   "WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND NOT EXISTS "
+									   "(SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence')",
+									   literal(conn, journal_of(&move->shards[i], source)->schema));
+
+		if (newer == NULL)
+			continue;
 		report_error("tables of the copy at %s were made after it was closed: %s", source->home, newer);
-		report_hint("They are not on the other server. Carry them over yourself, drop them, and type the same command again.");
-		exit(EXIT_FAILED);
+		report_hint("They are not on the other server. Copy them there, drop them here, and type the same command again.");
+		failure_exit_code = EXIT_FAILED;
+		return STATUS_FAILED;
 	}
+	return STATUS_DONE;
+}
+
+/* What others have made of the copies would go with them. */
+static Status
+refuse_outside_users(const Move *move, const Side *source, PGconn *conn)
+{
+	PQExpBufferData schemas;
+	char	   *users;
+
+	if (move->options->cascade)
+		return STATUS_DONE;
+	initPQExpBuffer(&schemas);
+	for (int i = 0; i < move->nshards; i++)
+		appendPQExpBuffer(&schemas, "%s%s", i > 0 ? ", " : "",
+						  literal(conn, journal_of(&move->shards[i], source)->schema));
+	users = query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS("ARRAY[%s]::text[]") ") u",
+					   schemas.data);
+	if (users == NULL)
+		return STATUS_DONE;
+	report_error("other schemas at %s use the copy, and would lose with it: %s", source->home, users);
+	report_hint("Drop or change them and type the same command again; or let finish drop them: --cascade.");
+	failure_exit_code = EXIT_FAILED;
+	return STATUS_FAILED;
+}
+
+static void
+drop_schemas(const Move *move, const Side *side)
+{
+	for (int i = 0; i < move->nshards; i++)
+		run(side->conn, "DROP SCHEMA IF EXISTS %s CASCADE",
+			ident(side->conn, journal_of(&move->shards[i], side)->schema));
+}
+
+static void
+forget_journal(const Move *move, const Side *side)
+{
+	run(side->conn, "DELETE FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 }
 
 /* Drop what was left behind, and the journal. The registries stay. */
-void
-finish(Move *move)
+Status
+finish(const Move *move)
 {
-	Side	   *source = &move->source;
-	Side	   *target = &move->target;
-	PGconn	   *conn = source->conn;
-	const char *reverse_name = source->journal.reverse_name;
+	const Side *source = &move->source;
+	const Side *target = &move->target;
+	const char *reverse_name = set_journal(move, source)->reverse_name;
 
-	refuse_newer_tables(source, conn);
+	if (refuse_newer_tables(move, source, source->conn) != STATUS_DONE ||
+		refuse_outside_users(move, source, source->conn) != STATUS_DONE)
+		return STATUS_FAILED;
 	drop_subscription(source, reverse_name);
-	if (target->conn != NULL)
-	{
-		drop_slot(target, reverse_name);
-		drop_publication(target, reverse_name);
-		run(target->conn, "DELETE FROM snowid.moves WHERE shard = %d", move->options->shard);
-	}
-	run(conn, "BEGIN");
-	run(conn, "DROP SCHEMA IF EXISTS %s CASCADE", ident(conn, source->journal.schema));
+	if (drop_slot(target, reverse_name) != STATUS_DONE)
+		return STATUS_FAILED;
+	drop_publication(target, reverse_name);
+	forget_journal(move, target);
+
+	run(source->conn, "BEGIN");
+	drop_schemas(move, source);
 
 	/*
-	 * That has waited for those who were creating tables, and nobody else can
-	 * begin.  The other connection still sees what it has dropped.
+	 * That has waited for transactions that were creating tables, and no new
+	 * one can begin.  The other connection still sees what it has dropped.
 	 */
-	refuse_newer_tables(source, source->aux);
-	run(conn, "DELETE FROM snowid.moves WHERE shard = %d", move->options->shard);
+	if (refuse_newer_tables(move, source, source->aux) != STATUS_DONE)
+		return STATUS_FAILED;
+	if (refuse_outside_users(move, source, source->aux) != STATUS_DONE)
+		return STATUS_FAILED;
+	forget_journal(move, source);
+	run(source->conn, "COMMIT");
+	report_info("%s: the copy at %s is dropped", move->title, source->home);
+	return STATUS_DONE;
+}
+
+/* On the target: drop the copies, and what the move has registered there. */
+static void
+drop_new_copies(const Move *move, const Side *target)
+{
+	PGconn	   *conn = target->conn;
+
+	run(conn, "BEGIN");
+	if (query_bool(conn, "SELECT bool_and(details ? 'schema_made') FROM snowid.moves WHERE shard IN (%s)",
+				   shard_list(move)))
+		drop_schemas(move, target);
+	run(conn,
+		"DELETE FROM snowid.shard_registry r USING snowid.moves m "
+		"WHERE r.shard IN (%s) AND m.shard = r.shard AND (m.details ->> 'registered')::boolean",
+		shard_list(move));
+	forget_journal(move, target);
 	run(conn, "COMMIT");
-	report_info("shard %d: the copy at %s is dropped", move->options->shard, source->home);
 }
 
 /*
  * Undo a move that has not been completed.
  *
- * The target's journal first: from then on nothing opens the shard there, so
- * that the source may, if it had been closed.
+ * The target's journal first: from then on nothing opens the shards there, so
+ * that the source may, if they had been closed.
  */
-void
-abort_move(Move *move)
+Status
+abort_move(const Move *move)
 {
-	Side	   *source = &move->source;
-	Side	   *target = &move->target;
-	int			shard = move->options->shard;
-	const char *name = source->journal.exists ? source->journal.name : target->journal.name;
-	const char *reverse_name = source->journal.exists ? source->journal.reverse_name : target->journal.reverse_name;
+	const Side *source = &move->source;
+	const Side *target = &move->target;
+	bool		on_source = is_known(move, source);
+	bool		on_target = is_known(move, target);
+	const Journal *journal = set_journal(move, on_source ? source : target);
+	const char *name = journal->name;
+	const char *reverse_name = journal->reverse_name;
 
-	/* Whoever calls: what is dropped below must never be the shard itself. */
-	if (is_at(target, "open") || is_role(target, "source") || is_role(source, "target"))
+	/* For every caller: what is dropped below must never be the shard itself. */
+	if (is_at(move, target, "open") || is_role(move, target, "source") || is_role(move, source, "target"))
 	{
-		report_error("shard %d has been opened on the server that it went to", shard);
-		fail();
+		report_error("%s has been opened on the server that it was moved to", move->title);
+		return STATUS_FAILED;
 	}
 
-	if (target->journal.exists)
+	if (on_target)
 		record_step(move, target, "aborted");
-	if (source->journal.exists)
+	if (on_source)
 	{
 		run(source->conn, "BEGIN");
 		record_step(move, source, "aborted");
-		if (source->journal.closed)
-			run(source->conn, "SELECT snowid.unfence_shard(%d)", shard);
+		for (int i = 0; i < move->nshards; i++)
+			if (journal_of(&move->shards[i], source)->closed)
+				run(source->conn, "SELECT snowid.unfence_shard(%d)", move->shards[i].number);
 		run(source->conn, "COMMIT");
 	}
 
-	if (target->journal.exists)
+	if (on_source && on_target)
+		end_table_copies(move);
+	if (on_target)
 	{
+		calm_launcher(move);
 		drop_subscription(target, name);
-		drop_slot(target, reverse_name);
+		if (drop_slot(target, reverse_name) != STATUS_DONE)
+			return STATUS_FAILED;
 		drop_publication(target, reverse_name);
 	}
-	if (source->journal.exists)
+	if (on_source)
 	{
-		drop_table_slots(move, source);
-		drop_slot(source, name);
+		if (drop_table_slots(move, source) != STATUS_DONE ||
+			drop_slot(source, name) != STATUS_DONE)
+			return STATUS_FAILED;
 		drop_publication(source, name);
 	}
-	if (target->journal.exists)
-	{
-		PGconn	   *conn = target->conn;
-
-		run(conn, "BEGIN");
-		if (query_bool(conn, "SELECT details ? 'schema_made' FROM snowid.moves WHERE shard = %d", shard))
-			run(conn, "DROP SCHEMA IF EXISTS %s CASCADE", ident(conn, target->journal.schema));
-		run(conn,
-			"DELETE FROM snowid.shard_registry r USING snowid.moves m "
-			"WHERE r.shard = %d AND m.shard = r.shard AND (m.details ->> 'registered')::boolean",
-			shard);
-		run(conn, "DELETE FROM snowid.moves WHERE shard = %d", shard);
-		run(conn, "COMMIT");
-	}
-	if (source->journal.exists)
-		run(source->conn, "DELETE FROM snowid.moves WHERE shard = %d", shard);
-	report_info("shard %d: the move is undone", shard);
-}
-
-/* Undo the move by ourselves, after an error that no repetition would cure. */
-void
-give_up(Move *move)
-{
-	report_info("undoing the move");
-	abort_move(move);
-	exit(EXIT_FAILED);
+	if (on_target)
+		drop_new_copies(move, target);
+	if (on_source)
+		forget_journal(move, source);
+	report_info("%s: the move is undone", move->title);
+	return STATUS_DONE;
 }

@@ -11,403 +11,375 @@
  * If this program dies in between, both refuse, and the same command goes on
  * from the journals.
  */
-#include "postgres_fe.h"
+#include "stages.h"
 
-#include "snowid-move.h"
-
-/*
- * Begin a transaction that holds writers up.  The server itself ends it after
- * the limit, should we be gone.
- */
-void
-begin_bounded(const Move *move, const Side *side)
+/* How an attempt stands. */
+typedef enum Attempt
 {
-	const MoveOptions *options = move->options;
-	PGconn	   *conn = side->conn;
-	const char *is_superuser = PQparameterStatus(conn, "is_superuser");
+	ATTEMPT_GOES_ON,
+	ATTEMPT_RETRY,				/* given up; another one may get through */
+	ATTEMPT_FAILED,				/* none would; it has been told */
+	ATTEMPT_UNCERTAIN,			/* decided, or perhaps; it has been told */
+	ATTEMPT_DONE
+} Attempt;
 
-	run(conn, "BEGIN");
-	run(conn, "SET LOCAL lock_timeout = %d", options->lock_timeout_ms);
-	run(conn, "SET LOCAL statement_timeout = %d", options->pause_limit_ms);
-	run(conn, "SET LOCAL idle_in_transaction_session_timeout = %d", options->pause_limit_ms);
-	if (side->version >= 170000)
-		run(conn, "SET LOCAL transaction_timeout = %d", options->pause_limit_ms);
+typedef struct CutOver
+{
+	const Move *move;
+	const Side *from;
+	const Side *to;
+	const char *name;			/* of publication, slot and subscription */
+	bool		again;			/* has an attempt failed? */
+	int64		start;			/* of the pause */
+	const char *reason;			/* for ATTEMPT_RETRY */
+} CutOver;
 
-	/* An autovacuum in our way is cancelled when deadlocks are looked for. */
-	if (is_superuser != NULL && strcmp(is_superuser, "on") == 0)
-		run(conn, "SET LOCAL deadlock_timeout = %d", Max(options->lock_timeout_ms / 10, 1));
+static Attempt
+retry(CutOver *cut, const char *reason)
+{
+	cut->reason = reason;
+	return ATTEMPT_RETRY;
 }
 
-/*
- * When to give a pause up that began at start: well before the limit, at which
- * the server would end not only the transaction but the session.
- */
-int64
-pause_end(const Move *move, int64 start)
+/* A statement has failed: a lock, a timeout, a deadlock, a lost session? */
+static Attempt
+retry_if_passing(CutOver *cut, const Side *side, const char *reason)
 {
-	return start + (int64) move->options->pause_limit_ms * 9 / 10;
+	if (PQstatus(side->conn) != CONNECTION_OK ||
+		strcmp(last_sqlstate, "55P03") == 0 ||
+		strcmp(last_sqlstate, "57014") == 0 ||
+		strcmp(last_sqlstate, "40P01") == 0)
+		return retry(cut, reason);
+	report_error("%s: %s", side->label, PQerrorMessage(side->conn));
+	return ATTEMPT_FAILED;
 }
 
-/*
- * Have the log flushed up to now, since only that is sent: by a commit that
- * writes something.  It waits for synchronous standbys, too, which may not have
- * a commit whose session has ended.
- */
-void
-flush_log(const Side *side)
+static bool
+is_time_up(const CutOver *cut)
 {
-	run(side->aux, "SELECT pg_logical_emit_message(true, 'snowid', '')");
+	return now_ms() >= pause_end(cut->move, cut->start);
 }
 
-/* Let those go on who have waited for us, before the next attempt. */
-void
-back_off(int attempt)
-{
-	wait_ms(Min(100 * (attempt + 1), 1000));
-}
-
-/* Put the sequences' states into the journal; unfence_shard sets them. */
 static void
-carry_sequences(const Move *move, const Side *to, const char *states)
+tell_time(const CutOver *cut, const char *what)
 {
+	report_verbose("%s after %d ms", what, (int) (now_ms() - cut->start));
+}
+
+/*
+ * Put the sequences' states into the journal; unfence_shard sets them.  Both
+ * servers must have the same sequences.
+ */
+static bool
+carry_sequences(const Side *from, const Side *to, Shard *shard)
+{
+	const char *states = journal_of(shard, from)->sequences;
+
 	run(to->conn,
 		"UPDATE snowid.moves SET details = jsonb_set(details, '{sequences}', ("
 		"SELECT coalesce(jsonb_object_agg(h.key, h.value || jsonb_build_object("
 		"'last', s.state -> h.key -> 'last', 'called', s.state -> h.key -> 'called')), '{}') "
 		"FROM jsonb_each(details -> 'sequences') h)) "
 		"FROM (SELECT %s::jsonb) s (state) WHERE shard = %d",
-		literal(to->conn, states), move->options->shard);
-	if (!query_bool(to->conn,
-					"SELECT NOT EXISTS (SELECT FROM jsonb_each(%s::jsonb) e "
-					"FULL JOIN jsonb_each(details -> 'sequences') h USING (key) "
-					"WHERE e.key IS NULL OR h.key IS NULL OR jsonb_typeof(h.value -> 'last') = 'null') "
-					"FROM snowid.moves WHERE shard = %d",
-					literal(to->conn, states), move->options->shard))
-	{
-		report_error("the two servers do not have the same sequences in the shard");
-		report_hint("Type snowid-move abort, and begin anew.");
-		fail();
-	}
-}
-
-/*
- * What has to be known of a closed shard: is somebody creating something in
- * it, how far have its sequences come, and what are its definitions?  A table
- * that is being created has no fence, and no copy.  Who no longer holds the
- * schema's lock is seen by the query that follows, not by one before.
- *
- * The server ends the transaction in so many milliseconds, should we be gone.
- * False if it did not answer in time.
- */
-static bool
-look_at_closed(const Move *move, const Side *from, int64 left_ms, bool *extended,
-			   char **states, char **print)
-{
-	PGconn	   *conn = from->conn;
-	PGresult   *res;
-
-	if (!try_run(conn, "SET LOCAL idle_in_transaction_session_timeout = %d",
-				 (int) Max(left_ms, 1)))
-		return false;
-
-	res = try_query(conn, "SELECT %s", being_extended_sql(conn, move->schema));
-	if (res == NULL)
-		return false;
-	*extended = PQgetvalue(res, 0, 0)[0] == 't';
-	PQclear(res);
-
-	res = try_query(conn, "SELECT (SELECT details -> 'sequences' FROM snowid.moves WHERE shard = %d), (%s)",
-					move->options->shard, fingerprint_sql(conn, move->schema));
-	if (res == NULL)
-		return false;
-	*states = pg_strdup(PQgetvalue(res, 0, 0));
-	*print = pg_strdup(PQgetvalue(res, 0, 1));
-	PQclear(res);
-	return true;
-}
-
-/* Open the shard, in the transaction that is open there. */
-static bool
-open_shard(const Move *move, Side *to)
-{
-	return try_run(to->conn,
-				   "UPDATE snowid.moves SET role = 'target', step = 'open', "
-				   "changed_at = clock_timestamp(), details = details || "
-				   "jsonb_build_object('reverse_lsn', pg_current_wal_insert_lsn()) "
-				   "WHERE shard = %d AND step = 'ready' AND details ->> 'move_id' = %s",
-				   move->options->shard, literal(to->conn, to->journal.move_id)) &&
-		try_run(to->conn, "SELECT snowid.unfence_shard(%d, %s)",
-				move->options->shard, literal(to->conn, to->home));
-}
-
-/* Is it worth trying again: a lock, a timeout, a deadlock, a lost session? */
-static bool
-is_passing(const Side *side)
-{
-	return PQstatus(side->conn) != CONNECTION_OK ||
-		strcmp(last_sqlstate, "55P03") == 0 ||
-		strcmp(last_sqlstate, "57014") == 0 ||
-		strcmp(last_sqlstate, "40P01") == 0;
-}
-
-static void
-complain(const Side *side)
-{
-	report_error("%s: %s", side->label, PQerrorMessage(side->conn));
-	fail();
-}
-
-static void
-not_alone(const Move *move)
-{
-	report_error("another snowid-move has been at work on shard %d", move->options->shard);
-	report_hint("To see how things stand, type: snowid-move status");
-	fail();
-}
-
-/*
- * Connect again after the server has ended our session.  The lock against
- * other programs has gone with it; that we have it again says that the old
- * session is no more, and so what the journal says stays.
- */
-static void
-resume_session(const Move *move, Side *side)
-{
-	const char *move_id = side->journal.move_id;
-
-	if (PQstatus(side->conn) == CONNECTION_OK)
-		complain(side);
-	reconnect(side->conn);
-	if (!try_run(side->aux, "SELECT"))
-		reconnect(side->aux);
-
-	/* A standby's locks say nothing, and its journal may be an old one. */
-	if (query_bool(side->conn, "SELECT pg_is_in_recovery()"))
-	{
-		report_error("the %s is a standby now", side->label);
-		fail();
-	}
-	if (!lock_shard(side, move->options->shard))
-		fail();
-	read_journal(move, side);
-	if (!side->journal.exists || strcmp(side->journal.move_id, move_id) != 0)
-		not_alone(move);
-	report_verbose("%s: connected again", side->label);
-}
-
-/*
- * Undo an attempt on a server.  If it has ended our session, because we were
- * too slow, nothing is left to undo, but others may have been at work since.
- */
-void
-roll_back(const Move *move, Side *side)
-{
-	const char *step = side->journal.step;
-
-	if (try_run(side->conn, "ROLLBACK"))
-		return;
-	resume_session(move, side);
-	if (!is_at(side, step))
-		not_alone(move);
-}
-
-/* Has the decision been made, though its COMMIT has not come back? */
-static bool
-is_decided(const Move *move, Side *from)
-{
-	const char *step = from->journal.step;
-
-	if (PQstatus(from->conn) == CONNECTION_OK)
-		failure_exit_code = EXIT_FAILED;
-	resume_session(move, from);
-	if (is_at(from, "fenced"))
-	{
-		flush_log(from);
+		literal(to->conn, states), shard->number);
+	if (query_bool(to->conn,
+				   "SELECT NOT EXISTS (SELECT FROM jsonb_each(%s::jsonb) e "
+				   "FULL JOIN jsonb_each(details -> 'sequences') h USING (key) "
+				   "WHERE e.key IS NULL OR h.key IS NULL OR jsonb_typeof(h.value -> 'last') = 'null') "
+				   "FROM snowid.moves WHERE shard = %d",
+				   literal(to->conn, states), shard->number))
 		return true;
-	}
-	if (!is_at(from, step))
-		not_alone(move);
+	report_error("the two servers do not have the same sequences in the shard");
+	report_hint("Type snowid-move abort, and begin again.");
 	return false;
 }
 
-/*
- * Go on after the decision, if opening was interrupted.  What the shard's
- * sequences came to stands in the journal of the server that it has left.
- */
-void
-open_decided(Move *move, Side *from, Side *to)
+static bool
+carry_all_sequences(const Move *move, const Side *from, const Side *to)
 {
-	char	   *states = query_text(from->conn, "SELECT details -> 'sequences' FROM snowid.moves WHERE shard = %d",
-									move->options->shard);
+	for (int i = 0; i < move->nshards; i++)
+		if (!carry_sequences(from, to, &move->shards[i]))
+			return false;
+	return true;
+}
 
-	flush_log(from);
-	run(to->conn, "BEGIN");
-	carry_sequences(move, to, states);
-	if (!open_shard(move, to))
-		complain(to);
-	read_journal(move, to);
-	if (!is_at(to, "open"))
-	{
-		report_error("the journal of the %s does not allow to open shard %d", to->label, move->options->shard);
-		report_hint("If an abort was begun, type: snowid-move abort");
-		fail();
-	}
-	run(to->conn, "COMMIT");
-	report_info("shard %d now lives at %s", move->options->shard, to->home);
+/* Open the shards, in the transaction that is open there. */
+static bool
+open_shards(const Move *move, const Side *to)
+{
+	for (int i = 0; i < move->nshards; i++)
+		if (!try_run(to->conn,
+					 "UPDATE snowid.moves SET role = 'target', step = 'open', "
+					 "changed_at = clock_timestamp(), details = details || "
+					 "jsonb_build_object('reverse_lsn', pg_current_wal_insert_lsn()) "
+					 "WHERE shard = %d AND step = 'ready' AND details ->> 'move_id' = %s",
+					 move->shards[i].number, literal(to->conn, set_journal(move, to)->move_id)) ||
+			!try_run(to->conn, "SELECT snowid.unfence_shard(%d, %s)",
+					 move->shards[i].number, literal(to->conn, to->home)))
+			return false;
+	return true;
+}
+
+/* Close the shards on the server that they leave. */
+static Attempt
+close_shards(CutOver *cut)
+{
+	int64		until = pause_end(cut->move, cut->start);
+
+	for (int i = 0; i < cut->move->nshards; i++)
+		if (!close_shard(cut->move, cut->from, &cut->move->shards[i], cut->to->home, cut->again, until))
+			return retry_if_passing(cut, cut->from, strcmp(last_sqlstate, "40P01") == 0 ?
+									"could not lock the shard on the server that it leaves, whose writers wait for each other's locks (deadlock)" :
+									"could not lock the shard on the server that it leaves");
+	tell_time(cut, "closed");
+	return ATTEMPT_GOES_ON;
 }
 
 /*
- * One attempt.  Returns NULL once it is decided and the shard is open, or why
- * it was given up, with everything as before.
+ * Look at the closed shards: how far have their sequences come, and has
+ * somebody changed them since they were copied, or is about to?  A table that is
+ * being created has no fence, and no copy.  Its creator's lock is asked for
+ * first: if it has just been released, the query for the definitions sees what
+ * he has created.
  */
-static const char *
-try_cut_over(Move *move, Side *from, Side *to, const char *name, int *pause_ms)
+static Attempt
+read_closed_shards(CutOver *cut)
 {
-	const MoveOptions *options = move->options;
-	int			shard = options->shard;
-	char	   *states;
-	char	   *print;
-	bool		extended;
-	int64		start;
+	const Move *move = cut->move;
+	PGconn	   *conn = cut->from->conn;
+	int64		left_ms = move->options->pause_limit_ms - (now_ms() - cut->start);
+	PGresult   *res;
+	bool		changed = false;
 
-#define TIME_IS_UP (now_ms() >= pause_end(move, start))
-#define TELL_TIME(what) \
-	report_verbose("%s after %d ms", what, (int) (now_ms() - start))
+	/* From here on the server ends the transaction after what is left. */
+	if (!try_run(conn, "SET LOCAL idle_in_transaction_session_timeout = %d", (int) Max(left_ms, 1)) ||
+		(res = try_query(conn, "SELECT %s", being_extended_sql(move, conn))) == NULL)
+		return retry_if_passing(cut, cut->from, "the pause limit was reached");
+	if (PQgetvalue(res, 0, 0)[0] == 't')
+		return retry(cut, "another transaction is creating objects in the shard's schema");
+	PQclear(res);
 
-	begin_bounded(move, from);
-	start = now_ms();
-	if (!try_run(from->conn, "SELECT snowid.fence_shard(%d, %s)", shard,
-				 literal(from->conn, to->home)))
+	for (int i = 0; i < move->nshards; i++)
 	{
-		if (!is_passing(from))
-			complain(from);
-		roll_back(move, from);
-		*pause_ms = (int) (now_ms() - start);
-		return "could not lock the shard on the server that it leaves";
-	}
+		Journal    *j = journal_of(&move->shards[i], cut->from);
 
-	TELL_TIME("closed");
-
-	if (!look_at_closed(move, from, options->pause_limit_ms - (now_ms() - start),
-						&extended, &states, &print))
-	{
-		if (!is_passing(from))
-			complain(from);
-		roll_back(move, from);
-		*pause_ms = (int) (now_ms() - start);
-		return "the pause limit was reached";
+		res = try_query(conn, "SELECT (%s), (SELECT details -> 'sequences' FROM snowid.moves WHERE shard = %d)",
+						fingerprint_sql(conn, move->shards[i].schema), move->shards[i].number);
+		if (res == NULL)
+			return retry_if_passing(cut, cut->from, "the pause limit was reached");
+		if (j->fingerprint == NULL || strcmp(j->fingerprint, PQgetvalue(res, 0, 0)) != 0)
+			changed = true;
+		j->sequences = field(res, 0, 1);
+		PQclear(res);
 	}
-	if (extended)
-	{
-		roll_back(move, from);
-		*pause_ms = (int) (now_ms() - start);
-		return "somebody is creating something in the shard's schema";
-	}
-	if (from->journal.fingerprint == NULL || print == NULL ||
-		strcmp(from->journal.fingerprint, print) != 0)
-	{
-		roll_back(move, from);
-		report_error("the definitions of the shard have changed since they were copied");
-		report_hint("Type snowid-move abort, and begin anew. No table, column, index, function or grant of the shard may be changed during a move.");
-		fail();
-	}
+	tell_time(cut, "definitions compared");
+	if (!changed)
+		return ATTEMPT_GOES_ON;
+	report_error("the definitions of the shard have changed since they were copied");
+	if (cut->from == &move->target)
+		report_hint("There is no way back any more. Type snowid-move finish, and then move it with --from and --to exchanged.");
+	else
+		report_hint("Type snowid-move abort, and begin again. No table, column, index, function or grant of the shard may be changed during a move.");
+	return ATTEMPT_FAILED;
+}
 
-	TELL_TIME("definitions compared");
+/*
+ * Bring the target up to date, and do all there that opening needs but its
+ * COMMIT.
+ */
+static Attempt
+prepare_target(CutOver *cut)
+{
+	const Move *move = cut->move;
+	const Side *to = cut->to;
 
-	if (!wait_for_replay(from, to, name, pause_end(move, start)))
-	{
-		roll_back(move, from);
-		*pause_ms = (int) (now_ms() - start);
-		return "the other server did not catch up";
-	}
-
-	TELL_TIME("all is replicated");
+	if (is_time_up(cut))
+		return retry(cut, "closing the shard took nearly all of the pause limit");
+	if (!wait_for_replay(cut->from, to, cut->name, pause_end(move, cut->start)))
+		return retry(cut, "the other server did not catch up");
+	tell_time(cut, "all is replicated");
 
 	/*
 	 * This commit also makes durable there what replication has applied:
 	 * those commits did not wait for the disk.
 	 */
 	run(to->conn, "BEGIN");
-	carry_sequences(move, to, states);
+	if (!carry_all_sequences(move, cut->from, to))
+		return ATTEMPT_FAILED;
 	record_step(move, to, "ready");
 	run(to->conn, "COMMIT");
 
 	/* All locks that opening needs, so that only a COMMIT is left. */
-	begin_bounded(move, to);
-	if (!open_shard(move, to))
-	{
-		if (!is_passing(to))
-		{
-			roll_back(move, from);
-			complain(to);
-		}
-		roll_back(move, to);
-		roll_back(move, from);
-		*pause_ms = (int) (now_ms() - start);
-		return "could not lock the shard on the server that it goes to";
-	}
-
-	if (TIME_IS_UP ||
-		!try_run(from->conn,
-				 "UPDATE snowid.moves SET role = 'source', step = 'fenced', "
-				 "changed_at = clock_timestamp() WHERE shard = %d AND details ->> 'move_id' = %s",
-				 shard, literal(from->conn, from->journal.move_id)))
-	{
-		roll_back(move, to);
-		roll_back(move, from);
-		*pause_ms = (int) (now_ms() - start);
-		return "the pause limit was reached";
-	}
-
-	TELL_TIME("all is prepared");
-
-	/* The decision. From here on the only way is forward. */
-	failure_exit_code = EXIT_INCOMPLETE;
-	if (!try_run(from->conn, "COMMIT") && !is_decided(move, from))
-	{
-		failure_exit_code = EXIT_FAILED;
-		roll_back(move, to);
-		*pause_ms = (int) (now_ms() - start);
-		return text_of("the %s has ended the session", from->label);
-	}
-	if (!try_run(to->conn, "COMMIT"))
-	{
-		resume_session(move, to);
-		if (!is_at(to, "open"))
-			open_decided(move, from, to);
-	}
-	*pause_ms = (int) (now_ms() - start);
-	return NULL;
+	begin_pause(move, to);
+	if (!open_shards(move, to))
+		return retry_if_passing(cut, to, "could not lock the shard on the server that it goes to");
+	return ATTEMPT_GOES_ON;
 }
 
-/* Move the shard's writers from one server to the other. */
-void
-cut_over(Move *move, Side *from, Side *to, const char *name)
+/* Write the decision into the journal, in the transaction that has closed the shards. */
+static Attempt
+prepare_decision(CutOver *cut)
 {
-	for (int attempt = 0;; attempt++)
-	{
-		const char *reason;
-		int			pause_ms = 0;
+	const Move *move = cut->move;
+	PGconn	   *conn = cut->from->conn;
 
-		wait_for_lag(move, from, name);
-		reason = try_cut_over(move, from, to, name, &pause_ms);
-		if (reason == NULL)
-		{
-			report_info("shard %d now lives at %s; writes waited %d ms",
-						move->options->shard, to->home, pause_ms);
-			break;
-		}
-		if (attempt >= move->options->retries)
-		{
-			report_error("%s", reason);
-			report_detail("The shard is where it was, after %d attempts; writes waited %d ms for the last.",
-						  attempt + 1, pause_ms);
-			report_hint("The copy is kept and follows. Type the same command again at a quieter time, or with a longer --lock-timeout or --pause-limit; or snowid-move abort.");
-			fail();
-		}
-		report_verbose("cut-over: %s, after %d ms", reason, pause_ms);
-		back_off(attempt);
+	if (is_time_up(cut) ||
+		!try_run(conn,
+				 "UPDATE snowid.moves SET role = 'source', step = 'fenced', "
+				 "changed_at = clock_timestamp() WHERE shard IN (%s) AND details ->> 'move_id' = %s",
+				 shard_list(move), literal(conn, set_journal(move, cut->from)->move_id)))
+		return retry(cut, "the pause limit was reached");
+	tell_time(cut, "all is prepared");
+	return ATTEMPT_GOES_ON;
+}
+
+/*
+ * The decision's COMMIT has not come back.  Connect again, and see in the
+ * journal what has become of it.
+ */
+static Attempt
+find_decision(CutOver *cut)
+{
+	const Move *move = cut->move;
+	const Side *from = cut->from;
+	const char *step = set_journal(move, from)->step;
+
+	/* An answer is an error: it is not decided. */
+	if (PQstatus(from->conn) == CONNECTION_OK)
+	{
+		failure_exit_code = EXIT_FAILED;
+		report_error("%s: %s", from->label, PQerrorMessage(from->conn));
+		return ATTEMPT_FAILED;
 	}
-	read_journal(move, from);
+	if (!resume_session(move, from))
+		return ATTEMPT_UNCERTAIN;
+	if (is_at(move, from, "fenced"))
+	{
+		flush_log(from);
+		return ATTEMPT_GOES_ON;
+	}
+	if (!is_at(move, from, step))
+	{
+		tell_other_program(move);
+		return ATTEMPT_UNCERTAIN;
+	}
+	failure_exit_code = EXIT_FAILED;
+	return retry(cut, text_of("the %s has ended the session", from->label));
+}
+
+/*
+ * The two commits: first the decision, from which on the only way is forward,
+ * then what opens the shards.
+ */
+static Attempt
+decide(CutOver *cut)
+{
+	const Move *move = cut->move;
+	Attempt		found;
+
+	failure_exit_code = EXIT_INCOMPLETE;
+	if (!try_run(cut->from->conn, "COMMIT") &&
+		(found = find_decision(cut)) != ATTEMPT_GOES_ON)
+		return found;
+	if (!try_run(cut->to->conn, "COMMIT"))
+	{
+		if (!resume_session(move, cut->to))
+			return ATTEMPT_UNCERTAIN;
+		if (!is_at(move, cut->to, "open") &&
+			open_decided(move, cut->from, cut->to) != STATUS_DONE)
+			return ATTEMPT_UNCERTAIN;
+	}
+	return ATTEMPT_DONE;
+}
+
+/*
+ * One attempt.  Unless it is decided, everything is as before when it returns:
+ * first on the server where writers wait.
+ */
+static Attempt
+try_cut_over(CutOver *cut)
+{
+	Attempt		attempt;
+
+	begin_pause(cut->move, cut->from);
+	cut->start = now_ms();
+	if ((attempt = close_shards(cut)) == ATTEMPT_GOES_ON &&
+		(attempt = read_closed_shards(cut)) == ATTEMPT_GOES_ON &&
+		(attempt = prepare_target(cut)) == ATTEMPT_GOES_ON &&
+		(attempt = prepare_decision(cut)) == ATTEMPT_GOES_ON)
+		attempt = decide(cut);
+
+	if ((attempt == ATTEMPT_RETRY || attempt == ATTEMPT_FAILED) &&
+		(!end_pause(cut->move, cut->from) || !end_pause(cut->move, cut->to)))
+		attempt = ATTEMPT_FAILED;
+	return attempt;
+}
+
+/* Move the shards' writers from one server to the other. */
+Status
+cut_over(const Move *move, const Side *from, const Side *to, const char *name)
+{
+	CutOver		cut = {.move = move,.from = from,.to = to,.name = name};
+
+	/* What it asks the server for is better asked before writers wait. */
+	free(fingerprint_sql(from->conn, move->shards[0].schema));
+	for (int n = 0;; n++)
+	{
+		Status		status = wait_for_lag(move, from, name);
+		Attempt		attempt;
+		int			pause_ms;
+
+		if (status != STATUS_DONE)
+			return status;
+		cut.again = n > 0;
+		attempt = try_cut_over(&cut);
+		pause_ms = (int) (now_ms() - cut.start);
+		if (attempt == ATTEMPT_DONE)
+		{
+			report_info("%s now lives at %s; writes waited %d ms", move->title, to->home, pause_ms);
+			read_journal(move, from);
+			read_journal(move, to);
+			return STATUS_DONE;
+		}
+		if (attempt != ATTEMPT_RETRY)
+			return STATUS_FAILED;
+		if (n >= move->options->retries)
+		{
+			report_error("%s", cut.reason);
+			report_detail("The shard is where it was, after %d attempts; writes waited %d ms for the last.",
+						  n + 1, pause_ms);
+			report_hint("The copy stays, and is kept current. Type the same command again at a quieter time, or with a longer --lock-timeout or --pause-limit; or snowid-move abort.");
+			return STATUS_FAILED;
+		}
+		report_verbose("cut-over: %s, after %d ms", cut.reason, pause_ms);
+		back_off(n);
+	}
+}
+
+/*
+ * Go on after the decision, if opening was interrupted.  What the shards'
+ * sequences came to stands in the journal of the server that they have left.
+ */
+Status
+open_decided(const Move *move, const Side *from, const Side *to)
+{
+	flush_log(from);
+	run(to->conn, "BEGIN");
+	if (!carry_all_sequences(move, from, to))
+		return STATUS_FAILED;
+	if (!open_shards(move, to))
+	{
+		report_error("%s: %s", to->label, PQerrorMessage(to->conn));
+		return STATUS_FAILED;
+	}
 	read_journal(move, to);
+	if (!is_at(move, to, "open"))
+	{
+		report_error("the journal of the %s does not allow %s to be opened", to->label, move->title);
+		report_hint("If an abort was begun, type: snowid-move abort");
+		return STATUS_FAILED;
+	}
+	run(to->conn, "COMMIT");
+	report_info("%s now lives at %s", move->title, to->home);
+	return STATUS_DONE;
 }

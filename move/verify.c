@@ -7,61 +7,55 @@
  * on.  The two snapshots then show the same state of the shard, and are
  * compared at leisure.
  */
-#include "postgres_fe.h"
+#include "stages.h"
 
-#include "snowid-move.h"
+/* The tables of the set, as a LOCK TABLE takes them: those first that others refer to. */
+static char *
+tables_to_lock(const Move *move)
+{
+	PGconn	   *conn = move->source.conn;
+	char	   *tables = query_text(conn,
+									"SELECT string_agg(format('ONLY %%I.%%I', n.nspname, c.relname), ', ' ORDER BY s.nspname, t.place) "
+									"FROM pg_namespace s, snowid_internal.shard_tables(s.nspname) WITH ORDINALITY t (oid, place) "
+									"JOIN pg_class c ON c.oid = t.oid JOIN pg_namespace n ON n.oid = c.relnamespace "
+									"WHERE s.nspname IN (%s)", schema_list(move, conn));
+
+	return tables != NULL ? tables : pg_strdup("ONLY snowid.moves");
+}
 
 /*
- * Hold writers up, and take the two snapshots.  Returns false if a lock or
- * the target took too long; writers have gone on.
+ * Hold writers up, and take the two snapshots, which *taken says.  They are
+ * not if a lock or the target took too long; writers have gone on.
  */
-static bool
-take_snapshots(Move *move, int *pause_ms)
+static Status
+take_snapshots(const Move *move, bool *taken, int *pause_ms)
 {
-	Side	   *source = &move->source;
-	Side	   *target = &move->target;
-	char	   *tables;
+	const Side *source = &move->source;
+	const Side *target = &move->target;
+	char	   *tables = tables_to_lock(move);
 	int64		start;
-	bool		caught_up;
 
-	tables = query_text(source->conn,
-						"SELECT string_agg(format('ONLY %%I.%%I', n.nspname, c.relname), ', ' ORDER BY t.place) "
-						"FROM snowid.shard_tables(%s) WITH ORDINALITY t (oid, place) "
-						"JOIN pg_class c ON c.oid = t.oid JOIN pg_namespace n ON n.oid = c.relnamespace",
-						literal(source->conn, move->schema));
-	if (tables == NULL)
-		tables = pg_strdup("ONLY snowid.moves");
-
-	begin_bounded(move, source);
+	*taken = false;
+	begin_pause(move, source);
 	start = now_ms();
-	if (!try_run(source->conn, "LOCK TABLE %s IN SHARE MODE", tables))
-	{
-		roll_back(move, source);
-		return false;
-	}
-	caught_up = wait_for_replay(source, target, move->name,
-								pause_end(move, start));
-	if (caught_up)
+	if (try_run(source->conn, "LOCK TABLE %s IN SHARE MODE", tables) &&
+		wait_for_replay(source, target, move->name, pause_end(move, start)))
 	{
 		run(source->aux, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
 		run(source->aux, "SELECT FROM snowid.moves");
 		run(target->aux, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
 		run(target->aux, "SELECT FROM snowid.moves");
-		if (!try_run(source->conn, "SELECT"))
-			caught_up = false;
+
+		/* They show the same state only if the locks were held until now. */
+		*taken = try_run(source->conn, "COMMIT");
+		if (!*taken)
+		{
+			run(source->aux, "ROLLBACK");
+			run(target->aux, "ROLLBACK");
+		}
 	}
 	*pause_ms = (int) (now_ms() - start);
-	if (!try_run(source->conn, "COMMIT"))
-	{
-		caught_up = false;
-		roll_back(move, source);
-	}
-	if (!caught_up)
-	{
-		run(source->aux, "ROLLBACK");
-		run(target->aux, "ROLLBACK");
-	}
-	return caught_up;
+	return end_pause(move, source) ? STATUS_DONE : STATUS_FAILED;
 }
 
 /*
@@ -72,7 +66,7 @@ take_snapshots(Move *move, int *pause_ms)
  * in one.
  */
 static char *
-table_state_query(const Move *move, PGconn *conn, const char *table)
+table_state_query(const Move *move, PGconn *conn, const char *schema, const char *table)
 {
 	bool		one_encoding =
 	strcmp(PQparameterStatus(move->source.aux, "server_encoding"),
@@ -83,100 +77,124 @@ table_state_query(const Move *move, PGconn *conn, const char *table)
 				   one_encoding
 				   ? ", sum(hashtextextended(textin(record_out(t.*)) COLLATE \"C\", 0)::numeric)"
 				   : ", sum(hashtextextended(encode(convert_to(textin(record_out(t.*)), 'UTF8'), 'hex') COLLATE \"C\", 0)::numeric)",
-				   ident(conn, move->schema), ident(conn, table));
+				   ident(conn, schema), ident(conn, table));
 }
 
-static void
-send_query(PGconn *conn, const char *sql)
+static bool
+send_query(const Side *side, const char *sql)
 {
-	if (!PQsendQuery(conn, sql))
-	{
-		report_error("%s", PQerrorMessage(conn));
-		fail();
-	}
+	if (PQsendQuery(side->aux, sql))
+		return true;
+	report_error("%s: %s", side->label, PQerrorMessage(side->aux));
+	return false;
 }
 
+/* What table_state_query() says; NULL after telling an error. */
 static char *
-receive(PGconn *conn)
+receive(const Side *side)
 {
+	PGconn	   *conn = side->aux;
 	PGresult   *res = PQgetResult(conn);
-	char	   *state;
+	char	   *state = NULL;
 
-	if (PQresultStatus(res) != PGRES_TUPLES_OK)
-	{
-		report_error("%s", PQerrorMessage(conn));
-		fail();
-	}
-	state = text_of("%s rows%s%s", PQgetvalue(res, 0, 0),
-					PQnfields(res) > 1 ? ", checksum " : "",
-					PQnfields(res) > 1 ? PQgetvalue(res, 0, 1) : "");
+	if (PQresultStatus(res) == PGRES_TUPLES_OK)
+		state = text_of("%s rows%s%s", PQgetvalue(res, 0, 0),
+						PQnfields(res) > 1 ? ", checksum " : "",
+						PQnfields(res) > 1 ? PQgetvalue(res, 0, 1) : "");
+	else
+		report_error("%s: %s", side->label, PQerrorMessage(conn));
 	PQclear(res);
 	while ((res = PQgetResult(conn)) != NULL)
 		PQclear(res);
 	return state;
 }
 
-/* Compare the copies as deep as the options say; fails if they differ. */
-void
-verify(Move *move)
+/* Compare the copies of a table, both at the same time. */
+static Status
+compare_table(const Move *move, const char *schema, const char *table, bool *differs)
 {
-	Side	   *source = &move->source;
-	Side	   *target = &move->target;
-	Verify		depth = move->options->verify;
-	PGresult   *tables;
-	int			pause_ms = 0;
+	const Side *source = &move->source;
+	const Side *target = &move->target;
+	int			mark = mark_texts();
+	char	   *here;
+	char	   *there;
+
+	if (!send_query(source, table_state_query(move, source->aux, schema, table)) ||
+		!send_query(target, table_state_query(move, target->aux, schema, table)) ||
+		(here = receive(source)) == NULL || (there = receive(target)) == NULL)
+		return STATUS_FAILED;
+	*differs = strcmp(here, there) != 0;
+	if (*differs)
+		report_error("table \"%s\" differs: source %s, target %s", table, here, there);
+	else
+		report_verbose("table \"%s\": %s", table, here);
+	free_texts(mark);
+	return STATUS_DONE;
+}
+
+/* Compare all tables, within the two snapshots. */
+static Status
+compare_tables(const Move *move)
+{
+	PGconn	   *conn = move->source.aux;
 	int			differ = 0;
+	PGresult   *tables = query(conn,
+							   "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+							   "WHERE n.nspname IN (%s) AND c.relkind = 'r' ORDER BY 1, 2",
+							   schema_list(move, conn));
 
-	if (depth == VERIFY_NONE)
-		return;
-	for (int attempt = 0;; attempt++)
-	{
-		wait_for_lag(move, source, move->name);
-		if (take_snapshots(move, &pause_ms))
-			break;
-		if (attempt >= move->options->retries)
-		{
-			report_error("could not hold up the writers of the shard within the limits");
-			report_hint("The copy is kept and follows. Type the same command again at a quieter time, with a longer --lock-timeout or --pause-limit, or with --verify=none; or snowid-move abort.");
-			fail();
-		}
-		report_verbose("comparison: the locks took too long, attempt %d", attempt + 1);
-		back_off(attempt);
-	}
-	report_info("comparing; writes waited %d ms for it", pause_ms);
-
-	tables = query(source->aux,
-				   "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-				   "WHERE n.nspname = %s AND c.relkind = 'r' ORDER BY c.relname",
-				   literal(source->aux, move->schema));
 	for (int i = 0; i < PQntuples(tables); i++)
 	{
-		const char *table = PQgetvalue(tables, i, 0);
-		char	   *here;
-		char	   *there;
+		bool		differs;
 
-		send_query(source->aux, table_state_query(move, source->aux, table));
-		send_query(target->aux, table_state_query(move, target->aux, table));
-		here = receive(source->aux);
-		there = receive(target->aux);
-		if (strcmp(here, there) != 0)
-		{
-			report_error("table \"%s\" differs: source %s, target %s", table, here, there);
-			differ++;
-		}
-		else
-			report_verbose("table \"%s\": %s", table, here);
-		free(here);
-		free(there);
+		if (compare_table(move, PQgetvalue(tables, i, 0), PQgetvalue(tables, i, 1),
+						  &differs) != STATUS_DONE)
+			return STATUS_FAILED;
+		differ += differs;
 	}
-	run(source->aux, "COMMIT");
-	run(target->aux, "COMMIT");
 	if (differ > 0)
 	{
 		report_hint("The shard is where it was. To drop the copy, type: snowid-move abort");
-		fail();
+		return STATUS_FAILED;
 	}
 	report_info("%d tables compared, no difference", PQntuples(tables));
 	PQclear(tables);
-	record_step(move, source, "verified");
+	return STATUS_DONE;
+}
+
+/* Compare the copies as deep as the options say. */
+Status
+verify(const Move *move)
+{
+	bool		taken = false;
+	int			pause_ms = 0;
+	Status		status;
+
+	if (move->options->verify == VERIFY_NONE)
+		return STATUS_DONE;
+	for (int attempt = 0; !taken; attempt++)
+	{
+		if (attempt > move->options->retries)
+		{
+			report_error("could not lock the shard's tables against writers within the limits");
+			report_hint("The copy stays, and is kept current. Type the same command again at a quieter time, with a longer --lock-timeout or --pause-limit, or with --verify=none; or snowid-move abort.");
+			return STATUS_FAILED;
+		}
+		if (attempt > 0)
+		{
+			report_verbose("comparison: the locks took too long, attempt %d", attempt);
+			back_off(attempt - 1);
+		}
+		if ((status = wait_for_lag(move, &move->source, move->name)) != STATUS_DONE ||
+			(status = take_snapshots(move, &taken, &pause_ms)) != STATUS_DONE)
+			return status;
+	}
+	report_info("comparing; writes waited %d ms for it", pause_ms);
+
+	if (compare_tables(move) != STATUS_DONE)
+		return STATUS_FAILED;
+	run(move->source.aux, "COMMIT");
+	run(move->target.aux, "COMMIT");
+	record_step(move, &move->source, "verified");
+	return STATUS_DONE;
 }

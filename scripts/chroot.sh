@@ -5,17 +5,56 @@
 # its own processes and mounts, all of which end with the command.
 
 # Make a system of a release.  Further arguments are packages it begins with.
-# DEBIAN_MIRROR chooses the mirror; without it, debootstrap's own.
+# DEBIAN_MIRROR and UBUNTU_MIRROR choose the mirrors; without them, debootstrap's
+# own.  If SYSTEMS names a directory, a system of each release is kept there, to
+# be copied.
 make_chroot() {
-	local release=$1 root=$2 include=
+	local release=$1 root=$2
 	shift 2
-	[ $# = 0 ] || include=--include=$(IFS=, && echo "$*")
-	as_root debootstrap --variant=minbase ${include:+"$include"} "$release" "$root" \
-		${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$root.log" 2>&1 </dev/null ||
-		{ cat "$root.log" >&2; die "could not make a system of $release"; }
+	if [ -n "${SYSTEMS:-}" ]; then
+		(
+			flock 9
+			if [ ! -d "$SYSTEMS/$release" ]; then
+				bootstrap "$release" "$SYSTEMS/$release.new"
+				as_root mv "$SYSTEMS/$release.new" "$SYSTEMS/$release"
+			fi
+		) 9>"$SYSTEMS/$release.lock" || exit 1
+		copy_chroot "$SYSTEMS/$release" "$root"
+	else
+		bootstrap "$release" "$root"
+	fi
+	[ $# = 0 ] || install_in_chroot "$root" "$@"
+}
+
+# A release's smallest system, with the list of its packages.
+bootstrap() {
+	local release=$1 root=$2 maker=$2.maker
+	if [ "$release" = noble ]; then
+		# Ubuntu 24.04: Debian 13 knows how to make it, and has Ubuntu's keys.
+		make_chroot trixie "$maker" debootstrap ubuntu-keyring
+		in_chroot "$maker" debootstrap --variant=minbase --components=main,universe noble /noble \
+			${UBUNTU_MIRROR:+"$UBUNTU_MIRROR"} >"$root.log" 2>&1 </dev/null ||
+			{ cat "$root.log" >&2; die "could not make a system of $release"; }
+		as_root mv "$maker/noble" "$root"
+		as_root rm -rf "$maker"
+	else
+		as_root debootstrap --variant=minbase "$release" "$root" \
+			${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$root.log" 2>&1 </dev/null ||
+			{ cat "$root.log" >&2; die "could not make a system of $release"; }
+	fi
 	# A mirror can be older than the date to which its list says it is valid.
 	echo 'Acquire::Check-Valid-Until "false";' |
 		as_root tee "$root/etc/apt/apt.conf.d/90mirror" >/dev/null
+	in_chroot "$root" apt-get -qq update >"$root.log" 2>&1 </dev/null ||
+		{ cat "$root.log" >&2; die "$release has no list of packages"; }
+}
+
+# Install packages in a system.
+install_in_chroot() {
+	local root=$1 log=$1.log
+	shift
+	in_chroot "$root" apt-get -qqy --no-install-recommends install "$@" >"$log" 2>&1 </dev/null ||
+		{ cat "$log" >&2; die "could not install: $*"; }
 }
 
 # Run a command in a system, as root.

@@ -63,27 +63,25 @@ setup_packages() {
 }
 
 release_pgversion() {
-	apt-cache depends postgresql 2>/dev/null |
+	{ apt-cache depends postgresql 2>/dev/null || true; } |
 		sed -n 's/.*Depends: postgresql-\([0-9]\+\)$/\1/p' | head -n 1
 }
 
 # The packages would create and start a cluster of their own: keep them from it
-# while they are installed.
+# while they are installed.  One script installs at a time.
 install_packages() {
-	local conf=/etc/postgresql-common/createcluster.d/snowid-setup.conf
 	local log
 	log=$(mktemp)
-	as_root mkdir -p "$(dirname "$conf")"
-	echo 'create_main_cluster = false' | as_root tee "$conf" >/dev/null
-	if ! { as_root apt-get -qq update &&
-		as_root env DEBIAN_FRONTEND=noninteractive \
-			apt-get -qq -y --no-install-recommends install "$@"; } \
-		>"$log" 2>&1 </dev/null; then
-		cat "$log" >&2
-		as_root rm -f "$conf" "$log"
-		die "could not install: $*"
-	fi
-	as_root rm -f "$conf" "$log"
+	# shellcheck disable=SC2016
+	as_root flock -o /var/lib/dpkg env DEBIAN_FRONTEND=noninteractive sh -euc '
+		conf=/etc/postgresql-common/createcluster.d/snowid-setup.conf
+		trap "rm -f $conf" EXIT
+		mkdir -p "$(dirname "$conf")"
+		echo "create_main_cluster = false" >"$conf"
+		apt-get -qq update
+		apt-get -qq -y --no-install-recommends install "$@"
+	' sh "$@" >"$log" 2>&1 </dev/null || { cat "$log" >&2; rm -f "$log"; die "could not install: $*"; }
+	rm -f "$log"
 }
 
 # Make the work directory, with copies of the tree and of the server, which
@@ -100,11 +98,6 @@ make_work() {
 	ln -s /usr/include "$work/usr/include"
 	ln -s "$(dirname "$(find /usr/lib -name libpq.so.5 | head -n 1)")" "$work/usr/lib/"
 	pgbin=$work/usr/lib/postgresql/$pgversion/bin
-	# Unlike the server, Debian's pg_config 13 does not look where it is.
-	if [ "$("$pgbin/pg_config" --bindir)" != "$pgbin" ]; then
-		printf '%s\n' '#!/bin/sh' "/usr/lib/postgresql/$pgversion/bin/pg_config \"\$@\" |" \
-			"sed 's|/usr/[a-z]*/postgresql/$pgversion|$work&|g'" >"$pgbin/pg_config"
-	fi
 	tar -C "$top" --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
 		-cf - . | tar -C "$work/tree" --no-same-owner -xf -
 	[ "$(id -u)" != 0 ] || chown -R postgres: "$work"
@@ -128,6 +121,23 @@ build_and_install() {
 	as_user make -s -C "$work/tree" PG_CONFIG="$pgbin/pg_config" "$@" all install \
 		>"$log" 2>&1 || { cat "$log" >&2; die "build failed"; }
 	say "Built snowid for PostgreSQL $pgversion."
+}
+
+# Let the clusters of the TAP tests be copies of one data directory, which is
+# faster than an initdb for each.  PostgreSQL::Test::Cluster does so by itself
+# from version 17 on; before, initdb copies when it is called as there.
+share_data_directory() {
+	export INITDB_TEMPLATE=$work/template
+	as_user env -u LANGUAGE -u LC_ALL LC_MESSAGES=C "$pgbin/initdb" \
+		-D "$INITDB_TEMPLATE" -A trust -N >"$work/template.log" 2>&1 ||
+		{ cat "$work/template.log" >&2; die "initdb failed"; }
+	[ "$pgversion" -lt 17 ] || return 0
+	mv "$pgbin/initdb" "$pgbin/initdb.bin"
+	# shellcheck disable=SC2016
+	printf '%s\n' '#!/bin/sh' \
+		'[ "$*" != "-D $2 -A trust -N" ] || exec cp -RPp "$INITDB_TEMPLATE" "$2"' \
+		'exec "$0.bin" "$@"' >"$pgbin/initdb"
+	chmod +x "$pgbin/initdb"
 }
 
 # Make and start a cluster called $1; further arguments are settings.

@@ -21,7 +21,7 @@ INSERT INTO logs (at) VALUES ('2026-05-05');
 SELECT nextval('down'), nextval('wheel');
 
 -- Tables that others refer to come first.
-SELECT * FROM snowid.shard_tables('insta5') WITH ORDINALITY t (name, place);
+SELECT * FROM snowid_internal.shard_tables('insta5') WITH ORDINALITY t (name, place);
 
 CREATE VIEW public.definitions AS
 SELECT c.relname, s.seqstart, s.seqmin, s.seqmax, s.seqincrement, s.seqcycle, s.seqcache
@@ -192,6 +192,13 @@ SELECT snowid.fence_shard(77);
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowid.unfence_shard(NULL);
 \echo :LAST_ERROR_SQLSTATE
+
+-- It waits less long for some locks, and leaves the setting as it was.
+BEGIN;
+SET LOCAL lock_timeout = '7s';
+SELECT snowid.fence_shard(6);
+SHOW lock_timeout;
+ROLLBACK;
 
 RESET search_path;
 SET client_min_messages = warning;

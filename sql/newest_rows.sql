@@ -105,6 +105,16 @@ SELECT snowid.newest_rows(1, 1);
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowid.newest_rows(NULL::newest_rows_8000.posts, 1, "column" => 'missing');
 \echo :LAST_ERROR_SQLSTATE
+-- A cast of the owner's would run as the caller.
+CREATE TYPE letter AS ENUM ('a', 'b');
+CREATE FUNCTION letter_to_bigint(letter) RETURNS bigint LANGUAGE plpgsql AS
+	$$ BEGIN RAISE WARNING 'the cast runs'; RETURN 1; END $$;
+CREATE CAST (letter AS bigint) WITH FUNCTION letter_to_bigint(letter) AS IMPLICIT;
+CREATE TABLE newest_rows_8000.letters (id bigint);
+CREATE TABLE newest_rows_8003.letters (id letter);
+INSERT INTO newest_rows_8003.letters VALUES ('a'), ('b');
+SELECT snowid.newest_rows(NULL::newest_rows_8000.letters, 1);
+\echo :LAST_ERROR_SQLSTATE
 -- Ids of different epochs do not sort by time.
 SELECT snowid.create_shard(8011, 'newest_rows_8011', '2026-01-01+00');
 CREATE TABLE newest_rows_8011.posts (id bigint PRIMARY KEY DEFAULT newest_rows_8011.next_id(), n int, body text);

@@ -47,7 +47,7 @@ SELECT setval('forward', :soon) = :soon AS set;
 SELECT (snowid.next_id(5, 'forward') >> 23 << 10 | 1) = :soon + 1 AS after_it;
 SELECT setval('forward', :soon + 1024, false) = :soon + 1024 AS set;
 SELECT snowid.next_id(5, 'forward') >> 23 << 10 = :soon + 1024 AS it;
-CREATE SEQUENCE start_far_away MINVALUE 8725724278030337 START 8725724278030337;
+CREATE SEQUENCE start_far_away MINVALUE 8725724278030336 START 8725724278030336;
 SELECT snowid.id_timestamp(snowid.next_id(5, 'start_far_away')) <= clock_timestamp() AS from_now;
 
 -- INCREMENT k: blocks of k consecutive slots within one millisecond.

@@ -136,8 +136,35 @@ SELECT * FROM adopt($$ SELECT snowid.adopt_shard(NULL, 'insta9') $$) \gx
 CALL snippet('insta10', 10);
 SELECT * FROM adopt($$ SELECT snowid.adopt_shard(10, 'insta10', 'insta10.photos') $$) \gx
 
+-- A schema as it is.  What a shard needs beside its tables is made.
+CREATE SCHEMA plain;
+CREATE TABLE plain.photos (id bigint PRIMARY KEY, n int);
+INSERT INTO plain.photos VALUES (1, 1);
+SELECT snowid.register_shard(12, 'plain');
+SELECT snowid.set_default('plain.photos');
+INSERT INTO plain.photos (n) VALUES (2) RETURNING snowid.id_shard(id);
+-- A shard that has lost its row keeps what it has.
+DELETE FROM snowid.shard_registry WHERE shard = 12;
+SELECT snowid.register_shard(12, 'plain');
+INSERT INTO plain.photos (n) VALUES (3);
+SELECT array_agg(n ORDER BY id) FROM plain.photos;
+CREATE SCHEMA other;
+CREATE SEQUENCE other.clock;
+SELECT snowid.register_shard(13, 'other', '2026-01-01 00:00+00', 'clock');
+EXPLAIN (VERBOSE, COSTS OFF) SELECT other.next_id();
+-- what it refuses
+CREATE SCHEMA counted;
+CREATE SEQUENCE counted.id_seq;
+CREATE TABLE counted.photos (id int DEFAULT nextval('counted.id_seq'));
+SELECT * FROM adopt($$ SELECT snowid.register_shard(12, 'counted') $$) \gx
+SELECT * FROM adopt($$ SELECT snowid.register_shard(14, 'counted') $$) \gx
+SELECT * FROM adopt($$ SELECT snowid.register_shard(14, 'counted', sequence => 'photos') $$) \gx
+SELECT * FROM adopt($$ SELECT snowid.register_shard(14, 'nowhere') $$) \gx
+SELECT * FROM adopt($$ SELECT snowid.register_shard(14, 'snowid') $$) \gx
+SELECT * FROM adopt($$ SELECT snowid.register_shard(10, 'insta10') $$) \gx
+
 SET client_min_messages = warning;
-DROP SCHEMA insta10 CASCADE;
+DROP SCHEMA insta10, counted CASCADE;
 SELECT count(snowid.drop_shard(shard, true)) FROM snowid.shards;
 DROP FUNCTION adopt;
 DROP PROCEDURE snippet;

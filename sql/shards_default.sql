@@ -183,6 +183,9 @@ SELECT snowid.set_default('narrow');
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowid.set_default('narrow', 'Uid');
 \echo :LAST_ERROR_SQLSTATE
+CREATE VIEW narrow_uids AS SELECT "Uid" FROM narrow;
+SELECT snowid.set_default('narrow', 'Uid');
+DROP VIEW narrow_uids;
 SELECT snowid.set_default('narrow', 'gen');
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowid.set_default('narrow', 'uid');

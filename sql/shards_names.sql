@@ -41,7 +41,7 @@ CREATE TABLE evil.shard_registry (shard int);
 CREATE TABLE evil.pg_class (oid int);
 -- in our schema, too, which a role that made it beforehand owns
 SELECT count(public.plant(sig, ret)) FROM (VALUES
-	('snowid.register_shard(int, name, text, timestamptz)', 'bigint'), ('snowid.register_shard(int, name, text, text)', 'bigint'),
+	('snowid_internal.claim_shard(int, name, text, timestamptz)', 'bigint'), ('snowid_internal.claim_shard(int, name, text, text)', 'bigint'),
 	('snowid.min_id(text)', 'bigint'), ('snowid.id_timestamp(int)', 'timestamptz')) p (sig, ret) \g /dev/null
 SET search_path = evil, pg_catalog, public;
 
@@ -84,7 +84,7 @@ SELECT snowid.set_default('photos', guard => true);
 INSERT INTO photos DEFAULT VALUES RETURNING snowid.id_shard(id);
 RESET search_path;
 SELECT snowid.drop_shard(shard, true) FROM snowid.shards WHERE schema = 'adopted';
-DROP FUNCTION snowid.register_shard(int, name, text, timestamptz), snowid.register_shard(int, name, text, text),
+DROP FUNCTION snowid_internal.claim_shard(int, name, text, timestamptz), snowid_internal.claim_shard(int, name, text, text),
 	snowid.min_id(text), snowid.id_timestamp(int);
 DROP FUNCTION public.planted() CASCADE;
 DROP SCHEMA evil CASCADE;

@@ -13,7 +13,6 @@
 #include "utils/builtins.h"
 
 #include "compat.h"
-#include "snowid.h"
 
 PG_FUNCTION_INFO_V1(snowid_id_to_base62);
 PG_FUNCTION_INFO_V1(snowid_base62_to_id);

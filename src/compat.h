@@ -1,14 +1,29 @@
 /*
- * What differs between the supported server versions, 13 to 18.
+ * What differs between the supported server versions, 15 to 19.
+ *
+ * No other file of the module asks for a version.
  */
 #ifndef SNOWID_COMPAT_H
 #define SNOWID_COMPAT_H
 
+#include "storage/buf_internals.h"
 #include "utils/rel.h"
 
 /* 16 moved the macros for variable-length values. */
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
+#endif
+
+/* 19 shows what a sequence's page and its WAL record look like in a header. */
+#if PG_VERSION_NUM >= 190000
+#include "commands/sequence_xlog.h"
+#else
+#define SEQ_MAGIC				0x1717
+
+typedef struct sequence_magic
+{
+	uint32		magic;
+} sequence_magic;
 #endif
 
 /* 16 renamed relfilenodes; the WAL record's only field went with them. */
@@ -24,7 +39,13 @@
 #define LOCATOR_EQUALS(a, b)	RelFileNodeEquals(a, b)
 typedef RelFileNode RelFileLocator;
 typedef Oid RelFileNumber;
-#define InvalidRelFileNumber	InvalidOid
+#endif
+
+/* 19 keeps the buffer's content lock in its state, which has 64 bits then. */
+#if PG_VERSION_NUM >= 190000
+#define BUFFER_STATE(desc)		pg_atomic_read_u64(&(desc)->state)
+#else
+#define BUFFER_STATE(desc)		pg_atomic_read_u32(&(desc)->state)
 #endif
 
 /* 17 gathered the parts of a virtual transaction id. */
@@ -43,23 +64,9 @@ typedef Oid RelFileNumber;
 #define pgstat_get_local_beentry_by_index(i) pgstat_fetch_stat_local_beentry(i)
 #endif
 
-/* 14 can pin a buffer where it was before; in 13 it is always looked up. */
-#if PG_VERSION_NUM < 140000
-#define ReadRecentBuffer(locator, fork, block, buffer) false
-#endif
-
-/* 15 has the registration that also reserves the prefix of the settings. */
-#if PG_VERSION_NUM < 150000
-#define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
-#endif
-
-/* 14 has it say why it failed, as it does in FIPS mode. */
-#if PG_VERSION_NUM >= 140000
-#define MD5_BINARY(data, len, digest, reason) \
-	pg_md5_binary(data, len, digest, reason)
-#else
-#define MD5_BINARY(data, len, digest, reason) \
-	(*(reason) = "not available", pg_md5_binary(data, len, digest))
+/* 16 keeps what hooks of settings allocate in a context. */
+#if PG_VERSION_NUM < 160000
+#define guc_malloc(elevel, size) malloc(size)
 #endif
 
 #endif							/* SNOWID_COMPAT_H */

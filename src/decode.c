@@ -1,10 +1,10 @@
 /*
  * Reading, composing and bounding ids: pure functions of their arguments.
  *
- * Nothing here looks at the clock or a setting, so that all of it is
- * IMMUTABLE, usable in indexes, generated columns and partition bounds.
- * Reading is total: ids made elsewhere, negative ones too, must stay
- * readable; the only error is a time that timestamptz can't hold.
+ * Nothing here looks at the clock or a setting.  So all of it is IMMUTABLE,
+ * and can be used in indexes, generated columns and partition bounds.  Every
+ * id can be read, also negative ones and those made elsewhere; the only error
+ * is a time that timestamptz can't hold.
  */
 #include "postgres.h"
 
@@ -14,8 +14,7 @@
 #include "funcapi.h"
 #include "utils/timestamp.h"
 
-#include "compat.h"
-#include "snowid.h"
+#include "args.h"
 
 PG_FUNCTION_INFO_V1(snowid_id_timestamp);
 PG_FUNCTION_INFO_V1(snowid_id_shard);
@@ -27,23 +26,6 @@ PG_FUNCTION_INFO_V1(snowid_max_id);
 
 static int64 clamped_ms(TimestampTz at, TimestampTz epoch, bool round_up);
 
-
-/* 22008 if timestamptz can't hold the sum. */
-TimestampTz
-ms_to_timestamp(int64 ms, TimestampTz epoch)
-{
-	TimestampTz at;
-
-	if (pg_mul_s64_overflow(ms, 1000, &at) ||
-		pg_add_s64_overflow(epoch, at, &at) ||
-		!IS_VALID_TIMESTAMP(at))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				 errmsg("timestamp out of range"),
-				 errdetail("The epoch %s and %lld milliseconds are more than a timestamp can hold.",
-						   timestamptz_to_str(epoch), (long long) ms)));
-	return at;
-}
 
 /* id_timestamp(id bigint [, epoch timestamptz]) → timestamptz */
 Datum
@@ -82,27 +64,6 @@ snowid_id_parts(PG_FUNCTION_ARGS)
 	values[2] = Int32GetDatum(id_seq(id));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(row_type(fcinfo),
 													  values, nulls)));
-}
-
-/*
- * The row type that a function returns: looked up once for each place in a
- * query that calls it, since that costs more than all the rest.
- */
-TupleDesc
-row_type(FunctionCallInfo fcinfo)
-{
-	TupleDesc	tupdesc = fcinfo->flinfo->fn_extra;
-
-	if (tupdesc == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
-
-		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-			elog(ERROR, "return type must be a row type");
-		fcinfo->flinfo->fn_extra = BlessTupleDesc(tupdesc);
-		MemoryContextSwitchTo(old);
-	}
-	return fcinfo->flinfo->fn_extra;
 }
 
 /*

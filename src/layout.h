@@ -82,7 +82,7 @@ slot_pack(int64 ms, int32 seq)
 	return (int64) (((uint64) ms << SEQ_BITS) | (uint64) seq);
 }
 
-/* Rounds down for a negative slot too; setval can leave one. */
+/* Rounds down, also for the negative slot that setval can leave. */
 static inline int64
 slot_ms(int64 slot)
 {

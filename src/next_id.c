@@ -1,8 +1,8 @@
 /*
- * The SQL functions around a generator: next_id(), advance() and
- * sequence_state().
+ * The SQL functions around a generator: next_id(), advance(),
+ * sequence_state() and sequence_value().
  *
- * They check their arguments, and leave the sequence to sequence.c.
+ * They check their arguments and leave the sequence to sequence.c.
  */
 #include "postgres.h"
 
@@ -16,13 +16,16 @@
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
-#include "compat.h"
-#include "snowid.h"
+#include "args.h"
+#include "citus.h"
+#include "sequence.h"
+#include "setting.h"
 
 PG_FUNCTION_INFO_V1(snowid_next_id);
 PG_FUNCTION_INFO_V1(snowid_next_id_of_database);
 PG_FUNCTION_INFO_V1(snowid_advance);
 PG_FUNCTION_INFO_V1(snowid_sequence_state);
+PG_FUNCTION_INFO_V1(snowid_sequence_value);
 
 
 /* next_id(shard int, seq regclass [, epoch timestamptz]) → bigint */
@@ -34,7 +37,7 @@ snowid_next_id(PG_FUNCTION_ARGS)
 	TimestampTz epoch = epoch_argument(fcinfo, 2);
 
 	check_shard(shard);
-	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, epoch,
+	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, shard, epoch,
 												  &fcinfo->flinfo->fn_extra),
 							   shard));
 }
@@ -55,6 +58,8 @@ snowid_next_id_of_database(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("snowid.shard is not set"),
 				 errdetail("next_id() without arguments takes the database's shard number from it."),
+				 citus_is_here() ?
+				 errhint("As a superuser, type on each node, with another number: ALTER SYSTEM SET snowid.shard = number; SELECT pg_reload_conf();") :
 				 errhint("As a superuser, type: ALTER DATABASE %s SET snowid.shard = number; then connect again.",
 						 quote_identifier(get_database_name(MyDatabaseId)))));
 
@@ -65,7 +70,7 @@ snowid_next_id_of_database(PG_FUNCTION_ARGS)
 				 errmsg("sequence \"snowid.id_seq\" does not exist"),
 				 errhint("It belongs to the extension. To make it again, type: CREATE SEQUENCE snowid.id_seq; ALTER EXTENSION snowid ADD SEQUENCE snowid.id_seq; and advance() it beyond the largest id in use.")));
 
-	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, DEFAULT_EPOCH,
+	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, snowid_shard, DEFAULT_EPOCH,
 												  &fcinfo->flinfo->fn_extra),
 							   snowid_shard));
 }
@@ -103,7 +108,7 @@ snowid_sequence_state(PG_FUNCTION_ARGS)
 	Datum		values[3] = {0, 0, 0};
 	bool		nulls[3] = {true, true, true};
 
-	state = sequence_read(seqid);
+	state = sequence_read(seqid, true);
 	if (state.is_called &&
 		slot_ms(state.last) >= 0 && slot_ms(state.last) <= MS_MAX)
 	{
@@ -117,6 +122,20 @@ snowid_sequence_state(PG_FUNCTION_ARGS)
 										TimestampTzGetDatum(now));
 		nulls[0] = nulls[1] = nulls[2] = false;
 	}
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(row_type(fcinfo),
+													  values, nulls)));
+}
+
+/* sequence_value(seq regclass) → (last bigint, called boolean) */
+Datum
+snowid_sequence_value(PG_FUNCTION_ARGS)
+{
+	SlotState	state = sequence_read(PG_GETARG_OID(0), false);
+	Datum		values[2];
+	bool		nulls[2] = {false, false};
+
+	values[0] = Int64GetDatum(state.last);
+	values[1] = BoolGetDatum(state.is_called);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(row_type(fcinfo),
 													  values, nulls)));
 }

@@ -13,7 +13,7 @@
 #include "port/pg_bswap.h"
 
 #include "compat.h"
-#include "snowid.h"
+#include "layout.h"
 
 PG_FUNCTION_INFO_V1(snowid_shard_of_bigint);
 PG_FUNCTION_INFO_V1(snowid_shard_of_text);
@@ -58,12 +58,12 @@ snowid_shard_of_text(PG_FUNCTION_ARGS)
 
 	check_shards(shards);
 
-	/* The same key must be in the same shard, whatever a database's encoding. */
+	/* A key's shard must not depend on the database's encoding. */
 	utf8 = pg_server_to_any(VARDATA_ANY(key), len, PG_UTF8);
 	if (utf8 != VARDATA_ANY(key))
 		len = strlen(utf8);
 
-	if (!MD5_BINARY(utf8, len, (uint8 *) hash, &reason))
+	if (!pg_md5_binary(utf8, len, (uint8 *) hash, &reason))
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not compute %s hash: %s", "MD5", reason)));

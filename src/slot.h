@@ -1,8 +1,8 @@
 /*
- * The decision: which slots are next, must the caller wait, what is to be
+ * The decisions: which slots are next, must the caller wait, what must be
  * logged.
  *
- * These are the rules that the promise rests on, as pure functions of plain
+ * These rules make ids unique and rising.  They are pure functions of plain
  * numbers: the state on the sequence's page, the sequence's definition, and
  * the clock.  sequence.c holds the page's lock around them, and does what
  * they say; t/unit/slot_test.c calls them with every edge value.  Like
@@ -18,14 +18,14 @@
 #include "layout.h"
 
 /*
- * How far the slots may run ahead of the clock.  It covers the jitter of a
- * waiting session's wake-up, so that a sequence asked for more than it may
- * give still gives 1024 a millisecond; it is also how wrong an id's time can
- * be under overload.
+ * How far the slots may run ahead of the clock.  It covers the jitter with
+ * which waiting sessions wake up, so that an overloaded sequence still gives
+ * 1024 slots a millisecond.  It is also how wrong an id's time can be under
+ * overload.
  *
- * Without waiting, a millisecond is opened up to one less than that ahead:
- * sessions that need not wait can use up the one that another has waited for,
- * and that one then opens the next.
+ * Without waiting, a millisecond is opened only up to one less than that
+ * ahead.  The last one is for a session that has waited, and finds the
+ * millisecond that it waited for used up by others.
  */
 #define MS_AHEAD_MAX		10
 #define MS_AHEAD_FREE		(MS_AHEAD_MAX - 1)
@@ -37,13 +37,13 @@
 #define OPENING_WAIT_MAX_US 1000
 
 /*
- * How long a session may serve slots that it took ahead of use (CACHE).  With
- * their own millisecond's end, it bounds how far they can be out of order with
+ * How long a session may serve slots that it took ahead of use (CACHE).  It
+ * and the end of their millisecond bound how far they can be out of order with
  * other sessions' slots.
  */
 #define CACHED_FOR_US		1000
 
-/* A state further ahead of the clock than this is not believed. */
+/* A state further ahead of the clock than this is refused. */
 #define MS_AHEAD_SANE		INT64CONST(86400000)
 
 /* One second of slots is logged ahead of use: a record a second at most. */
@@ -65,6 +65,20 @@ typedef struct SlotRules
 	int64		cache;			/* calls that a session may serve at once */
 	int64		start;			/* START */
 } SlotRules;
+
+/*
+ * The worker group of Citus whose copy a sequence is, 0 if it is none.
+ *
+ * Citus gives each worker's copy a START and MINVALUE of its own, (group << 48)
+ * + 1, which no other sequence is likely to have both.
+ */
+static inline int32
+slot_citus_group(int64 start, int64 min)
+{
+	if (start != min || min <= 0 || (min & ((INT64CONST(1) << 48) - 1)) != 1)
+		return 0;
+	return (int32) (min >> 48);
+}
 
 typedef enum SlotVerdict
 {
@@ -130,14 +144,14 @@ slot_choose(SlotState state, SlotRules rules, int64 now_us, bool may_open)
 			 slot_ms(state.last) <= now_ms + MS_AHEAD_SANE)
 	{
 		/*
-		 * setval(seq, slot, false) names the next slot itself.  A sequence
-		 * that was never called else has its START, which means nothing here:
-		 * 1 mostly, years ahead on a node of Citus, and some day near.
+		 * setval(seq, slot, false) names the next slot itself.  Any other
+		 * sequence that was never called has its START here, which is no
+		 * time: 1 mostly.
 		 */
 		first = state.last;
 	}
 
-	/* Slot 0 is no value of a sequence with the usual MINVALUE 1. */
+	/* Slot 0 is below the usual MINVALUE 1. */
 	first = Max(first, 1);
 
 	/* A block never crosses a millisecond: its ids must be consecutive. */
@@ -171,12 +185,12 @@ slot_choose(SlotState state, SlotRules rules, int64 now_us, bool may_open)
 }
 
 /*
- * Could ids have been issued that this state knows nothing of?
+ * Could ids have been issued that this state has forgotten?
  *
- * A restarted sequence begins as if it were new, or goes on from there as a
- * plain counter.  What it issued before is at most MS_AHEAD_MAX ahead of the
- * clock; so it is enough to let that pass.  Only asked of a sequence that has
- * been rewritten: any other that looks like this never issued an id.
+ * A restarted sequence looks like a new one, or like a plain counter that went
+ * on from there.  What it issued before is at most MS_AHEAD_MAX ahead of the
+ * clock, so it is enough to wait that long.  Call this only for a sequence that
+ * has been rewritten: any other that looks like this never issued an id.
  */
 static inline bool
 slot_is_forgotten(SlotState state, int64 now_us)
@@ -189,10 +203,10 @@ slot_is_forgotten(SlotState state, int64 now_us)
  *
  * The log always holds a state at or beyond every slot issued, so that replay
  * ends above them.  log_cnt has core's meaning, how many increments beyond
- * last_value the log covers, so that nextval can be mixed in freely.
+ * last_value the log covers, so calls of nextval can be mixed in.
  *
- * must_log: something else than the cover demands it (a checkpoint's redo
- * point has passed the last record).
+ * must_log: log even if the last record covers the slots (a checkpoint's redo
+ * point has passed that record).
  */
 static inline SlotCover
 slot_cover(SlotState state, SlotRules rules, int64 new_last, bool must_log)
@@ -217,8 +231,8 @@ slot_cover(SlotState state, SlotRules rules, int64 new_last, bool must_log)
 	}
 
 	/*
-	 * What is logged becomes last_value after a crash, so it must not pass
-	 * MAXVALUE, else the sequence's dump could not be restored.
+	 * What is logged becomes last_value after a crash.  A dump with a
+	 * last_value above MAXVALUE could not be restored.
 	 */
 	cover.logged_last = Min(new_last + SLOTS_LOGGED_AHEAD,
 							Min(rules.max_slot, SLOT_LAST_GENERATED));

@@ -1,6 +1,7 @@
-# Several sessions take ids from one sequence at once: no id comes twice, and
-# an id is larger than every one whose call had ended before.  That is more
-# than each session's own order, and what cached blocks of ids would break.
+# Several sessions take ids from one sequence at once.  No id comes twice, and
+# each id is larger than all ids whose calls had ended before its own call
+# began.  Cached blocks of ids would break that, though not the order within
+# each session.
 use strict;
 use warnings;
 

@@ -25,8 +25,8 @@ for my $round (1 .. 6)
 	my $how = $round % 2 ? 'immediate stop' : 'kill of all processes';
 	my @clients = start_clients($node, 4);
 
-	# Forward under load, so that the clients use up reservation after
-	# reservation, and a checkpoint at last.
+	# Move the clock forward under load, so that the clients use up several
+	# reservations; then make a checkpoint.
 	for my $step (1 .. 4)
 	{
 		set_clock($node, '+' . (10 * $round + 2 * $step));

@@ -1,8 +1,8 @@
-# The log is always ahead of the ids: each rule about what is logged, and when,
-# has a crash here that repeats ids without it.
+# The log is always ahead of the ids.  For each rule about what is logged, and
+# when, there is a crash here that repeats ids without the rule.
 #
-# The clock stands still while ids are taken, so that nothing but the rule
-# under test logs, and is an hour behind after the crash.
+# The clock stands still while ids are taken, so that nothing logs but the rule
+# under test.  After the crash it is an hour behind.
 use strict;
 use warnings;
 
@@ -38,7 +38,7 @@ sub next_after_crash
 	return $next;
 }
 
-# Recovery starts behind the last record, if a checkpoint's redo point is.
+# Recovery starts after the last record if the redo point is after it.
 $node->safe_psql('postgres', 'CREATE SEQUENCE checkpointed');
 my $session = $node->background_psql('postgres');
 take($session, 'checkpointed');
@@ -59,7 +59,7 @@ $seen = take($taker, 'at_redo');
 cmp_ok(next_after_crash('at_redo'), '>', $seen,
 	'the record is the last one before the redo point');
 
-# The file of a copied database has a log_cnt that tells of another file's log.
+# The file of a copied database has a log_cnt that is about the original's log.
 $node->safe_psql('postgres', 'CREATE DATABASE template_db');
 $node->safe_psql('template_db', q{
 CREATE EXTENSION snowid;
@@ -73,21 +73,15 @@ cmp_ok(next_after_crash('copied', 'copy_db'), '>', $seen,
 	'the first call on a copied file logs again');
 
 # So has a sequence that becomes logged, even for a session that logged before.
-SKIP:
-{
-	skip 'no unlogged sequences before PostgreSQL 15', 1
-	  if $node->safe_psql('postgres', 'SHOW server_version_num') < 150000;
-
-	$node->safe_psql('postgres', 'CREATE UNLOGGED SEQUENCE unlogged');
-	$session = $node->background_psql('postgres');
-	take($session, 'unlogged');
-	$session->query_safe(q{SELECT nextval('unlogged')});
-	$session->query_safe('ALTER SEQUENCE unlogged SET LOGGED');
-	take($session, 'unlogged');
-	$seen = take($session, 'unlogged');
-	cmp_ok(next_after_crash('unlogged'), '>', $seen,
-		'the first call on a sequence that became logged logs it');
-}
+$node->safe_psql('postgres', 'CREATE UNLOGGED SEQUENCE unlogged');
+$session = $node->background_psql('postgres');
+take($session, 'unlogged');
+$session->query_safe(q{SELECT nextval('unlogged')});
+$session->query_safe('ALTER SEQUENCE unlogged SET LOGGED');
+take($session, 'unlogged');
+$seen = take($session, 'unlogged');
+cmp_ok(next_after_crash('unlogged'), '>', $seen,
+	'the first call on a sequence that became logged logs it');
 
 # A transaction without an id of its own would commit without a flush.
 $node->safe_psql('postgres', 'CREATE SEQUENCE flushed');
@@ -113,8 +107,8 @@ COMMIT;
 }), "f|f\nf|t\nf|f",
 	'a call that logs gets a transaction id, a covered one does not');
 
-# The reservation of a transaction that is still open: its log record is
-# nowhere but in memory, until somebody who shows an id to the world commits.
+# The reservation of an open transaction: its record is only in memory, until
+# another transaction that uses it commits.
 $node->safe_psql('postgres', 'CREATE SEQUENCE joined');
 my $reader = $node->background_psql('postgres');
 take($reader, 'joined');
@@ -126,7 +120,7 @@ $seen = take($reader, 'joined');
 cmp_ok(next_after_crash('joined'), '>', $seen,
 	q{who uses another's reservation waits for its flush});
 
-# So for advance(), which promises something too when there is nothing to do.
+# The same for advance(), whose promise holds also where it changes nothing.
 $node->safe_psql('postgres', 'CREATE SEQUENCE advanced');
 $seen = $node->safe_psql('postgres',
 	q{SELECT snowid.make_id('2026-01-01 12:00:20', 5, 0)});
@@ -156,7 +150,7 @@ SELECT max(snowid.next_id(5, 'mixed_too')) FROM generate_series(1, 100)});
 cmp_ok(next_after_crash('mixed_too'), '>', $seen,
 	'next_id logs again when the cover of nextval is used up');
 
-# A record a second is what all this may cost.
+# All this may cost one record a second.
 $node->stop;
 $node->start;
 $node->safe_psql('postgres', 'CREATE SEQUENCE bulk');
@@ -181,7 +175,7 @@ cmp_ok($bytes / 2_000_000, '<', 0.02, 'and under 0.02 bytes for each id');
 $node->stop;
 done_testing();
 
-# Nobody but the sessions shall flush the log.
+# Let only the sessions flush the log.
 sub stop_walwriter
 {
 	kill 'STOP', $node->safe_psql('postgres', q{

@@ -55,7 +55,7 @@ $node->command_ok([ 'pg_dump', '-Fc', '-U', 'owner', '-f', $dump, 'insta5' ],
 	'the owner dumps the database');
 set_clock($node, '-3600');
 
-# The same owner, into an empty database of another server, as it were.
+# The same owner restores into an empty database.
 $node->safe_psql('postgres', q{
 CREATE DATABASE moved OWNER owner;
 ALTER DATABASE moved SET snowid.shard = 5;
@@ -78,6 +78,35 @@ is($node->safe_psql('insta5', $rises), 't|t',
 	'ids go on above those of the dump here too');
 is(sqlstate($node, 'SELECT snowid.next_id()', @other), '',
 	'the grant came along');
+
+# The extension is the superuser's now; the database's owner can do as before.
+is(sqlstate($node, q{
+SELECT snowid.create_shard(7);
+SELECT snowid.fence_shard(7), snowid.unfence_shard(7);
+SELECT snowid.drop_shard(7);
+GRANT INSERT ON snowid.shard_registry TO other;
+}, @owner), '', 'its owner makes and closes shards, and grants it');
+$node->command_ok([ 'pg_dump', '-Fc', '-U', 'owner', '-f', $dump, 'insta5' ],
+	'and dumps the database again');
+
+# Another owner, who does not take the roles over.
+$node->safe_psql('postgres', q{
+CREATE ROLE another LOGIN;
+CREATE DATABASE another OWNER another;
+ALTER DATABASE another SET snowid.shard = 5;
+});
+$node->command_ok([ 'pg_restore', '-O', '-x', '-U', 'another', '-d', 'another',
+		$dump ], 'another owner restores it');
+my @another = (dbname => 'another', extra_params => [ '-U', 'another' ]);
+is($node->safe_psql('another', $rises, @another), 't|t',
+	'ids go on above those of the dump for him');
+is(sqlstate($node, 'SELECT snowid.create_shard(7); SELECT snowid.drop_shard(7)',
+		@another), '', 'who can make shards');
+is(sqlstate($node, 'DROP TABLE photos, users; DROP EXTENSION snowid', @another),
+	'', 'and drop the extension');
+is($node->safe_psql('another',
+		q{SELECT count(*) FROM pg_namespace WHERE nspname ~ '^snowid'}), '0',
+	'with its schemas');
 
 $node->stop;
 done_testing();

@@ -51,7 +51,7 @@ for my $n ((1, 8, 64, 1000) x 6)
 ok($load->finish, 'sessions took ids while CACHE changed');
 session_order_ok('CACHE changed');
 
-# Each by itself, through a crash that a clock set back makes telling.
+# Each alone, through a crash with the clock set back, so that a loss shows.
 for my $n (1, 8, 64, 1000)
 {
 	$session->query_safe("ALTER SEQUENCE s CACHE $n");

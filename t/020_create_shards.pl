@@ -1,5 +1,5 @@
 # Ranges of shards, and scripts over them, that are cancelled, killed and
-# raced: what is there is whole, and the same call goes on.
+# raced: each shard that exists is complete, and the same call makes the rest.
 use strict;
 use warnings;
 
@@ -134,8 +134,8 @@ $node->safe_psql('postgres', "CALL snowid.for_each_shard('$script', 3)");
 is($node->safe_psql('postgres', 'SELECT count(*) = (SELECT count(*) FROM snowid.shards) FROM done'),
 	't', 'the rest follows');
 
-# From 256 shards on a transaction makes several.  An error in the midst of one
-# leaves what was before it, and nothing behind it, as with single ones.
+# From 256 shards on, a transaction makes several.  After an error, the shards
+# before it exist and those after it do not, as with one shard a transaction.
 $node->safe_psql('postgres', 'CREATE TABLE taken (schema name PRIMARY KEY)');
 $node->safe_psql('postgres', 'CALL snowid.create_shards(2000, 2999); CREATE SCHEMA insta3005');
 my $inserts = "$ddl INSERT INTO public.taken SELECT current_schema";

@@ -84,8 +84,8 @@ ok( $node->poll_query_until('postgres',
 		  WHERE a.application_name = 'adopt' AND NOT l.granted AND l.relation = 'insta7.table_id_seq'::regclass)),
 	'adoption waits for the transaction that has an id');
 
-# A call of the old function that comes meanwhile waits behind, and makes an
-# id that the new one does not make again.
+# A call of the old function that comes meanwhile waits for the adoption.  The new
+# function does not repeat its id.
 my ($lout, $lerr) = ('', '');
 my $late = IPC::Run::start(
 	[ 'psql', '-XAtq', '-d', $node->connstr('postgres') . ' application_name=late', '-c', 'INSERT INTO insta7.photos (n) VALUES (2)' ],

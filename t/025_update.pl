@@ -79,7 +79,7 @@ FROM pg_depend
 WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
 	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowid')
 UNION ALL
-SELECT 'schema', obj_description(oid, 'pg_namespace'), nspacl::text FROM pg_namespace WHERE nspname = 'snowid'
+SELECT 'schema', obj_description(oid, 'pg_namespace'), nspacl::text FROM pg_namespace WHERE nspname IN ('snowid', 'snowid_internal')
 ORDER BY 1);
 
 # A fresh installation of a version.
@@ -132,9 +132,9 @@ $insert));
 	is($node->safe_psql($db, 'SELECT shard, schema, lives FROM snowid.shards'), '5|insta5|here', "$source: the registry is there");
 }
 
-# Definitions that are newer than the library: of a C function that it has not,
-# the server refuses to make them, and the update leaves all as it was; of one
-# that it has, with arguments that it does not know, it refuses each call.
+# Definitions that are newer than the library.  If one names a C function that the
+# library lacks, the server refuses the update, and nothing changes.  If one has
+# arguments that the library does not know, each call is refused.
 my $db = "from_$current" =~ s/\W/_/gr;
 my ($ret, $stdout, $stderr);
 append_to_file("$extensions/snowid--next--newer.sql", q(

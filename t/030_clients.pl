@@ -80,7 +80,7 @@ CALL snowid.for_each_shard($$
 	FROM (VALUES (interval '1 hour'), ('-1 hour')) AS v (ahead)
 $$)));
 
-# Blocks are to rest on the sequence alone: here the clock opens no new ones.
+# Blocks must come from the sequence alone: this clock opens no new ones.
 $node->safe_psql('app', q(
 CALL snowid.for_each_shard($$
 	SELECT snowid.advance('events_id_seq', snowid.make_id(now() + interval '1 hour', 0, 0))
@@ -89,7 +89,7 @@ $$)));
 my $pooled_port = start_pgbouncer();
 if ($pooled_port)
 {
-	# What the programs are to bear: a new connection for each transaction, and
+	# What the programs must stand: a new connection for each transaction, and
 	# settings that others left.
 	my $connstr = "host=127.0.0.1 port=$pooled_port dbname=app";
 	my $pids = $node->safe_psql('app', "SELECT pg_backend_pid();\n" x 4, connstr => $connstr);

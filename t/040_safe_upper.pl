@@ -1,6 +1,6 @@
 # A reader that polls up to safe_upper_id() misses no row: under load from
-# transactions of every kind, and where the clock, or who may tell its start,
-# would deceive it.
+# transactions of every kind, when the clock is set back, and when a session
+# hides its start.
 use strict;
 use warnings;
 
@@ -114,7 +114,7 @@ is(bound($recent), 't', 'to its start');
 $node->safe_psql('postgres', q{COMMIT PREPARED 'p'});
 is(bound("> $id"), 't', 'until it is committed');
 
-# One that used the sequence without next_id() has left no word.
+# One that used the sequence without next_id() has kept no start.
 $node->safe_psql('postgres', q{BEGIN; SELECT nextval('s'); PREPARE TRANSACTION 'p';});
 is(bound('= 0'), 't', 'a prepared transaction of unknown start allows nothing');
 $node->safe_psql('postgres', q{ROLLBACK PREPARED 'p'});
@@ -153,7 +153,7 @@ is($node->safe_psql('postgres', "SELECT snowid.next_id(0, 's') > $upper"),
 	't', 'a clock that is set back makes no id below the bound');
 set_clock($node, '+0');
 
-# A session that does not tell its start.
+# A session that hides its start.
 my $writer = $node->background_psql('postgres');
 $writer->query_safe('SET track_activities = off');
 $writer->query_safe('BEGIN; INSERT INTO events DEFAULT VALUES');
@@ -162,7 +162,7 @@ $writer->query_safe('COMMIT');
 is(bound($recent), 't', 'until it ends');
 $writer->quit;
 
-# Asked twice in a transaction, it does not go by what it saw the first time.
+# A second call in the same transaction looks at the sessions again.
 my $asker = $node->background_psql('postgres');
 $writer = $node->background_psql('postgres');
 $writer->query_safe('BEGIN; INSERT INTO events DEFAULT VALUES');

@@ -1,5 +1,5 @@
 # Ten shards move at the same time, each with its own tool, while all are
-# written.
+# written.  For that many, the servers have slots and workers.
 use strict;
 use warnings;
 
@@ -12,6 +12,16 @@ use Test::More;
 
 my $a = move_node('a');
 my $b = move_node('b');
+$_->append_conf('postgresql.conf', q{
+max_worker_processes = 40
+max_logical_replication_workers = 30
+max_replication_slots = 40
+max_wal_senders = 40
+}) for $a, $b;
+if ((`postgres --version` =~ /(\d+)/)[0] >= 18)
+{
+	$_->append_conf('postgresql.conf', 'max_active_replication_origins = 40') for $a, $b;
+}
 $_->start for $a, $b;
 my @shards = (1 .. 10);
 make_shard($a, $_, "insta$_") for @shards;

@@ -77,7 +77,7 @@ is(sqlstate($source, "INSERT INTO $s.users (name) VALUES ('guard')"), 'SN001', '
 
 # A journal that somebody has emptied says nothing about whether it is open.
 $target->safe_psql('postgres', 'CREATE TABLE kept AS SELECT * FROM snowid.moves; DELETE FROM snowid.moves');
-moves_ok($source, $target, 5, ['abort'], 3, 'a target that has forgotten', qr/knows nothing of it/);
+moves_ok($source, $target, 5, ['abort'], 3, 'a target that has forgotten', qr/has no row for it/);
 is(sqlstate($source, "INSERT INTO $s.users (name) VALUES ('guard')"), 'SN001', 'and it stays closed');
 $target->safe_psql('postgres', 'INSERT INTO snowid.moves SELECT * FROM kept; DROP TABLE kept');
 moves_ok($source, $target, 5, [], 0, 'the move goes on');
@@ -102,7 +102,7 @@ moves_ok($source, $target, 5, ['finish'], 0, 'finished');
 moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
 my $maker = $a->background_psql('postgres');
 $maker->query_safe("BEGIN; CREATE TABLE $s.late (id bigint PRIMARY KEY); INSERT INTO $s.late VALUES (1)");
-moves_ok($a, $b, 5, [ '--retries', 1 ], 1, 'a table that is being made', qr/somebody is creating/);
+moves_ok($a, $b, 5, [ '--retries', 1 ], 1, 'a table that is being made', qr/another transaction is creating/);
 $maker->query_safe('ROLLBACK');
 
 # ... or one that is begun just after the decision: it holds up the renaming,
@@ -115,7 +115,7 @@ $maker->query_safe("BEGIN; CREATE TABLE $s.late (id bigint PRIMARY KEY); INSERT 
 $hold->quit;
 $tool->finish;
 is($? >> 8, 3, 'a table that is begun just after the decision') or diag $said;
-like($said, qr/somebody is creating/, 'it is told why');
+like($said, qr/another transaction is creating/, 'it is told why');
 let_go_steps($b);
 $maker->query_safe('COMMIT');
 moves_ok($a, $b, 5, [], 0, 'the same command goes on');

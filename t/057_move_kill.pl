@@ -1,7 +1,8 @@
 # kill -9 of the tool, of the source and of the target, at each step that the
-# journal records.  Whatever dies, and wherever: never do two servers accept
-# writes; the same command again, or abort, comes to one clean end; no row is
-# lost, ids go on rising, and nothing is left behind.
+# journal records, and of the target while it copies many tables.  Whatever dies,
+# and wherever: never do two servers accept writes; the same command again, or
+# abort, comes to one clean end; no row is lost, ids go on rising, and nothing is
+# left behind.
 #
 # All of it with SNOWID_MOVE_KILL=all, which takes minutes; else a few.
 use strict;
@@ -48,8 +49,87 @@ for my $step (@steps)
 		}
 	}
 }
+
+# The target dies when so many tables are there: once at one of them, or with
+# all at each third.
+$source->safe_psql('postgres', qq{
+SELECT format('CREATE TABLE $s.t%s AS SELECT $s.next_id() AS id, 1 AS n FROM generate_series(1, 3)', i),
+	format('ALTER TABLE $s.t%s ADD PRIMARY KEY (id)', i) FROM generate_series(1, 40) i \\gexec});
+my @counts = map { 3 * $_ } 1 .. 12;
+@counts = (9) if ($ENV{SNOWID_MOVE_KILL} // '') ne 'all';
+kill_in_copy($_) for @counts;
+
+# A crash loses the commit that says that a table is complete, and the table's
+# slot on the source is dropped already.  That is a matter of microseconds, so it
+# is made: the table waits to be complete behind a row that is locked.
+my $hold = $target->background_psql('postgres');
+my $tool = IPC::Run::start([ move_command($source, $target, 5, '--stop-after', 'copied') ], '>&', '/dev/null');
+my $state = q{(SELECT srsubstate FROM pg_subscription_rel WHERE srrelid = 'insta5.%s'::regclass)};
+$target->poll_query_until('postgres', q{SELECT to_regclass('insta5.t40') IS NOT NULL}) or die 'no schema';
+$hold->query_safe("BEGIN; LOCK TABLE $s.t40 IN SHARE ROW EXCLUSIVE MODE");
+$target->poll_query_until('postgres', 'SELECT ' . sprintf($state, 'users') . q{ = 'r'}) or die 'not copied';
+my $second = $target->background_psql('postgres');
+$second->query_safe("BEGIN; LOCK TABLE $s.users IN SHARE ROW EXCLUSIVE MODE");
+$source->safe_psql('postgres', "UPDATE $s.users SET photos = 1");
+$hold->query_safe('COMMIT');
+$target->poll_query_until('postgres', 'SELECT ' . sprintf($state, 't40') . q{ = 'f'}) or die 'not in between';
+# What the worker commits is flushed later: by this at the latest.
+$target->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'flush', '')});
+my $table = $target->safe_psql('postgres', "SELECT '$s.t40'::regclass::oid");
+$tool->kill_kill;
+crash($target);
+$_->{run}->kill_kill for $hold, $second;
+my $slot = $source->safe_psql('postgres', qq{SELECT slot_name FROM pg_replication_slots WHERE slot_name LIKE 'pg\\_%\\_sync\\_${table}\\_%'});
+$source->poll_query_until('postgres', qq{SELECT NOT active FROM pg_replication_slots WHERE slot_name = '$slot'}) or die 'active';
+$source->safe_psql('postgres', "SELECT pg_drop_replication_slot('$slot')");
+$target->start;
+
+# That others write to a table that is copied already is no progress.
+my $script = PostgreSQL::Test::Utils::tempdir() . '/insert';
+append_to_file($script, "INSERT INTO $s.users (name) VALUES (repeat('x', 1000));\n");
+my $inserter = IPC::Run::start(
+	[ 'pgbench', '-n', '-R', 200, '-T', 600, '-f', $script, $source->connstr('postgres') ], '>&', '/dev/null');
+my $open = $source->background_psql('postgres');
+$open->query_safe("BEGIN; UPDATE $s.t40 SET n = 2");
+my $said = '';
+$tool = IPC::Run::start([ move_command($source, $target, 5, '--stop-after', 'copied') ], '>&', \$said,
+	IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+ok(eval { $tool->pump until $said =~ /copying table insta5\.t40 anew.*waiting for transactions that are writing to table insta5\.t40/s; 1 },
+	'a slot that is gone: the table is copied anew, when nobody is writing to it') or diag $said;
+$open->query_safe('COMMIT');
+$open->quit;
+$tool->finish;
+is($? >> 8, 0, 'a slot that is gone: copied') or diag $said;
+is($source->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT %'}),
+	1, 'a slot that is gone: while others write');
+$inserter->kill_kill;
+moves_ok($source, $target, 5, [ '--verify', 'checksums' ], 0, 'a slot that is gone: moved', qr/no difference/);
+moves_ok($source, $target, 5, ['finish'], 0, 'finished');
+nothing_left_ok($_, 'a slot that is gone') for $source, $target;
 $_->stop for $source, $target;
 done_testing();
+
+sub kill_in_copy
+{
+	my ($count) = @_;
+	my $name = "target killed with $count tables copied";
+	my $tool = IPC::Run::start([ move_command($source, $target, 5, '--stop-after', 'copied') ], '>&', '/dev/null');
+
+	$target->poll_query_until('postgres', qq{
+SELECT count(*) >= $count FROM pg_subscription_rel WHERE srsubstate IN ('s', 'r')}) or die "$name: does not get there";
+	crash($target);
+	$tool->finish;
+	$target->start;
+	ok(!accepts_writes($target), "$name: it is closed");
+	write_to($source, $name);
+	moves_ok($source, $target, 5, [ '--verify', 'checksums' ], 0, "$name: it comes to an end", qr/no difference/);
+	moves_ok($source, $target, 5, ['finish'], 0, "$name: finished");
+	($source, $target) = ($target, $source);
+	nothing_left_ok($_, $name) for $source, $target;
+	write_to($source, $name);
+	$target->safe_psql('postgres', 'DELETE FROM snowid.shard_registry');
+	return;
+}
 
 sub kill_at
 {

@@ -81,6 +81,7 @@ sub tidy
 	$text =~ s/-{3,}/---/g;
 	$text =~ s/^ +QUERY PLAN/QUERY PLAN/mg;
 	$text =~ s/ \(returns \$0\)$//mg;	# not from 17 on
+	$text =~ s/InitPlan expr_(?=\d)/InitPlan /g;	# so from 19 on
 	$text =~ s/\A\n+|\n+\z//g;
 	return $text;
 }

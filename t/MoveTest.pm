@@ -13,31 +13,30 @@ use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
 
-our @EXPORT = qw(move_node make_shard snowid_move move_command moves_ok
+our @EXPORT = qw(move_node make_shard fresh_shard snowid_move move_command moves_ok
   nothing_left_ok start_writers stop_writers writers_ok copies_equal_ok
   hold_at_step let_go_steps wait_until_held hold_and_kill journal_step);
 
-# A server that can be source and target, not started.
+# A server that can be source and target, not started.  It has the settings
+# that initdb gives a server, and before PostgreSQL 19 wal_level: what
+# PostgreSQL::Test::Cluster makes quick or small for its own tests is put back.
 sub move_node
 {
 	my ($name, %params) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
-	$node->init(allows_streaming => 'logical', %params);
-	$node->append_conf('postgresql.conf', q{
-max_connections = 60
-max_worker_processes = 40
-max_logical_replication_workers = 30
-max_replication_slots = 40
-max_wal_senders = 40
-shared_buffers = 16MB
-wal_retrieve_retry_interval = 100ms
+	$node->init(%params);
+	$node->append_conf('postgresql.conf',
+		'wal_level = ' . ($node->pg_version >= 19 ? 'replica' : 'logical') . q{
+max_connections = 100
+max_wal_senders = 10
+max_replication_slots = 10
+wal_retrieve_retry_interval = 5s
+shared_buffers = 128MB
 log_statement = none
-log_min_messages = warning
+log_replication_commands = off
 timezone = 'UTC'
 });
-	my ($version) = `postgres --version` =~ /(\d+)/;
-	$node->append_conf('postgresql.conf', 'max_active_replication_origins = 40') if $version >= 18;
 	return $node;
 }
 
@@ -67,6 +66,21 @@ INSERT INTO photos (user_id) SELECT id FROM users, generate_series(1, 20);
 INSERT INTO likes DEFAULT VALUES;
 });
 	return $s;
+}
+
+# Begin anew: shard 5 on the first of these nodes, and no shard on the others.
+sub fresh_shard
+{
+	my (@nodes) = @_;
+
+	for (@nodes)
+	{
+		$_->safe_psql('postgres', q{
+SELECT snowid.drop_shard(shard, cascade => true) FROM snowid.shards WHERE lives = 'here';
+DELETE FROM snowid.shard_registry});
+	}
+	make_shard($nodes[0], 5, 'insta5');
+	return;
 }
 
 # The command line of a move.
@@ -125,14 +139,15 @@ UNION ALL SELECT 'journal of shard ' || shard FROM snowid.moves}), '', "$name: n
 
 # Start clients that write to a shard on each of the servers given, one
 # statement after the other, whether it succeeds or not, and note each id that
-# they were given, in a file of their own.
+# they were given, in a file of their own.  They have their ids by DEFAULT, or
+# ask for them first; they update, and delete.
 sub start_writers
 {
 	my ($s, @nodes) = @_;
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 	my @writers;
 
-	append_to_file("$dir/write", "SET search_path = $s, public;\n" . (qq{
+	append_to_file("$dir/write", "\\set id 0\nSET search_path = $s, public;\n" . (qq{
 WITH u AS (INSERT INTO users (name) VALUES ('new') RETURNING id)
 	SELECT id FROM u;
 INSERT INTO photos (user_id) SELECT max(id) FROM users RETURNING id;
@@ -143,6 +158,10 @@ COMMIT;
 DELETE FROM photos WHERE id = (SELECT min(id) FROM photos);
 INSERT INTO likes DEFAULT VALUES;
 SELECT next_id();
+BEGIN;
+SELECT next_id() AS id \\gset
+INSERT INTO users (id, name) VALUES (:id, 'new') RETURNING id;
+COMMIT;
 } x 20_000));
 	for my $i (0 .. $#nodes)
 	{

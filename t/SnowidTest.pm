@@ -2,8 +2,8 @@
 # crashes that lose all that is not written, and a check of strict order.
 #
 # The clock hides lost state: a generator that forgets everything still goes
-# on from the time of day, above what it issued.  So whatever is to show that
-# nothing is forgotten sets the clock back first.
+# on from the time of day, above what it issued.  So a test sets the clock back
+# before it looks for a loss.
 package SnowidTest;
 
 use strict;
@@ -17,12 +17,13 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::Local;
 
-our @EXPORT = qw(new_node start_with_clock set_clock crash sqlstate
+our @EXPORT = qw(new_node start_with_clock set_clock crash power_cut
+  disk_library lose_unflushed sqlstate
   start_clients ids_seen wait_for_clock
   make_calls start_load strict_order_ok);
 
-# A server with room for the tests' sessions, not started.  Nothing may write
-# the sequences' pages or the log behind a test's back.
+# A server with room for the tests' sessions, not started.  Only those sessions
+# write the sequences' pages and the log.
 sub new_node
 {
 	my ($name, %params) = @_;
@@ -50,6 +51,8 @@ sub start_with_clock
 	set_clock($node, $clock);
 	local $ENV{LD_PRELOAD} = clock_library();
 	local $ENV{TORTURE_CLOCK} = clock_file($node);
+	local $ENV{TORTURE_DISK} = $node->data_dir;
+	$ENV{LD_PRELOAD} .= ' ' . disk_library() if $node->{lossy_disk};
 	$node->start;
 	return;
 }
@@ -98,15 +101,31 @@ sub clock_file
 	return $node->basedir . '/clock';
 }
 
-my $clock_library;
-
 sub clock_library
 {
-	return $clock_library if defined $clock_library;
-	$clock_library = PostgreSQL::Test::Utils::tempdir() . '/clock.so';
-	system_or_bail('cc', '-shared', '-fPIC', '-o', $clock_library,
-		"$FindBin::RealBin/../torture/clock.c", '-ldl');
-	return $clock_library;
+	return build('clock', '-shared', '-fPIC', '-ldl');
+}
+
+# What makes a disk lose what is not flushed, of servers with {lossy_disk}.
+sub disk_library
+{
+	return build('disk', '-shared', '-fPIC');
+}
+
+my %built;
+
+# Build a file of torture/ once.
+sub build
+{
+	my ($name, @options) = @_;
+
+	if (!$built{$name})
+	{
+		$built{$name} = PostgreSQL::Test::Utils::tempdir() . "/$name";
+		system_or_bail('cc', '-o', $built{$name},
+			"$FindBin::RealBin/../torture/$name.c", @options);
+	}
+	return $built{$name};
 }
 
 # Kill all processes of a node at once, so that what they had not written to
@@ -121,12 +140,31 @@ sub crash
 	$node->kill9;
 	kill 'KILL', @children;
 
-	# The next start must not meet one that is still going; but a dead one may
-	# keep its number, and so its lock files, for as long as init pleases.
+	# Wait until they are gone, so that the next start meets none.  A dead one
+	# keeps its number until init reaps it; so remove its lock files.
 	my %dying = map { $_ => 1 } $postmaster, @children;
 	1 while grep { $dying{ $_->[0] } && $_->[2] !~ /^Z/ } processes();
 	unlink $node->data_dir . '/postmaster.pid',
 	  $node->host . '/.s.PGSQL.' . $node->port . '.lock';
+	return;
+}
+
+# The same, and what they had not flushed to a lossy disk is lost, too.
+sub power_cut
+{
+	my ($node) = @_;
+
+	crash($node);
+	lose_unflushed('all', $node->data_dir);
+	return;
+}
+
+# See torture/powercut.c.
+sub lose_unflushed
+{
+	my (@arguments) = @_;
+
+	system_or_bail(build('powercut'), @arguments);
 	return;
 }
 
@@ -226,8 +264,8 @@ sub start_load
 		'>', '/dev/null');
 }
 
-# No id twice, and an id is larger than all of the calls that ended before its
-# call began, whichever session made them.
+# No id twice, and each id is larger than all ids of calls, of any session, that
+# had ended before its own call began.
 sub strict_order_ok
 {
 	my ($node, $name) = @_;

@@ -268,6 +268,25 @@ test_layout(void)
 	   "a slot and a shard make an id");
 }
 
+/* A worker's copy of a sequence, as AlterSequenceMinMax() of Citus makes it. */
+static void
+test_citus_group(void)
+{
+	int64		first = (INT64CONST(1) << 48) + 1;
+
+	ok(slot_citus_group(first, first) == 1, "the range of group 1");
+	ok(slot_citus_group(2 * first - 1, 2 * first - 1) == 2, "... of group 2");
+	ok(slot_citus_group((INT64CONST(32767) << 48) + 1, (INT64CONST(32767) << 48) + 1) == 32767,
+	   "... of the last group");
+	ok(slot_citus_group(1, 1) == 0, "a plain sequence has no group");
+	ok(slot_citus_group(first - 1, first - 1) == 0, "nor has one from another number");
+	ok(slot_citus_group(first + 1, first + 1) == 0, "... or the next");
+	ok(slot_citus_group(first, 1) == 0, "nor one that only starts there");
+	ok(slot_citus_group(1, first) == 0, "nor one that only ends there");
+	ok(slot_citus_group(-(INT64CONST(1) << 48) + 1, -(INT64CONST(1) << 48) + 1) == 0,
+	   "nor one below 0");
+}
+
 int
 main(void)
 {
@@ -278,6 +297,7 @@ main(void)
 	test_choose_refusals();
 	test_forgotten();
 	test_cover();
+	test_citus_group();
 	test_layout();
 	printf("1..%d\n", tests);
 	return failures == 0 ? 0 : 1;

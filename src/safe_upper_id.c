@@ -2,28 +2,28 @@
  * Who may still commit an id of a sequence: safe_upper_id().
  *
  * The bound that it returns is below every id that a running transaction has
- * taken from the sequence, or will ever take.  So once it has returned, all
- * rows with smaller ids are of transactions that have ended, and the next
- * snapshot shows those that will ever be seen.  That rests on four facts:
+ * taken from the sequence, and below every id taken later.  So all rows with
+ * smaller ids are of transactions that have ended, and the next snapshot shows
+ * all of them that committed.  Four facts make it so:
  *
  * 1. next_id() locks the sequence before it takes its first slot, and the lock
  *	  is released only after the transaction's end is visible to others.
  *	  Savepoints don't release it, PREPARE TRANSACTION hands it on.
- * 2. We first take a slot ourselves, and then look who holds the lock.  Who
- *	  takes a slot after us gets a larger one, whatever the clock does; who
- *	  took one before us holds the lock when we look, or has ended.  In the
- *	  other order, one could lock and take a slot in between.
- * 3. A slot is never older than the clock's reading that it was taken with,
- *	  and that is not before the start of the transaction, as the others see
- *	  it: should the clock have been set back since, note_clock() corrects the
- *	  start that they see before the slot is taken.
- * 4. What can't be known counts as the worst.  A holder without a known start
- *	  makes the bound 0.
+ * 2. We first take a slot, and then look which transactions hold the lock.  A
+ *	  transaction that takes its slot after ours gets a larger one, whatever
+ *	  the clock does.  One that took it before ours holds the lock when we
+ *	  look, or has ended.  In the other order, a transaction could lock and
+ *	  take a slot in between.
+ * 3. A slot is not older than the clock's reading that it was taken with.
+ *	  That reading is not before the start of the transaction, as other
+ *	  sessions see it: if the clock was set back meanwhile, xact_start_check()
+ *	  lowers that start before the slot is taken.
+ * 4. A holder without a known start makes the bound 0.
  *
- * That a slot is taken is also why an idle sequence's last row gets below the
- * bound at all: the next id could else have the same millisecond.
+ * Taking a slot also gets the last row of an idle sequence below the bound.
+ * Without it, the next id could be of the same millisecond as that row's.
  *
- * It shows the caller nothing of other sessions but the start of the oldest
+ * The caller learns nothing of other sessions but the start of the oldest
  * transaction among the holders.
  */
 #include "postgres.h"
@@ -37,17 +37,15 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
+#include "args.h"
+#include "citus.h"
 #include "compat.h"
-#include "snowid.h"
+#include "sequence.h"
+#include "xact_start.h"
 
 PG_FUNCTION_INFO_V1(snowid_safe_upper_id);
-
-/* The lowest that the clock has shown this transaction, its start included. */
-TimestampTz lowest_clock;
-static LocalTransactionId lowest_clock_lxid = InvalidLocalTransactionId;
 
 static int64 oldest_id(TimestampTz at, TimestampTz epoch);
 static LockData *sequence_locks(Oid seqid);
@@ -72,19 +70,30 @@ snowid_safe_upper_id(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("cannot execute safe_upper_id() during recovery"),
 				 errdetail("A standby does not know which transactions are running on its primary."),
-				 errhint("Call it on the primary, then pg_current_wal_insert_lsn(); read here when pg_last_wal_replay_lsn() has got there.")));
+				 errhint("Call it on the primary, and then pg_current_wal_insert_lsn() there. Read here when pg_last_wal_replay_lsn() has reached that position.")));
+
+	/*
+	 * Its transactions end here before COMMIT PREPARED has reached the other
+	 * nodes, and release their locks here.
+	 */
+	if (citus_is_here())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot execute safe_upper_id() in a database of Citus"),
+				 errdetail("A transaction ends on the coordinator before all workers show its rows."),
+				 errhint("Stay behind by more than your longest transaction: WHERE id < snowid.min_id(now() - interval '1 hour')")));
 	PreventCommandIfReadOnly("safe_upper_id()");
 	PreventCommandIfParallelMode("safe_upper_id()");
 
-	/* Its snapshot is older than the bound: it would not see all rows. */
+	/* Its snapshot is older than the bound and would not show all rows. */
 	if (IsolationUsesXactSnapshot())
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 				 errmsg("cannot execute safe_upper_id() in a REPEATABLE READ or SERIALIZABLE transaction"),
-				 errdetail("All its statements see the rows of its first one, which is before the bound."),
+				 errdetail("All statements of such a transaction see the rows that its first one sees, which is before the bound."),
 				 errhint("Type: BEGIN ISOLATION LEVEL READ COMMITTED;")));
 
-	bound = slot_to_id(sequence_next_slot(seqid, epoch, &fcinfo->flinfo->fn_extra), 0);
+	bound = slot_to_id(sequence_next_slot(seqid, 0, epoch, &fcinfo->flinfo->fn_extra), 0);
 
 	before = sequence_locks(seqid);
 	if (before->nelements == 0)
@@ -92,8 +101,9 @@ snowid_safe_upper_id(PG_FUNCTION_ARGS)
 
 	/*
 	 * Starts are read between two looks at the locks.  A session's start is
-	 * that of the holder only if it was in that transaction all the time;
-	 * else it has ended, has come after our slot, or has been prepared since.
+	 * the holder's only if the same transaction holds the lock in both.  If
+	 * not, the transaction has ended, or came after our slot, or was prepared
+	 * meanwhile.
 	 */
 	pgstat_clear_snapshot();
 	(void) pgstat_fetch_stat_numbackends();
@@ -129,54 +139,12 @@ oldest_id(TimestampTz at, TimestampTz epoch)
 	return id_pack(Min(us / 1000, MS_LAST_GENERATED), 0, 0);
 }
 
-/* The transaction has locked a sequence: note_clock() needs its start. */
-void
-watch_clock(void)
-{
-	if (lowest_clock_lxid == MY_LXID)
-		return;
-	lowest_clock = GetCurrentTransactionStartTimestamp();
-	lowest_clock_lxid = MY_LXID;
-}
-
-/*
- * The clock was set back since the transaction's start: correct that where the
- * others see it.  (Without track_activities they see none.)
- */
-void
-clock_went_back(TimestampTz now)
-{
-	lowest_clock = now;
-	pgstat_report_xact_timestamp(now);
-}
-
-/*
- * Leave word of this transaction's start before it is prepared: nobody could
- * tell it afterwards.
- *
- * It is a lock that nobody else ever takes, on a row that no sequence has; its
- * number is the second of the start.  A lock survives all that the prepared
- * transaction survives, and goes with it.
- */
-void
-leave_start(Oid seqid)
-{
-	ResourceOwner current = CurrentResourceOwner;
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_TUPLE(tag, MyDatabaseId, seqid,
-					  (uint32) (Max(lowest_clock, 0) / USECS_PER_SEC), 1);
-	CurrentResourceOwner = TopTransactionResourceOwner;
-	(void) LockAcquire(&tag, ShareLock, false, false);
-	CurrentResourceOwner = current;
-}
-
 /*
  * The locks of a sequence that other transactions hold: on itself in the mode
- * of next_id(), and those of leave_start().
+ * of next_id(), and those of xact_start_keep().
  *
- * A lock of a transaction that has ended, but not released it yet, has no
- * transaction's number any more.
+ * A transaction that has ended but has not yet released its locks shows no
+ * transaction number there.
  */
 static LockData *
 sequence_locks(Oid seqid)
@@ -203,7 +171,7 @@ sequence_locks(Oid seqid)
 	return locks;
 }
 
-/* Find a lock of the type that the same transaction holds; NULL if none. */
+/* Find a lock of this type that the holder's transaction has; NULL if none. */
 static const LockInstanceData *
 find_lock(const LockData *locks, uint8 type, const LockInstanceData *holder)
 {
@@ -220,7 +188,7 @@ find_lock(const LockData *locks, uint8 type, const LockInstanceData *holder)
 	return NULL;
 }
 
-/* When did the session's transaction start?  0 if it doesn't tell. */
+/* When did the session's transaction start?  0 if not known. */
 static TimestampTz
 running_since(int pid)
 {
@@ -234,9 +202,9 @@ running_since(int pid)
 	return 0;
 }
 
-/* When did a prepared transaction start?  0 if it has left no word. */
+/* When did a prepared transaction start?  0 if not kept. */
 static TimestampTz
 prepared_since(const LockInstanceData *left)
 {
-	return left == NULL ? 0 : left->locktag.locktag_field3 * USECS_PER_SEC;
+	return left == NULL ? 0 : xact_start_kept(&left->locktag);
 }

@@ -1,0 +1,97 @@
+/*
+ * The lowest floor: messages, the clock, and queries.
+ *
+ * Knows libpq, but nothing of servers' roles, shards or moves.
+ */
+#ifndef BASE_H
+#define BASE_H
+
+#include "postgres_fe.h"
+
+#include "libpq-fe.h"
+#include "pqexpbuffer.h"
+
+/* PostgreSQL's own macro changed its place in version 18. */
+#define NORETURN		__attribute__((noreturn))
+
+/* Exit codes, as documented in doc/moving.md. */
+#define EXIT_DONE		0
+#define EXIT_FAILED		1		/* the shard is open where it was */
+#define EXIT_USAGE		2		/* nothing was touched: options, connections */
+#define EXIT_INCOMPLETE	3		/* decided, not complete: same command again */
+
+/* message.c */
+
+extern const char *progname;
+extern bool verbose;
+
+/* "snowid-move: error: ...", as PostgreSQL's programs have it. */
+extern void report(const char *kind, const char *fmt,...) pg_attribute_printf(2, 3);
+
+#define report_error(...)	report("error: ", __VA_ARGS__)
+#define report_warning(...)	report("warning: ", __VA_ARGS__)
+#define report_detail(...)	report("detail: ", __VA_ARGS__)
+#define report_hint(...)	report("hint: ", __VA_ARGS__)
+#define report_info(...)	report("", __VA_ARGS__)
+#define report_verbose(...) \
+	do { \
+		if (verbose) \
+			report("", __VA_ARGS__); \
+	} while (0)
+
+/* What a failure exits with: EXIT_FAILED until the move is decided. */
+extern int	failure_exit_code;
+
+/*
+ * After an error was told: add the hint that all failures have in common, and
+ * return the exit code.  fail() exits with it.  Only what cannot go on at all
+ * calls fail(): a query that must not fail, no memory.  A stage returns its
+ * status instead.
+ */
+extern int	failure(void);
+extern void fail(void) NORETURN;
+
+/*
+ * Texts live as long as the program, which seldom makes many.  A loop that
+ * waits gives back what it has made since a mark: texts, names and literals.
+ */
+extern char *text_of(const char *fmt,...) pg_attribute_printf(1, 2);
+extern char *keep_text(char *text);
+extern int	mark_texts(void);
+extern void free_texts(int mark);
+extern char *format_text(const char *fmt, va_list args) pg_attribute_printf(1, 0);
+
+/* Milliseconds of a clock that only goes forward. */
+extern int64 now_ms(void);
+extern void wait_ms(int ms);
+
+/* query.c */
+
+/* The name of the server that a connection leads to, for messages. */
+extern void set_label(PGconn *conn, const char *label);
+extern const char *label_of(PGconn *conn);
+
+/*
+ * run() and the rest end the program if the query fails; try_query() returns
+ * NULL and try_run() false, with the message in PQerrorMessage and the SQLSTATE
+ * in last_sqlstate.
+ *
+ * The text of a query is made with printf's directives; names and literals go
+ * through ident() and literal() first.
+ */
+extern PGresult *query(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern PGresult *try_query(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern void run(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern bool try_run(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+
+/* The first value; query_text() returns NULL for no row, or NULL. */
+extern char *query_text(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern bool query_bool(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern int64 query_int64(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern char last_sqlstate[6];
+
+extern char *ident(PGconn *conn, const char *name);
+extern char *literal(PGconn *conn, const char *value);	/* NULL gives NULL */
+extern char *field(PGresult *res, int row, int column); /* NULL gives NULL */
+
+#endif							/* BASE_H */

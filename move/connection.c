@@ -1,0 +1,120 @@
+/*
+ * Connections.
+ *
+ * Each is set up so that what it shows and does is the same whatever the
+ * role's and the database's settings are.
+ */
+#include "connection.h"
+
+/*
+ * Prepare a session.  The search path comes first and alone, as PostgreSQL's
+ * own programs do it.  Else a role that may create objects in a schema of the
+ * path could put its own function or operator in the place of one that we name.
+ * It is not sent at the connection's start, since poolers refuse that.
+ */
+static void
+set_up_session(PGconn *conn)
+{
+	run(conn, "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)");
+
+	/*
+	 * Timeouts would hit at the wrong places, and an asynchronous commit
+	 * could forget a step.  Keepalives free our locks if the network is gone.
+	 * An owner who puts a view in the place of his table, whose name we have
+	 * just read, does not have us run it: as in pg_dump, where minor releases
+	 * since August 2024 can tell.
+	 */
+	run(conn,
+		"SELECT set_config(name, value, false) FROM (VALUES "
+		"('client_encoding', 'UTF8'), ('datestyle', 'ISO'), "
+		"('intervalstyle', 'postgres'), ('timezone', 'UTC'), "
+		"('extra_float_digits', '3'), ('bytea_output', 'hex'), "
+		"('standard_conforming_strings', 'on'), ('client_min_messages', 'warning'), "
+		"('statement_timeout', '0'), ('lock_timeout', '0'), "
+		"('idle_in_transaction_session_timeout', '0'), "
+		"('idle_session_timeout', '0'), ('transaction_timeout', '0'), "
+		"('default_transaction_read_only', 'off'), "
+		"('default_transaction_isolation', 'read committed'), "
+		"('row_security', 'off'), ('restrict_nonsystem_relation_kind', 'view, foreign-table'), "
+		"('tcp_keepalives_idle', '10'), "
+		"('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')"
+		") v (name, value) WHERE current_setting(name, true) IS NOT NULL");
+	run(conn,
+		"SELECT set_config('synchronous_commit', 'on', false) "
+		"WHERE current_setting('synchronous_commit') IN ('off', 'local')");
+}
+
+PGconn *
+open_connection(const char *label, const char *conninfo)
+{
+	/* A lost network is noticed in half a minute; conninfo may say otherwise. */
+	const char *const keywords[] = {"keepalives_idle", "keepalives_interval", "keepalives_count",
+	"tcp_user_timeout", "dbname", "fallback_application_name", NULL};
+	const char *const values[] = {"10", "5", "3", "25000", conninfo, progname, NULL};
+	PGconn	   *conn = PQconnectdbParams(keywords, values, true);
+
+	set_label(conn, label);
+	if (PQstatus(conn) == CONNECTION_OK)
+		set_up_session(conn);
+	return conn;
+}
+
+/* Connect again after the server has ended the session. */
+bool
+reconnect(PGconn *conn)
+{
+	PQreset(conn);
+	if (PQstatus(conn) != CONNECTION_OK)
+	{
+		report_error("%s: %s", label_of(conn), PQerrorMessage(conn));
+		return false;
+	}
+	set_up_session(conn);
+	return true;
+}
+
+static bool
+open_or_tell(PGconn **conn, const char *label, const char *conninfo, bool needed)
+{
+	*conn = open_connection(label, conninfo);
+	if (PQstatus(*conn) == CONNECTION_OK)
+		return true;
+	report(needed ? "error: " : "warning: ", "%s: %s", label, PQerrorMessage(*conn));
+	PQfinish(*conn);
+	*conn = NULL;
+	return false;
+}
+
+void
+close_side(Side *side)
+{
+	PQfinish(side->conn);
+	PQfinish(side->aux);
+	side->conn = side->aux = NULL;
+}
+
+/*
+ * Connect to a server, twice, and find out what others are told about it.
+ * Returns false after saying why it cannot be reached: an error if it is needed.
+ *
+ * The second connection is for what must not wait for the first, or must not be
+ * in its transaction.
+ */
+bool
+open_side(Side *side, const char *conninfo, const char *for_other_server, bool needed)
+{
+	if (!open_or_tell(&side->conn, side->label, conninfo, needed))
+		return false;
+	if (!open_or_tell(&side->aux, side->label, conninfo, needed))
+	{
+		close_side(side);
+		return false;
+	}
+	side->version = PQserverVersion(side->conn);
+	side->home = home_of_connection(side->conn);
+	side->conninfo = for_other_server != NULL
+		? without_password(side->place == 0 ? "--source-for-target" : "--target-for-source",
+						   for_other_server)
+		: conninfo_of_connection(side->conn);
+	return true;
+}

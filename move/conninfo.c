@@ -1,0 +1,106 @@
+/*
+ * Connection strings.
+ *
+ * None is shown, kept or passed on as it was given: it may hold a password.
+ */
+#include "connection.h"
+
+/* Append a keyword and its value, quoted, to a connection string. */
+static void
+append_conninfo(PQExpBuffer buf, const char *keyword, const char *value)
+{
+	if (value == NULL || value[0] == '\0')
+		return;
+	if (buf->len > 0)
+		appendPQExpBufferChar(buf, ' ');
+	appendPQExpBuffer(buf, "%s=", keyword);
+	if (strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:") == strlen(value))
+		appendPQExpBufferStr(buf, value);
+	else
+	{
+		appendPQExpBufferChar(buf, '\'');
+		for (const char *p = value; *p; p++)
+		{
+			if (*p == '\'' || *p == '\\')
+				appendPQExpBufferChar(buf, '\\');
+			appendPQExpBufferChar(buf, *p);
+		}
+		appendPQExpBufferChar(buf, '\'');
+	}
+}
+
+/*
+ * The connection string of some options, without passwords and the like, and
+ * without what concerns this program alone.
+ *
+ * If they are those of a connection, they have what a service file has said,
+ * and our own password file: neither means anything on another machine.
+ */
+static char *
+conninfo_of(PQconninfoOption *options, bool connected)
+{
+	static const char *const ours[] = {"password", "application_name",
+		"fallback_application_name", "client_encoding", "options", "replication",
+	"scram_client_key", "scram_server_key"};
+	PQExpBufferData buf;
+
+	initPQExpBuffer(&buf);
+	for (PQconninfoOption *o = options; o->keyword != NULL; o++)
+	{
+		bool		is_ours = o->dispchar[0] == '*' ||
+		(connected && (strncmp(o->keyword, "service", 7) == 0 ||
+					   strcmp(o->keyword, "passfile") == 0));
+
+		for (int i = 0; i < (int) lengthof(ours); i++)
+			if (strcmp(o->keyword, ours[i]) == 0)
+				is_ours = true;
+		if (is_ours || o->val == NULL ||
+			(o->compiled != NULL && strcmp(o->val, o->compiled) == 0 &&
+			 strcmp(o->keyword, "port") != 0))
+			continue;
+		append_conninfo(&buf, o->keyword, o->val);
+	}
+	return buf.data;
+}
+
+/* A connection string, as given in an option, for others to keep. */
+char *
+without_password(const char *what, const char *conninfo)
+{
+	char	   *message = NULL;
+	PQconninfoOption *options = PQconninfoParse(conninfo, &message);
+	char	   *result;
+
+	if (options == NULL)
+	{
+		report_error("option %s: %s", what, message);
+		exit(EXIT_USAGE);
+	}
+	result = conninfo_of(options, false);
+	PQconninfoFree(options);
+	return result;
+}
+
+/* How others get to the same server: a program that we start, the other server. */
+char *
+conninfo_of_connection(PGconn *conn)
+{
+	PQconninfoOption *options = PQconninfo(conn);
+	char	   *result = conninfo_of(options, true);
+
+	PQconninfoFree(options);
+	return result;
+}
+
+/* What clients are told of the server. */
+char *
+home_of_connection(PGconn *conn)
+{
+	PQExpBufferData home;
+
+	initPQExpBuffer(&home);
+	append_conninfo(&home, "host", PQhost(conn));
+	append_conninfo(&home, "port", PQport(conn));
+	append_conninfo(&home, "dbname", PQdb(conn));
+	return home.data;
+}

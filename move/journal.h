@@ -1,0 +1,118 @@
+/*
+ * The journal, and what a move is: the set of shards, the two servers, and the
+ * options.
+ *
+ * The unit is a set of shards; one shard is a set of one.  The shards of a set
+ * share the connections, the publication, the slot and the subscription, and
+ * go from step to step together: a step is recorded for all of them in one
+ * statement.
+ */
+#ifndef JOURNAL_H
+#define JOURNAL_H
+
+#include "connection.h"
+
+typedef enum Verify
+{
+	VERIFY_NONE,
+	VERIFY_COUNTS,
+	VERIFY_CHECKSUMS
+} Verify;
+
+typedef enum StopAfter
+{
+	STOP_NEVER,
+	STOP_COPIED					/* copy now, cut over later */
+} StopAfter;
+
+typedef struct MoveOptions
+{
+	int			shard;
+	const char *from;			/* connection strings, as given */
+	const char *to;
+	const char *source_for_target;	/* how the servers reach each other; NULL: */
+	const char *target_for_source;	/* as we do, without password */
+	const char *registry;		/* server with the registry of all; or NULL */
+	const char *bindir;			/* of pg_dump; NULL: our own, or the PATH */
+	int			pause_limit_ms;
+	int			lock_timeout_ms;
+	int			retries;
+	Verify		verify;
+	int64		max_wal;		/* bytes that the slot may keep */
+	int64		max_lag;		/* bytes behind at which to cut over */
+	StopAfter	stop_after;
+	bool		reverse;		/* replicate back afterwards */
+	bool		keep_name;		/* don't rename the source's copy */
+	bool		trust_owners;	/* with whatever replication runs as superuser */
+	bool		cascade;		/* finish drops what others have made of the
+								 * copy */
+} MoveOptions;
+
+/* The row of snowid.moves for one shard on one server. */
+typedef struct Journal
+{
+	bool		exists;
+	char	   *move_id;		/* the same on both servers */
+	char	   *peer;			/* the other server, as its Side's home */
+	char	   *role;			/* "source" or "target" */
+	char	   *step;
+	bool		closed;
+	char	   *schema;			/* its name there now */
+	char	   *changed_at;		/* when the step was recorded */
+	char	   *fingerprint;	/* of the definitions */
+	char	   *sequences;		/* what they had come to when it was closed */
+	bool		reverse;		/* replicate back afterwards */
+	char	   *reverse_lsn;	/* ... from here on */
+	bool		keep_name;
+	char	   *name;			/* of publication, slot and subscription */
+	char	   *reverse_name;
+	char	   *registry;		/* as the option, without password */
+} Journal;
+
+typedef struct Shard
+{
+	int			number;
+	char	   *schema;			/* its name as the shard; NULL: not registered */
+	Journal		journals[2];	/* of the two servers: journal_of() */
+} Shard;
+
+typedef struct Move
+{
+	const MoveOptions *options;
+	Side		source;
+	Side		target;
+	Shard	   *shards;
+	int			nshards;
+	char	   *title;			/* "shard 5", for messages */
+	char	   *name;			/* of publication, slot and subscription */
+	char	   *reverse_name;	/* the same for the way back */
+} Move;
+
+/* A shard's row on a server; and, where all rows say the same, the first. */
+extern Journal *journal_of(Shard *shard, const Side *side);
+extern Journal *set_journal(const Move *move, const Side *side);
+
+/* For IN (...): the numbers of the set's shards, and their schemas. */
+extern char *shard_list(const Move *move);
+extern char *schema_list(const Move *move, PGconn *conn);
+
+extern bool lock_shards(const Move *move, const Side *side);
+extern void read_journal(const Move *move, const Side *side);
+
+/* Are all the set's shards there, at the step, or beyond it? */
+extern bool is_known(const Move *move, const Side *side);
+extern bool has_reached(const Move *move, const Side *side, const char *step);
+extern bool is_at(const Move *move, const Side *side, const char *step);
+extern bool is_role(const Move *move, const Side *side, const char *role);
+extern bool is_closed(const Move *move, const Side *side);
+
+/* In the transaction that the connection has open, if any. */
+extern void record_step_on(const Move *move, const Side *side, PGconn *conn, const char *step);
+extern void record_step(const Move *move, const Side *side, const char *step);
+extern void record_fingerprint(const Side *side, int shard, const char *fingerprint);
+extern void record_detail(const Move *move, PGconn *conn, const char *key, const char *value);
+
+extern void claim_source(const Move *move);
+extern bool claim_target(const Move *move);
+
+#endif							/* JOURNAL_H */

@@ -1,0 +1,116 @@
+/*
+ * Messages, texts and the clock.
+ */
+#include "base.h"
+
+#include <time.h>
+
+const char *progname = "snowid-move";
+bool		verbose = false;
+int			failure_exit_code = EXIT_FAILED;
+
+void
+report(const char *kind, const char *fmt,...)
+{
+	va_list		args;
+
+	fflush(stdout);
+	fprintf(stderr, "%s: %s", progname, kind);
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+/* printf into new memory. */
+char *
+format_text(const char *fmt, va_list args)
+{
+	va_list		again;
+	char	   *text;
+	int			len;
+
+	va_copy(again, args);
+	len = vsnprintf(NULL, 0, fmt, again);
+	va_end(again);
+	text = pg_malloc(len + 1);
+
+	vsnprintf(text, len + 1, fmt, args);
+	return text;
+}
+
+char *
+text_of(const char *fmt,...)
+{
+	va_list		args;
+	char	   *text;
+
+	va_start(args, fmt);
+	text = format_text(fmt, args);
+
+	va_end(args);
+	return keep_text(text);
+}
+
+static char **texts = NULL;
+static int	ntexts = 0;
+static int	texts_size = 0;
+
+/* Remember a text for free_texts(). */
+char *
+keep_text(char *text)
+{
+	if (ntexts == texts_size)
+	{
+		texts_size = texts_size == 0 ? 64 : 2 * texts_size;
+		texts = texts == NULL ? pg_malloc(texts_size * sizeof(char *))
+			: pg_realloc(texts, texts_size * sizeof(char *));
+	}
+	texts[ntexts++] = text;
+	return text;
+}
+
+int
+mark_texts(void)
+{
+	return ntexts;
+}
+
+void
+free_texts(int mark)
+{
+	while (ntexts > mark)
+		pg_free(texts[--ntexts]);
+}
+
+int
+failure(void)
+{
+	if (failure_exit_code == EXIT_INCOMPLETE)
+		report_hint("This is not complete. Type the same command again.");
+	return failure_exit_code;
+}
+
+void
+fail(void)
+{
+	exit(failure());
+}
+
+int64
+now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64) t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* The pause between two looks at a condition on a server. */
+void
+wait_ms(int ms)
+{
+	struct timespec t = {ms / 1000, (long) (ms % 1000) * 1000000};
+
+	nanosleep(&t, NULL);
+}

@@ -1,0 +1,317 @@
+/*
+ * Publications, slots and subscriptions: made, and dropped again.
+ *
+ * What drops looks at what there is, and can be done again.
+ */
+#include "stages.h"
+
+/* How long what uses a slot may take to end. */
+#define END_WAIT_MS		10000
+
+/* How long to wait for a worker to be started. */
+#define HURRY_MS		2000
+
+/*
+ * Publish a shard's tables.  Partitions one by one, since that is what a
+ * write to their parent comes to.
+ */
+static void
+create_publication(const Move *move, const Side *side, const char *name)
+{
+	char	   *tables;
+
+	tables = query_text(side->conn,
+						"SELECT ' FOR TABLE ' || string_agg(format('ONLY %%I.%%I', n.nspname, c.relname), ', ' ORDER BY c.oid) "
+						"FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+						"WHERE n.nspname IN (%s) AND c.relkind = 'r' AND c.relpersistence = 'p'",
+						schema_list(move, side->conn));
+	run(side->conn, "CREATE PUBLICATION %s%s", ident(side->conn, name),
+		tables != NULL ? tables : "");
+}
+
+static bool
+publication_exists(const Side *side, const char *name)
+{
+	return query_bool(side->conn,
+					  "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = %s)",
+					  literal(side->conn, name));
+}
+
+/* On the source: with the journal. On the target, for the way back: without. */
+void
+publish(const Move *move, const Side *side, const char *name)
+{
+	bool		is_source = side == &move->source;
+
+	if (!is_source && publication_exists(side, name))
+		return;
+	run(side->conn, "BEGIN");
+	create_publication(move, side, name);
+	if (is_source)
+		record_step(move, side, "published");
+	run(side->conn, "COMMIT");
+}
+
+/*
+ * Create a slot, unless it is there.  This waits for all transactions that
+ * are writing on that server, whatever they write.
+ */
+void
+create_slot(const Side *side, const char *name)
+{
+	char	   *oldest;
+
+	if (query_bool(side->conn,
+				   "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s)",
+				   literal(side->conn, name)))
+		return;
+	oldest = query_text(side->conn,
+						"SELECT format('%%s (process id %%s, since %%s)', count(*) OVER (), pid, xact_start) "
+						"FROM pg_stat_activity WHERE backend_xid IS NOT NULL "
+						"AND xact_start < clock_timestamp() - interval '1 s' AND pid <> pg_backend_pid() "
+						"ORDER BY xact_start LIMIT 1");
+	if (oldest != NULL)
+		report_info("%s: waiting for transactions that are writing: %s", side->label, oldest);
+
+	/* On the second connection: the wait is long, and the first looks on. */
+	run_and_tell(side, side->aux, side->conn, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')",
+				 literal(side->aux, name));
+}
+
+/* The setting is as it was, as far as we are concerned. */
+static void
+forget_hurry(const Move *move)
+{
+	run(move->target.conn, "UPDATE snowid.moves SET details = details - 'hurried' WHERE shard = %d",
+		move->shards[0].number);
+}
+
+/*
+ * Undo hurry_launcher(), also after another run of this program that did not
+ * get to it.
+ */
+void
+calm_launcher(const Move *move)
+{
+	PGconn	   *conn = move->target.conn;
+
+	if (!query_bool(conn, "SELECT details ? 'hurried' FROM snowid.moves WHERE shard = %d",
+					move->shards[0].number))
+		return;
+	if (!try_run(conn, "ALTER SYSTEM RESET wal_retrieve_retry_interval") ||
+		!try_run(conn, "SELECT pg_reload_conf()"))
+	{
+		report_warning("%s: could not reset wal_retrieve_retry_interval, which stays at 100ms: %s",
+					   move->target.label, PQerrorMessage(conn));
+		report_hint("On the target, type: ALTER SYSTEM RESET wal_retrieve_retry_interval; SELECT pg_reload_conf();");
+	}
+	forget_hurry(move);
+}
+
+/*
+ * Have the new subscription's worker started now.
+ *
+ * The launcher of PostgreSQL 15 starts one worker in wal_retrieve_retry_interval,
+ * 5 s by default, so who moves one shard after the other would wait for it each
+ * time.  From 16 on it counts for each subscription by itself.  Where the server
+ * does not let us, it is waited for.
+ */
+static void
+hurry_launcher(const Move *move)
+{
+	PGconn	   *conn = move->target.conn;
+	int64		until = now_ms() + HURRY_MS;
+
+	if (move->target.version >= 160000 ||
+		query_bool(conn,
+				   "SELECT s.setting::int <= 1000 OR EXISTS (SELECT FROM pg_file_settings f "
+				   "WHERE f.name = s.name AND f.sourcefile LIKE '%%/postgresql.auto.conf') "
+				   "FROM pg_settings s WHERE s.name = 'wal_retrieve_retry_interval'"))
+		return;
+	record_detail(move, conn, "hurried", "yes");
+	if (!try_run(conn, "ALTER SYSTEM SET wal_retrieve_retry_interval = '100ms'"))
+	{
+		report_verbose("%s: %s", move->target.label, PQerrorMessage(conn));
+		forget_hurry(move);
+		return;
+	}
+	(void) try_run(conn, "SELECT pg_reload_conf()");
+	while (now_ms() < until &&
+		   !query_bool(conn, "SELECT EXISTS (SELECT FROM pg_stat_subscription WHERE subname = %s AND pid IS NOT NULL)",
+					   literal(conn, move->name)))
+		wait_ms(10);
+	calm_launcher(move);
+}
+
+/* Rows are applied as the table's owner, where the server can do that. */
+static const char *
+as_table_owner(const Side *side)
+{
+	return side->version >= 160000 ? ", run_as_owner = false" : "";
+}
+
+/* Start copying and following, with the journal. */
+void
+subscribe(const Move *move)
+{
+	const Side *target = &move->target;
+	PGconn	   *conn = target->conn;
+	char	   *slots;
+
+	run(conn, "BEGIN");
+	run(conn,
+		"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s "
+		"WITH (create_slot = false, slot_name = %s, copy_data = true, enabled = true%s)",
+		ident(conn, move->name), literal(conn, move->source.conninfo),
+		ident(conn, move->name), literal(conn, move->name), as_table_owner(target));
+
+	/*
+	 * What the slots are called that the copy of single tables uses.  The
+	 * source is told as well, since it must drop them if the target is gone;
+	 * and with the target's identifier, since other targets have the same
+	 * OIDs.
+	 */
+	slots = query_text(conn,
+					   "SELECT format('pg\\_%%s\\_sync\\_%%%%\\_%%s', s.oid, c.system_identifier) "
+					   "FROM pg_subscription s, pg_control_system() c WHERE subname = %s",
+					   literal(conn, move->name));
+	record_detail(move, conn, "table_slots", slots);
+	record_detail(move, move->source.conn, "table_slots", slots);
+	record_step(move, target, "subscribed");
+	run(conn, "COMMIT");
+	hurry_launcher(move);
+}
+
+/*
+ * Have the writes on the server that the shard has come to sent back to the
+ * one that it has left, from the instant on when it was opened.
+ */
+void
+subscribe_back(const Move *move, const Side *from, const Side *to)
+{
+	PGconn	   *conn = from->conn;
+	const char *name = set_journal(move, to)->reverse_name;
+	char	   *oid;
+
+	if (!query_bool(conn,
+					"SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
+					"(SELECT oid FROM pg_database WHERE datname = current_database()))",
+					literal(conn, name)))
+		run(conn,
+			"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s "
+			"WITH (create_slot = false, slot_name = %s, copy_data = false, enabled = false%s)",
+			ident(conn, name), literal(conn, to->conninfo), ident(conn, name),
+			literal(conn, name), as_table_owner(from));
+	oid = query_text(conn,
+					 "SELECT oid FROM pg_subscription WHERE subname = %s AND NOT subenabled",
+					 literal(conn, name));
+	if (oid == NULL)
+		return;
+
+	/*
+	 * Until it is enabled, nobody has used its origin, and so the position
+	 * can be set.  The slot is older: what it still holds from before is what
+	 * has come from here.
+	 */
+	run(conn, "SELECT pg_replication_origin_advance(%s, %s)",
+		literal(conn, text_of("pg_%s", oid)), literal(conn, set_journal(move, to)->reverse_lsn));
+	run(conn, "ALTER SUBSCRIPTION %s ENABLE", ident(conn, name));
+}
+
+/*
+ * Drop a subscription, but not its slot, which the other server may be too
+ * far away to drop now.
+ */
+void
+drop_subscription(const Side *side, const char *name)
+{
+	PGconn	   *conn = side->conn;
+
+	if (!query_bool(conn,
+					"SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
+					"(SELECT oid FROM pg_database WHERE datname = current_database()))",
+					literal(conn, name)))
+		return;
+	run(conn, "BEGIN");
+	run(conn, "ALTER SUBSCRIPTION %s DISABLE", ident(conn, name));
+	run(conn, "ALTER SUBSCRIPTION %s SET (slot_name = NONE)", ident(conn, name));
+	run_and_tell(side, conn, side->aux, "DROP SUBSCRIPTION %s", ident(conn, name));
+	run(conn, "COMMIT");
+}
+
+/*
+ * Stop the copy of tables that has not come to its end.  To drop the
+ * subscription would wait for their slots, which wait for all transactions that
+ * are writing on the source.
+ */
+void
+end_table_copies(const Move *move)
+{
+	const Side *source = &move->source;
+	const Side *target = &move->target;
+
+	if (!query_bool(target->conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s "
+					"AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()))",
+					literal(target->conn, move->name)))
+		return;
+	run(target->conn, "ALTER SUBSCRIPTION %s DISABLE", ident(target->conn, move->name));
+	run(source->conn,
+		"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots, snowid.moves "
+		"WHERE slot_name LIKE details ->> 'table_slots' AND shard = %d AND active_pid IS NOT NULL",
+		move->shards[0].number);
+}
+
+/*
+ * Drop a slot if it is there.  A process that still reads it serves a
+ * subscription or a program that is gone, and may not have noticed yet.
+ */
+Status
+drop_slot(const Side *side, const char *name)
+{
+	int64		until = now_ms() + END_WAIT_MS;
+
+	while (query_bool(side->conn,
+					  "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s)",
+					  literal(side->conn, name)))
+	{
+		if (try_run(side->conn, "SELECT pg_drop_replication_slot(%s)",
+					literal(side->conn, name)))
+			break;
+		if (strcmp(last_sqlstate, "55006") != 0 || now_ms() > until)
+		{
+			report_error("%s: %s", side->label, PQerrorMessage(side->conn));
+			return STATUS_FAILED;
+		}
+		run(side->conn,
+			"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+			"WHERE slot_name = %s AND active_pid IS NOT NULL",
+			literal(side->conn, name));
+		wait_ms(10);
+	}
+	return STATUS_DONE;
+}
+
+/*
+ * The slots that the copy of single tables uses go with the subscription,
+ * unless the target could not reach the source just then.
+ */
+Status
+drop_table_slots(const Move *move, const Side *source)
+{
+	Status		status = STATUS_DONE;
+	PGresult   *res = query(source->conn,
+							"SELECT slot_name FROM pg_replication_slots, snowid.moves "
+							"WHERE slot_name LIKE details ->> 'table_slots' AND shard = %d "
+							"AND database = current_database()", move->shards[0].number);
+
+	for (int i = 0; i < PQntuples(res) && status == STATUS_DONE; i++)
+		status = drop_slot(source, PQgetvalue(res, i, 0));
+	PQclear(res);
+	return status;
+}
+
+void
+drop_publication(const Side *side, const char *name)
+{
+	run(side->conn, "DROP PUBLICATION IF EXISTS %s", ident(side->conn, name));
+}

@@ -1,0 +1,142 @@
+/*
+ * The stages of a move: each does its part for a set of shards, and says how it
+ * ended.  None knows which command has called it.
+ */
+#ifndef STAGES_H
+#define STAGES_H
+
+#include "journal.h"
+
+/* Whatever is not done has been told, with its hint. */
+typedef enum Status
+{
+	STATUS_DONE,
+	STATUS_FAILED,				/* the same command may go on from here */
+	STATUS_UNDO					/* no repetition would cure it: undo the move */
+} Status;
+
+/* precheck.c, on finding.c and probe.c */
+
+/*
+ * Run all prechecks and print each with its result.  Returns false if one
+ * has failed.  Needs both connections, the schemas, the names and the
+ * journals as they are.
+ */
+extern bool run_prechecks(const Move *move);
+
+/* fingerprint.c: has anybody changed the definitions? */
+
+extern char *fingerprint_sql(PGconn *conn, const char *schema);
+
+/*
+ * A query: what other schemas have that uses something of these schemas, and so
+ * would go with them: views, defaults, foreign keys, columns of a type or a
+ * collation, children of a table, and so on.  Gives user_name, used, and
+ * is_other_check: whether another of the prechecks looks for it.
+ */
+#define OUTSIDE_USERS(schemas) \
+"WITH shard AS (SELECT oid FROM pg_namespace WHERE nspname = ANY (" schemas "))," \
+" object (classid, objid, namespace) AS NOT MATERIALIZED (" \
+" SELECT tableoid, oid, relnamespace FROM pg_class" \
+" UNION ALL SELECT tableoid, oid, pronamespace FROM pg_proc" \
+" UNION ALL SELECT tableoid, oid, typnamespace FROM pg_type" \
+" UNION ALL SELECT tableoid, oid, connamespace FROM pg_constraint" \
+" UNION ALL SELECT tableoid, oid, oprnamespace FROM pg_operator" \
+" UNION ALL SELECT tableoid, oid, opcnamespace FROM pg_opclass" \
+" UNION ALL SELECT tableoid, oid, opfnamespace FROM pg_opfamily" \
+" UNION ALL SELECT tableoid, oid, collnamespace FROM pg_collation" \
+" UNION ALL SELECT tableoid, oid, connamespace FROM pg_conversion" \
+" UNION ALL SELECT tableoid, oid, cfgnamespace FROM pg_ts_config" \
+" UNION ALL SELECT tableoid, oid, dictnamespace FROM pg_ts_dict" \
+" UNION ALL SELECT tableoid, oid, prsnamespace FROM pg_ts_parser" \
+" UNION ALL SELECT tableoid, oid, tmplnamespace FROM pg_ts_template" \
+" UNION ALL SELECT tableoid, oid, stxnamespace FROM pg_statistic_ext" \
+" UNION ALL SELECT a.tableoid, a.oid, relnamespace FROM pg_attrdef a JOIN pg_class c ON c.oid = adrelid" \
+" UNION ALL SELECT w.tableoid, w.oid, relnamespace FROM pg_rewrite w JOIN pg_class c ON c.oid = ev_class" \
+" UNION ALL SELECT l.tableoid, l.oid, relnamespace FROM pg_policy l JOIN pg_class c ON c.oid = polrelid" \
+" UNION ALL SELECT g.tableoid, g.oid, relnamespace FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal" \
+" UNION ALL SELECT o.tableoid, o.oid, opfnamespace FROM pg_amop o JOIN pg_opfamily f ON f.oid = amopfamily" \
+" UNION ALL SELECT o.tableoid, o.oid, opfnamespace FROM pg_amproc o JOIN pg_opfamily f ON f.oid = amprocfamily" \
+" UNION ALL SELECT tableoid, oid, 0 FROM pg_event_trigger)" \
+" SELECT pg_describe_object(d.classid, d.objid, 0) AS user_name," \
+" min(pg_describe_object(refclassid, refobjid, 0)) AS used," \
+" coalesce(bool_or(k.contype = 'f'), false)" \
+" OR bool_or(d.classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass) AS is_other_check" \
+" FROM object o JOIN pg_depend d ON refclassid = o.classid AND refobjid = o.objid" \
+" JOIN object u ON u.classid = d.classid AND u.objid = d.objid" \
+" LEFT JOIN pg_constraint k ON d.classid = 'pg_constraint'::regclass AND k.oid = d.objid" \
+" WHERE o.namespace IN (TABLE shard) AND deptype IN ('n', 'a')" \
+" AND u.namespace NOT IN (SELECT oid FROM shard UNION ALL SELECT 'pg_toast'::regnamespace)" \
+" GROUP BY d.classid, d.objid"
+
+/* schema.c: the definitions */
+
+extern char *find_pg_dump(const MoveOptions *options);
+extern char *being_extended_sql(const Move *move, PGconn *conn);
+extern Status copy_schema(const Move *move);
+
+/* replication.c: publications, slots and subscriptions, made and dropped */
+
+extern void publish(const Move *move, const Side *side, const char *name);
+extern void create_slot(const Side *side, const char *name);
+extern void subscribe(const Move *move);
+extern void calm_launcher(const Move *move);
+extern void subscribe_back(const Move *move, const Side *from, const Side *to);
+extern void drop_subscription(const Side *side, const char *name);
+extern void end_table_copies(const Move *move);
+extern Status drop_slot(const Side *side, const char *name);
+extern Status drop_table_slots(const Move *move, const Side *source);
+extern void drop_publication(const Side *side, const char *name);
+
+/* mend.c: tables that must be copied anew */
+
+extern void resume_mending(const Move *move);
+extern void mend_copy(const Move *move);
+
+/* reason.c: what is being waited for */
+
+extern void tell_blocked_workers(const Side *to, const char *name);
+extern void tell_reason_of_copy(const Move *move);
+extern void tell_log_of_target(const Side *target);
+extern void run_and_tell(const Side *side, PGconn *conn, PGconn *observer,
+						 const char *fmt,...) pg_attribute_printf(4, 5);
+
+/* follow.c: waiting for the other server */
+
+extern Status wait_for_copy(const Move *move);
+extern Status wait_for_lag(const Move *move, const Side *from, const char *name);
+extern bool wait_for_replay(const Side *from, const Side *to, const char *name, int64 until);
+extern void flush_log(const Side *side);
+
+/* pause.c: transactions that hold writers up */
+
+extern void begin_limited(const Move *move, PGconn *conn, int lock_timeout_ms);
+extern void begin_pause(const Move *move, const Side *side);
+extern int64 pause_end(const Move *move, int64 start);
+extern bool end_pause(const Move *move, const Side *side);
+extern bool resume_session(const Move *move, const Side *side);
+extern void tell_other_program(const Move *move);
+extern void back_off(int attempt);
+
+/* lock.c: taking a shard's locks */
+
+extern bool close_shard(const Move *move, const Side *side, const Shard *shard, const char *home,
+						bool again, int64 until);
+
+/* verify.c */
+
+extern Status verify(const Move *move);
+
+/* cutover.c */
+
+extern Status cut_over(const Move *move, const Side *from, const Side *to, const char *name);
+extern Status open_decided(const Move *move, const Side *from, const Side *to);
+
+/* clean.c: after the cut-over, and the two ends of a move */
+
+extern void tell_publications(const Move *move);
+extern Status clean_up_after(const Move *move, const Side *from, const Side *to, const char *name);
+extern Status finish(const Move *move);
+extern Status abort_move(const Move *move);
+
+#endif							/* STAGES_H */

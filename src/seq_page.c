@@ -1,0 +1,133 @@
+/*
+ * The page of a sequence, and its log; see seq_page.h.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "commands/sequence.h"
+#include "miscadmin.h"
+#include "replication/syncrep.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
+#include "storage/bufmgr.h"
+#include "storage/lwlock.h"
+
+#include "compat.h"
+#include "seq_page.h"
+
+static bool reservation_is_durable(XLogRecPtr lsn);
+
+
+/* Lock the page in a pinned buffer, and find its tuple. */
+void
+lock_page(SequencePage *page, Buffer buffer, int mode)
+{
+	ItemId		item;
+	sequence_magic *magic;
+
+	LockBuffer(buffer, mode);
+	page->buffer = buffer;
+	page->page = BufferGetPage(buffer);
+
+	magic = (sequence_magic *) PageGetSpecialPointer(page->page);
+	if (magic->magic != SEQ_MAGIC)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("bad magic number in a sequence: %08X", magic->magic)));
+
+	item = PageGetItemId(page->page, FirstOffsetNumber);
+	Assert(ItemIdIsNormal(item));
+	page->tuple.t_data = (HeapTupleHeader) PageGetItem(page->page, item);
+	page->tuple.t_len = ItemIdGetLength(item);
+	page->data = (Form_pg_sequence_data) GETSTRUCT(&page->tuple);
+}
+
+/*
+ * Log if the cover says so, and put the new state on the page.  The page must
+ * be locked exclusively and marked dirty, and the transaction must have an id
+ * if this logs.
+ */
+void
+write_page(RelFileLocator locator, SequencePage *page, int64 last,
+		   const SlotCover *cover)
+{
+	START_CRIT_SECTION();
+
+	if (cover->must_log)
+	{
+		xl_seq_rec	xlrec;
+		XLogRecPtr	recptr;
+
+		/*
+		 * Recovery must find a state in which all that the record covers is
+		 * issued.
+		 */
+		page->data->last_value = cover->logged_last;
+		page->data->is_called = true;
+		page->data->log_cnt = 0;
+
+		SEQ_REC_LOCATOR(xlrec) = locator;
+
+		XLogBeginInsert();
+		XLogRegisterBuffer(0, page->buffer, REGBUF_WILL_INIT);
+		XLogRegisterData((char *) &xlrec, sizeof(xl_seq_rec));
+		XLogRegisterData((char *) page->tuple.t_data, page->tuple.t_len);
+		recptr = XLogInsert(RM_SEQ_ID, XLOG_SEQ_LOG);
+		PageSetLSN(page->page, recptr);
+	}
+
+	page->data->last_value = last;
+	page->data->is_called = true;
+	page->data->log_cnt = cover->log_cnt;
+
+	END_CRIT_SECTION();
+}
+
+/*
+ * Use slots that another transaction's record covers.  While that record is
+ * not durable, our commit must wait for it.  Without this, a crash could forget
+ * a slot that a committed SELECT next_id() has shown.  (Core's nextval does
+ * not do it.)
+ *
+ * A commit flushes and waits up to XactLastRecEnd if the transaction has an id.
+ */
+void
+join_reservation(XLogRecPtr lsn)
+{
+	if (reservation_is_durable(lsn))
+		return;
+	GetTopTransactionId();
+	if (XactLastRecEnd < lsn)
+		XactLastRecEnd = lsn;
+}
+
+/*
+ * Is everything up to lsn flushed, and confirmed by the synchronous standbys?
+ * synchronous_commit does not count here: the commit asks for it.
+ */
+static bool
+reservation_is_durable(XLogRecPtr lsn)
+{
+	static XLogRecPtr flushed = InvalidXLogRecPtr;
+	static XLogRecPtr confirmed = InvalidXLogRecPtr;
+
+	if (lsn > flushed)
+	{
+		if (XLogNeedsFlush(lsn))
+			return false;
+		flushed = lsn;
+	}
+
+	if (lsn > confirmed && max_wal_senders > 0 &&
+		SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0')
+	{
+		LWLockAcquire(SyncRepLock, LW_SHARED);
+		confirmed = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH];
+		LWLockRelease(SyncRepLock);
+		return lsn <= confirmed;
+	}
+	return true;
+}

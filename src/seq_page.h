@@ -1,0 +1,59 @@
+/*
+ * The page of a sequence, and its log.
+ *
+ * The record is core's own, so crash recovery, standbys, base backups and
+ * pg_rewind need to know nothing of this extension.  Callers mark the page
+ * dirty and get a transaction id before write_page(), which logs.
+ */
+#ifndef SNOWID_SEQ_PAGE_H
+#define SNOWID_SEQ_PAGE_H
+
+#include "access/htup.h"
+#include "commands/sequence.h"
+#include "storage/bufmgr.h"
+
+#include "compat.h"
+#include "slot.h"
+
+/* A page that is pinned and locked, and the tuple on it. */
+typedef struct SequencePage
+{
+	Buffer		buffer;
+	Page		page;
+	HeapTupleData tuple;
+	Form_pg_sequence_data data;
+} SequencePage;
+
+/* Hidden, as 15 lets another library's symbol of the same name win. */
+#pragma GCC visibility push(hidden)
+
+extern void lock_page(SequencePage *page, Buffer buffer, int mode);
+extern void write_page(RelFileLocator locator, SequencePage *page, int64 last,
+					   const SlotCover *cover);
+extern void join_reservation(XLogRecPtr lsn);
+
+#pragma GCC visibility pop
+
+/*
+ * Is the exclusively locked page dirty already?  It stays dirty while we hold
+ * our lock, since writing it out takes a lock that conflicts with ours.
+ */
+static inline bool
+page_is_dirty(const SequencePage *page)
+{
+	return !BufferIsLocal(page->buffer) &&
+		(BUFFER_STATE(GetBufferDescriptor(page->buffer - 1)) & BM_DIRTY) != 0;
+}
+
+static inline SlotState
+page_state(const SequencePage *page)
+{
+	SlotState	state;
+
+	state.last = page->data->last_value;
+	state.log_cnt = page->data->log_cnt;
+	state.is_called = page->data->is_called;
+	return state;
+}
+
+#endif							/* SNOWID_SEQ_PAGE_H */

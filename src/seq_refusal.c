@@ -1,0 +1,140 @@
+/*
+ * The errors of a sequence that gives no slot; see seq_refusal.h.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "nodes/value.h"
+#include "parser/parse_func.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "args.h"
+#include "seq_refusal.h"
+
+static char *sequence_name(Oid seqid);
+static void refuse_if_fenced(Oid seqid);
+
+
+/* Say why there is no slot, and what to do about it. */
+void
+refuse_slot(SlotVerdict verdict, Oid seqid, SlotState state,
+			SlotRules rules, TimestampTz now, TimestampTz epoch)
+{
+	char	   *name = get_rel_name(seqid);
+	char	   *clock_text = pstrdup(timestamptz_to_str(now));
+
+	switch (verdict)
+	{
+		case SLOT_BEFORE_EPOCH:
+			ereport(ERROR,
+					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+					 errmsg("the clock is before the epoch"),
+					 errdetail("The clock shows %s, the epoch is %s.",
+							   clock_text, timestamptz_to_str(epoch)),
+					 errhint("Set the server's clock right, or pass an epoch that has begun.")));
+			break;
+		case SLOT_EXHAUSTED:
+			ereport(ERROR,
+					(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+					 errmsg("sequence \"%s\" has used up the time of the id layout",
+							name),
+					 errdetail("With this epoch, the last id is of %s; the clock shows %s.",
+							   timestamptz_to_str(ms_to_timestamp(MS_LAST_GENERATED, epoch)),
+							   clock_text),
+					 errhint("For new tables, pass a later epoch as the third argument of snowid.next_id().")));
+			break;
+		case SLOT_TOO_FAR_AHEAD:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("sequence \"%s\" is more than one day ahead of the clock",
+							name),
+					 errdetail("Its last id is of %s; the clock shows %s.",
+							   timestamptz_to_str(ms_to_timestamp(slot_ms(state.last), epoch)),
+							   clock_text),
+					 errhint("If the clock is wrong, set it right. If the sequence is called with different epochs, use one. "
+							 "If something else set the sequence, and it has issued no id later than the clock, type: ALTER SEQUENCE %s RESTART;",
+							 sequence_name(seqid))));
+			break;
+		case SLOT_OVER_MAXVALUE:
+			{
+				bool		is_narrow = rules.max_slot <= PG_INT32_MAX;
+
+				refuse_if_fenced(seqid);
+				ereport(ERROR,
+						(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+						 errmsg("reached maximum value of sequence \"%s\" (%lld)",
+								name, (long long) rules.max_slot),
+						 errdetail("The sequence keeps the time of its last id in last_value, which needs a bigint."),
+						 errhint("Type: ALTER SEQUENCE %s%s NO MAXVALUE;",
+								 sequence_name(seqid),
+								 is_narrow ? " AS bigint" : "")));
+				break;
+			}
+		case SLOT_TAKE:
+		case SLOT_WAIT:
+			break;
+	}
+	elog(ERROR, "unexpected slot verdict: %d", (int) verdict);
+}
+
+/* Refuse to advance() to where next_id() would refuse to go on from. */
+void
+refuse_advance(Oid seqid, int64 slot, TimestampTz now, TimestampTz epoch)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot advance sequence \"%s\" to more than one day ahead of the clock",
+					get_rel_name(seqid)),
+			 errdetail("The id is of %s; the clock shows %s.",
+					   pstrdup(timestamptz_to_str(ms_to_timestamp(slot_ms(slot), epoch))),
+					   timestamptz_to_str(now)),
+			 errhint("If the id has another epoch than the default, pass that as the third argument.")));
+}
+
+/* Refuse a definition whose calls would reserve no id, or too many. */
+void
+refuse_increment(Oid seqid, int64 increment)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("increment %lld of sequence \"%s\" is out of range",
+					(long long) increment, get_rel_name(seqid)),
+			 errdetail("The increment is the number of ids that a call reserves in one millisecond, between 1 and %d.",
+					   SLOTS_PER_MS),
+			 errhint("Type: ALTER SEQUENCE %s INCREMENT BY 1;",
+					 sequence_name(seqid))));
+}
+
+/* The sequence's name as one would type it. */
+static char *
+sequence_name(Oid seqid)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(seqid)),
+									  get_rel_name(seqid));
+}
+
+/*
+ * Raise the error of a closed shard, if the sequence belongs to one:
+ * fence_shard() closes a sequence by its MAXVALUE.
+ *
+ * The journal is read with a new snapshot: the call may have waited for the
+ * fence, and its own snapshot would not show it.
+ */
+static void
+refuse_if_fenced(Oid seqid)
+{
+	Oid			argtypes[1] = {REGCLASSOID};
+	Oid			function = LookupFuncName(list_make2(makeString(pstrdup("snowid_internal")),
+													 makeString(pstrdup("refuse_id"))),
+										  1, argtypes, true);
+
+	if (!OidIsValid(function))
+		return;
+	PushActiveSnapshot(GetLatestSnapshot());
+	(void) OidFunctionCall1(function, ObjectIdGetDatum(seqid));
+	PopActiveSnapshot();
+}

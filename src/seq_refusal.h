@@ -1,0 +1,24 @@
+/*
+ * The errors of a sequence that gives no slot: why, and what to type.
+ *
+ * All of them end the call.  None decides anything: slot.h does.
+ */
+#ifndef SNOWID_SEQ_REFUSAL_H
+#define SNOWID_SEQ_REFUSAL_H
+
+#include "utils/timestamp.h"
+
+#include "slot.h"
+
+/* Hidden, as 15 lets another library's symbol of the same name win. */
+#pragma GCC visibility push(hidden)
+
+extern void refuse_slot(SlotVerdict verdict, Oid seqid, SlotState state,
+						SlotRules rules, TimestampTz now, TimestampTz epoch);
+extern void refuse_advance(Oid seqid, int64 slot, TimestampTz now,
+						   TimestampTz epoch);
+extern void refuse_increment(Oid seqid, int64 increment);
+
+#pragma GCC visibility pop
+
+#endif							/* SNOWID_SEQ_REFUSAL_H */

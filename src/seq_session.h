@@ -1,0 +1,138 @@
+/*
+ * What a session keeps of a sequence between calls, so that a call need not
+ * ask the catalogs, look for the page or lock anything again.
+ *
+ * - Catalog state.  Invalidation messages drop it, as they drop entries of the
+ *	 catalog caches.  So a call sees each ALTER, DROP, GRANT and change of role
+ *	 as early as nextval does, which asks those caches on each call.
+ * - The relation lock, held to the end of the transaction.
+ * - The page's pin: one page, however many sequences a transaction uses, until
+ *	 the (sub)transaction ends.
+ * - Slots taken ahead of use, because of CACHE.
+ *
+ * An entry lives as long as the session, so a call site may keep a pointer to
+ * it.  What each call asks is inline.
+ */
+#ifndef SNOWID_SEQ_SESSION_H
+#define SNOWID_SEQ_SESSION_H
+
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/proc.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "slot.h"
+
+typedef struct SessionSequence
+{
+	Oid			relid;			/* hash key */
+	LocalTransactionId lxid;	/* transaction that holds the relation lock */
+	RelFileNumber logged_file;	/* file that this session has logged */
+
+	/* Catalog state */
+	uint64		generation;		/* catalog_generation when read; 0: none */
+	Oid			userid;			/* role that may take slots */
+	RelFileLocator locator;
+	SlotRules	rules;
+	bool		is_local_temp;
+	bool		needs_wal;
+	bool		is_rewritten;	/* has it got a new file since its creation? */
+
+	Buffer		buffer;			/* where its page was last */
+
+	/* Slots taken ahead of use; none if next > last. */
+	int64		cached_next;
+	int64		cached_last;
+	TimestampTz cached_from;	/* the clock may show this ... */
+	TimestampTz cached_until;	/* ... until before this */
+	TimestampTz cached_epoch;
+} SessionSequence;
+
+/* Hidden, as 15 lets another library's symbol of the same name win. */
+#pragma GCC visibility push(hidden)
+
+/* Catalog state of an earlier generation may be out of date. */
+extern uint64 catalog_generation;
+
+/* The sequence whose page this (sub)transaction keeps pinned, if any. */
+extern SessionSequence *pinned_sequence;
+
+extern SessionSequence *session_sequence(Oid seqid);
+extern void session_lock(SessionSequence *session);
+extern void session_read_catalogs(SessionSequence *session, int32 shard);
+extern Buffer session_pin_page(SessionSequence *session);
+
+#pragma GCC visibility pop
+
+/* Make sure that the transaction holds the relation lock. */
+static inline void
+ensure_locked(SessionSequence *session)
+{
+	if (session->lxid != MY_LXID)
+		session_lock(session);
+}
+
+/* Make sure that the catalog state is valid, and read as the current role. */
+static inline void
+ensure_catalog_state(SessionSequence *session, int32 shard)
+{
+	if (session->generation != catalog_generation ||
+		session->userid != GetUserId())
+		session_read_catalogs(session, shard);
+}
+
+/* Make sure that the page is pinned. */
+static inline Buffer
+ensure_pinned(SessionSequence *session)
+{
+	return pinned_sequence == session ? session->buffer : session_pin_page(session);
+}
+
+static inline void
+drop_cached(SessionSequence *session)
+{
+	session->cached_next = 1;
+	session->cached_last = 0;
+}
+
+/*
+ * Serve a call from the slots that this transaction took ahead, if their
+ * millisecond is not over and they are not old.  A clock that went back makes
+ * them old, too.
+ */
+static inline bool
+take_cached(SessionSequence *session, TimestampTz epoch, int64 *slot)
+{
+	TimestampTz now;
+
+	if (session->cached_next > session->cached_last)
+		return false;
+
+	now = GetCurrentTimestamp();
+	if (now < session->cached_from || now >= session->cached_until ||
+		epoch != session->cached_epoch)
+	{
+		drop_cached(session);
+		return false;
+	}
+
+	*slot = session->cached_next;
+	session->cached_next += session->rules.increment;
+	return true;
+}
+
+/* Keep what a call has taken beyond its first block. */
+static inline void
+cache_rest(SessionSequence *session, SlotChoice choice, TimestampTz now,
+		   TimestampTz epoch)
+{
+	session->cached_next = choice.first + session->rules.increment;
+	session->cached_last = choice.last;
+	session->cached_from = now;
+	session->cached_until = Min(now + CACHED_FOR_US,
+								epoch + (slot_ms(choice.first) + 1) * 1000);
+	session->cached_epoch = epoch;
+}
+
+#endif							/* SNOWID_SEQ_SESSION_H */

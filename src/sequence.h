@@ -1,0 +1,17 @@
+/*
+ * A sequence as a clock: take slots, move it forward, read it.
+ */
+#ifndef SNOWID_SEQUENCE_H
+#define SNOWID_SEQUENCE_H
+
+#include "utils/timestamp.h"
+
+#include "slot.h"
+
+/* Not hidden: compiled expressions look up what SQL functions call by name. */
+extern int64 sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch,
+								void **call_cache);
+extern void sequence_advance(Oid seqid, int64 slot, TimestampTz epoch);
+extern SlotState sequence_read(Oid seqid, bool makes_ids);
+
+#endif							/* SNOWID_SEQUENCE_H */

@@ -1,0 +1,36 @@
+/*
+ * A lower bound of the times at which a transaction takes slots, where other
+ * sessions can read it.
+ *
+ * That bound is the transaction's start, which PostgreSQL shows to all, unless
+ * the clock is set back in the transaction or the transaction is prepared.
+ * Both cases are repaired here, before they can mislead safe_upper_id().
+ */
+#ifndef SNOWID_XACT_START_H
+#define SNOWID_XACT_START_H
+
+#include "storage/lock.h"
+#include "utils/timestamp.h"
+
+/* Hidden, as 15 lets another library's symbol of the same name win. */
+#pragma GCC visibility push(hidden)
+
+/* The lowest that the clock has shown this transaction, its start included. */
+extern TimestampTz lowest_clock;
+
+extern void xact_start_watch(void);
+extern void xact_start_lower(TimestampTz now);
+extern void xact_start_keep(Oid seqid);
+extern TimestampTz xact_start_kept(const LOCKTAG *tag);
+
+#pragma GCC visibility pop
+
+/* Call it with the clock's reading, before a slot is taken with it. */
+static inline void
+xact_start_check(TimestampTz now)
+{
+	if (unlikely(now < lowest_clock))
+		xact_start_lower(now);
+}
+
+#endif							/* SNOWID_XACT_START_H */

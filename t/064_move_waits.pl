@@ -1,0 +1,96 @@
+# Whatever snowid-move waits for longer than some seconds it names, and an abort
+# does not wait for it: a transaction that began to write after the move had its
+# slot and before the tables have theirs, a lock on the target, other moves that
+# have all the workers.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+my $b = move_node('b');
+$_->start for $a, $b;
+my $s = make_shard($a, 5, 'insta5');
+$b->safe_psql('postgres', 'CREATE EXTENSION snowid');
+
+# Start a move, and wait until it says something.
+sub says_ok
+{
+	my ($pattern, $name, $meanwhile, @options) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $said = '';
+	my $tool = IPC::Run::start([ move_command($a, $b, 5, @options) ], '>&', \$said,
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+
+	$meanwhile->() if $meanwhile;
+	ok(eval { $tool->pump until $said =~ $pattern; 1 }, $name) or diag $said;
+	return ($tool, \$said);
+}
+
+# A transaction that writes, elsewhere in that server, as the tables are copied.
+my $hold = hold_at_step($b, 'subscribed', 1);
+my $writer = $a->background_psql('postgres');
+my ($tool) = says_ok(qr/source: the copy of a table waits for process \d+ of \S+, in a transaction since/, 'a transaction is named',
+	sub {
+		wait_until_held($b) or die 'does not get there';
+		$writer->query_safe('BEGIN; SELECT pg_current_xact_id()');
+		$hold->quit;
+		let_go_steps($b);
+	});
+$tool->kill_kill;
+moves_ok($a, $b, 5, ['abort'], 0, 'an abort does not wait for it', qr/is undone/);
+is($writer->query_safe('SELECT 1'), '1', 'which is still open');
+nothing_left_ok($_, 'aborted') for $a, $b;
+
+# The slot itself waits for it, too.
+($tool) = says_ok(qr/source: waiting for process \d+ of \S+, in a transaction since/, 'it is named before the copy');
+$writer->query_safe('COMMIT');
+$tool->finish;
+is($? >> 8, 0, 'and then it goes on');
+moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+($a, $b) = ($b, $a);
+
+# A lock on the target.
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+my $locker = $b->background_psql('postgres');
+$locker->query_safe("BEGIN; LOCK TABLE $s.users");
+$a->safe_psql('postgres', "INSERT INTO $s.users (name) SELECT repeat('x', 1000) FROM generate_series(1, 2000)");
+($tool) = says_ok(qr/target: replication waits for process \d+ of \S+, in a transaction since/, 'a lock on the target is named',
+	undef, '--max-lag', '1kB', '--verify', 'none');
+$locker->query_safe('COMMIT');
+$tool->finish;
+is($? >> 8, 0, 'and then it goes on');
+moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+($a, $b) = ($b, $a);
+$_->quit for $writer, $locker;
+
+# No worker is left: while the move was about to begin, others took them all.
+$b->append_conf('postgresql.conf', q{
+max_logical_replication_workers = 3
+wal_retrieve_retry_interval = 100ms
+});
+$b->restart;
+$a->safe_psql('postgres', 'CREATE TABLE other (id int PRIMARY KEY); CREATE PUBLICATION other FOR TABLE other');
+$b->safe_psql('postgres', 'CREATE TABLE other (id int PRIMARY KEY)');
+my $from = $a->connstr('postgres') =~ s/'/''/gr;
+$hold = hold_at_step($b, 'subscribed', 0);
+($tool) = says_ok(qr/target: no worker is free for the copy: 3 of max_logical_replication_workers = 3 are at work, for 4 subscriptions/,
+	'missing workers are named',
+	sub {
+		wait_until_held($b) or die 'does not get there';
+		$b->safe_psql('postgres', "CREATE SUBSCRIPTION o$_ CONNECTION '$from' PUBLICATION other WITH (copy_data = false)") for 1 .. 3;
+		$b->poll_query_until('postgres', q{SELECT count(*) = 3 FROM pg_stat_subscription WHERE pid IS NOT NULL})
+		  or die 'they do not start';
+		$hold->quit;
+	});
+let_go_steps($b);
+$b->safe_psql('postgres', "DROP SUBSCRIPTION o$_") for 1 .. 3;
+$tool->finish;
+is($? >> 8, 0, 'and then it goes on');
+
+done_testing();
