@@ -13,7 +13,7 @@
 CREATE EXTENSION snowid;
 CREATE ROLE fuzzer LOGIN;
 SELECT format('GRANT CREATE, TEMP ON DATABASE %I TO fuzzer', current_database()) \gexec
-GRANT ALL ON snowid.shard_registry, snowid.moves TO fuzzer;
+GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry, snowid.moves TO fuzzer;
 GRANT ALL ON SEQUENCE snowid.id_seq TO fuzzer;
 ALTER ROLE fuzzer SET snowid.shard = 7;
 ALTER ROLE fuzzer SET client_min_messages = error;
@@ -34,7 +34,7 @@ CREATE TABLE fuzz.relation (name text, oid oid);
 GRANT SELECT, INSERT, UPDATE, DELETE ON fuzz.outcome, fuzz.relation TO fuzzer;
 
 CREATE VIEW fuzz.function AS
-SELECT p.oid, p.prokind, p.proname, p.pronargdefaults, p.proargtypes
+SELECT p.oid, p.pronamespace::regnamespace AS schema, p.prokind, p.proname, p.pronargdefaults, p.proargtypes
 FROM pg_catalog.pg_proc p
 JOIN pg_catalog.pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
  AND d.deptype = 'e'
@@ -51,7 +51,7 @@ CREATE FUNCTION fuzz.name() RETURNS text
 LANGUAGE sql VOLATILE
 AS $$ SELECT fuzz.pick('insta' || floor(random() * 10), 'fuzz_objects', 'fuzz_objects',
 	'fuzz_snippet', 'fuzz_snippet', 'id', 'id_seq', 'next_id', 'plain', 'taken_seq',
-	'pg_catalog', 'snowid', 'public', 'pg_temp', 'pg_fuzz', 'fuzz', 'nowhere',
+	'pg_catalog', 'snowid', 'public', 'pg_temp', 'pg_fuzz', 'nowhere',
 	'', ' ', '"', 'a"b', 'x''; DROP SCHEMA fuzz_objects; --', '%s%I%L', 'select', '$' || '$', '\',
 	repeat('n', 63), repeat('ü', 31), repeat('"', 63), 'Größe', '数据', E'tab\tline\n', 'a.b') $$;
 
@@ -74,7 +74,7 @@ SELECT CASE floor(random() * 6)::int
 						  'DROP SEQUENCE id_seq CASCADE', 'ALTER SEQUENCE id_seq INCREMENT -5',
 						  'SELECT snowid.drop_shard(shard, true) FROM snowid.shard_registry',
 						  'DO $x$ BEGIN RAISE query_canceled; END $x$', 'DO $x$ BEGIN ASSERT false; END $x$',
-						  'x int', 'VARIADIC bigint[]', 'now()', '1::bigint', 'next_id_of_shard', 'next_id')
+						  'x int', 'VARIADIC bigint[]', 'now()', '1::bigint', 'snowid_internal.next_id_of_shard', 'snowid.next_id')
 	ELSE fuzz.pick(repeat('x', 8000), repeat('é', 40000), repeat('''', 70), '-1', '1e9', '\000', '''''',
 				   chr(1114109), E'\u200b', 'https://example.org/?q=%00')
 END $$;
@@ -142,6 +142,7 @@ BEGIN
 			WHEN 'boolean'::regtype THEN fuzz.pick('true', 'false')
 			WHEN 'snowid.shard_registry'::regtype THEN fuzz.pick('(3,fuzz_objects,plain,,)', '(4,insta4,id_seq,,elsewhere)', '(,,,,)')
 			WHEN 'regclass'::regtype THEN fuzz.pick(VARIADIC relations::text[])
+			WHEN 'regclass[]'::regtype THEN format('{%s}', fuzz.pick(VARIADIC relations::text[]))
 		END;
 		IF value IS NULL THEN
 			RAISE EXCEPTION 'no values for arguments of type %', f.proargtypes[i]::regtype;
@@ -149,8 +150,8 @@ BEGIN
 		arguments := arguments || format('%L::%s', CASE WHEN random() < 0.97 THEN value END,
 										 f.proargtypes[i]::regtype);
 	END LOOP;
-	RETURN format('%s snowid.%I(%s)', CASE f.prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT' END,
-				  f.proname, array_to_string(arguments, ', '));
+	RETURN format('%s %s.%I(%s)', CASE f.prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT' END,
+				  f.schema, f.proname, array_to_string(arguments, ', '));
 END
 $$;
 
@@ -185,9 +186,7 @@ BEGIN
 	PERFORM setval('fuzz_objects.set_to_end', 9223372036854775807);
 	CREATE SEQUENCE fuzz_objects.set_to_start MINVALUE -9223372036854775808;
 	PERFORM setval('fuzz_objects.set_to_start', -9223372036854775808);
-	IF current_setting('server_version_num')::int >= 150000 THEN
-		CREATE UNLOGGED SEQUENCE fuzz_objects.unlogged;
-	END IF;
+	CREATE UNLOGGED SEQUENCE fuzz_objects.unlogged;
 	CREATE TEMP SEQUENCE IF NOT EXISTS temporary;
 
 	CREATE TABLE fuzz_objects.t (id bigint PRIMARY KEY, note text, odd int, "a""b" bigint);
@@ -216,7 +215,7 @@ BEGIN
 	CREATE TABLE fuzz_snippet.t (id bigint DEFAULT fuzz_snippet.next_id());
 	INSERT INTO fuzz_snippet.t SELECT FROM generate_series(1, 10);
 
-	-- What is not a sequence, is none of ours, was dropped, or never was.
+	-- No sequences, sequences of others, dropped ones, and some that never existed.
 	relations := ARRAY(SELECT c.oid FROM pg_class c
 					   WHERE c.relnamespace IN (to_regnamespace('fuzz_objects'), to_regnamespace('fuzz_snippet')))
 		|| ARRAY(SELECT r.oid FROM fuzz.relation r)
