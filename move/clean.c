@@ -81,15 +81,15 @@ rename_copies(const Move *move, const Side *from)
 	run(conn, "BEGIN");
 	run(conn, "SET LOCAL lock_timeout = %d", END_WAIT_MS);
 	for (int i = 0; i < move->nshards; i++)
-		rename_copy(from, &move->shards[i]);
+		rename_copy(from, move->shards[i]);
 	record_step(move, from, "moved");
 	run(conn, "COMMIT");
 	read_journal(move, from);
 	for (int i = 0; i < move->nshards; i++)
 	{
-		const char *name = journal_of(&move->shards[i], from)->schema;
+		const char *name = journal_of(move->shards[i], from)->schema;
 
-		if (strcmp(name, move->shards[i].schema) != 0)
+		if (strcmp(name, move->shards[i]->schema) != 0)
 			report_info("the closed copy at %s is now schema \"%s\"", from->home, name);
 	}
 	return STATUS_DONE;
@@ -117,7 +117,7 @@ tell_registry(const Move *move, const Side *from, const Side *to)
 	}
 	for (int i = 0; i < move->nshards; i++)
 	{
-		const Shard *shard = &move->shards[i];
+		const Shard *shard = move->shards[i];
 		PGresult   *res = query(conn, "UPDATE snowid.shard_registry SET home = %s WHERE shard = %d",
 								literal(conn, to->home), shard->number);
 
@@ -144,8 +144,8 @@ tell_publications(const Move *move)
 
 	for (int i = 0; i < move->nshards; i++)
 	{
-		char	   *old_schema = literal(conn, journal_of(&move->shards[i], &move->source)->schema);
-		char	   *schema = literal(conn, move->shards[i].schema);
+		char	   *old_schema = literal(conn, journal_of(move->shards[i], &move->source)->schema);
+		char	   *schema = literal(conn, move->shards[i]->schema);
 		PGresult   *res = query(conn,
 								"SELECT pubname, format('TABLE %%s', string_agg(format('%%I.%%I', %s::text, relname), ', ' ORDER BY relname)) "
 								"FROM pg_publication p JOIN pg_publication_rel r ON prpubid = p.oid JOIN pg_class c ON c.oid = prrelid "
@@ -218,7 +218,7 @@ refuse_newer_tables(const Move *move, const Side *source, PGconn *conn)
 									   "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
 									   "WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND NOT EXISTS "
 									   "(SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence')",
-									   literal(conn, journal_of(&move->shards[i], source)->schema));
+									   literal(conn, journal_of(move->shards[i], source)->schema));
 
 		if (newer == NULL)
 			continue;
@@ -242,7 +242,7 @@ refuse_outside_users(const Move *move, const Side *source, PGconn *conn)
 	initPQExpBuffer(&schemas);
 	for (int i = 0; i < move->nshards; i++)
 		appendPQExpBuffer(&schemas, "%s%s", i > 0 ? ", " : "",
-						  literal(conn, journal_of(&move->shards[i], source)->schema));
+						  literal(conn, journal_of(move->shards[i], source)->schema));
 	users = query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS("ARRAY[%s]::text[]") ") u",
 					   schemas.data);
 	if (users == NULL)
@@ -258,7 +258,7 @@ drop_schemas(const Move *move, const Side *side)
 {
 	for (int i = 0; i < move->nshards; i++)
 		run(side->conn, "DROP SCHEMA IF EXISTS %s CASCADE",
-			ident(side->conn, journal_of(&move->shards[i], side)->schema));
+			ident(side->conn, journal_of(move->shards[i], side)->schema));
 }
 
 static void
@@ -350,8 +350,8 @@ abort_move(const Move *move)
 		run(source->conn, "BEGIN");
 		record_step(move, source, "aborted");
 		for (int i = 0; i < move->nshards; i++)
-			if (journal_of(&move->shards[i], source)->closed)
-				run(source->conn, "SELECT snowid.unfence_shard(%d)", move->shards[i].number);
+			if (journal_of(move->shards[i], source)->closed)
+				run(source->conn, "SELECT snowid.unfence_shard(%d)", move->shards[i]->number);
 		run(source->conn, "COMMIT");
 	}
 

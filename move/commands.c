@@ -14,7 +14,7 @@ check_source(const Move *move)
 
 	for (int i = 0; i < move->nshards; i++)
 	{
-		const Shard *shard = &move->shards[i];
+		const Shard *shard = move->shards[i];
 		char	   *home;
 
 		if (shard->schema == NULL)
@@ -49,7 +49,7 @@ command_plan(Move *move)
 	}
 	for (int i = 0; i < move->nshards; i++)
 	{
-		const Shard *shard = &move->shards[i];
+		const Shard *shard = move->shards[i];
 
 		res = query(conn,
 					"SELECT count(*), pg_size_pretty(coalesce(sum(pg_table_size(c.oid)), 0)) "
@@ -107,7 +107,7 @@ prepare_way_back(const Move *move)
 
 	for (int i = 0; i < move->nshards; i++)
 	{
-		Shard	   *shard = &move->shards[i];
+		Shard	   *shard = move->shards[i];
 
 		if (journal_of(shard, target)->fingerprint == NULL)
 			record_fingerprint(target, shard->number,
@@ -295,10 +295,10 @@ command_finish(Move *move)
 
 	/* Its journal has what it takes to open it again. */
 	for (int i = 0; i < move->nshards; i++)
-		if (journal_of(&move->shards[i], target)->closed)
+		if (journal_of(move->shards[i], target)->closed)
 		{
-			report_error("shard %d is closed by hand at %s", move->shards[i].number, target->home);
-			report_hint("Type there: SELECT snowid.unfence_shard(%d);", move->shards[i].number);
+			report_error("shard %d is closed by hand at %s", move->shards[i]->number, target->home);
+			report_hint("Type there: SELECT snowid.unfence_shard(%d);", move->shards[i]->number);
 			return EXIT_FAILED;
 		}
 	failure_exit_code = EXIT_INCOMPLETE;
@@ -329,7 +329,7 @@ abort_way_back(const Move *move)
 		run(target->conn, "UPDATE snowid.moves SET role = 'target' WHERE shard IN (%s)", shard_list(move));
 		record_step(move, target, "open");
 		for (int i = 0; i < move->nshards; i++)
-			run(target->conn, "SELECT snowid.unfence_shard(%d)", move->shards[i].number);
+			run(target->conn, "SELECT snowid.unfence_shard(%d)", move->shards[i]->number);
 		run(target->conn, "COMMIT");
 	}
 	report_info("%s: the way back is undone; it lives at %s", move->title, target->home);
@@ -381,11 +381,9 @@ command_abort(Move *move)
 	 */
 	if (is_at(move, source, "fenced") && target->conn != NULL && !is_known(move, target))
 	{
-		int			shard = move->shards[0].number;
-
 		report_error("the move of %s is decided, but the target's journal has no row for it", move->title);
-		report_hint("Look whether the shard is open at %s. If not, and it never will be, type on the source: UPDATE snowid.moves SET peer = NULL WHERE shard = %d; SELECT snowid.unfence_shard(%d);",
-					set_journal(move, source)->peer, shard, shard);
+		report_hint("Look whether the shard is open at %s. If not, and it never will be, type on the source: UPDATE snowid.moves SET peer = NULL WHERE shard IN (%s); SELECT snowid.unfence_shard(shard) FROM snowid.moves WHERE shard IN (%s);",
+					set_journal(move, source)->peer, shard_list(move), shard_list(move));
 		return EXIT_INCOMPLETE;
 	}
 	failure_exit_code = EXIT_INCOMPLETE;

@@ -98,7 +98,7 @@ static bool
 carry_all_sequences(const Move *move, const Side *from, const Side *to)
 {
 	for (int i = 0; i < move->nshards; i++)
-		if (!carry_sequences(from, to, &move->shards[i]))
+		if (!carry_sequences(from, to, move->shards[i]))
 			return false;
 	return true;
 }
@@ -113,9 +113,9 @@ open_shards(const Move *move, const Side *to)
 					 "changed_at = clock_timestamp(), details = details || "
 					 "jsonb_build_object('reverse_lsn', pg_current_wal_insert_lsn()) "
 					 "WHERE shard = %d AND step = 'ready' AND details ->> 'move_id' = %s",
-					 move->shards[i].number, literal(to->conn, set_journal(move, to)->move_id)) ||
+					 move->shards[i]->number, literal(to->conn, set_journal(move, to)->move_id)) ||
 			!try_run(to->conn, "SELECT snowid.unfence_shard(%d, %s)",
-					 move->shards[i].number, literal(to->conn, to->home)))
+					 move->shards[i]->number, literal(to->conn, to->home)))
 			return false;
 	return true;
 }
@@ -127,7 +127,7 @@ close_shards(CutOver *cut)
 	int64		until = pause_end(cut->move, cut->start);
 
 	for (int i = 0; i < cut->move->nshards; i++)
-		if (!close_shard(cut->move, cut->from, &cut->move->shards[i], cut->to->home, cut->again, until))
+		if (!close_shard(cut->move, cut->from, cut->move->shards[i], cut->to->home, cut->again, until))
 			return retry_if_passing(cut, cut->from, strcmp(last_sqlstate, "40P01") == 0 ?
 									"could not lock the shard on the server that it leaves, whose writers wait for each other's locks (deadlock)" :
 									"could not lock the shard on the server that it leaves");
@@ -161,10 +161,10 @@ read_closed_shards(CutOver *cut)
 
 	for (int i = 0; i < move->nshards; i++)
 	{
-		Journal    *j = journal_of(&move->shards[i], cut->from);
+		Journal    *j = journal_of(move->shards[i], cut->from);
 
 		res = try_query(conn, "SELECT (%s), (SELECT details -> 'sequences' FROM snowid.moves WHERE shard = %d)",
-						fingerprint_sql(conn, move->shards[i].schema), move->shards[i].number);
+						fingerprint_sql(conn, move->shards[i]->schema), move->shards[i]->number);
 		if (res == NULL)
 			return retry_if_passing(cut, cut->from, "the pause limit was reached");
 		if (j->fingerprint == NULL || strcmp(j->fingerprint, PQgetvalue(res, 0, 0)) != 0)
@@ -322,7 +322,7 @@ cut_over(const Move *move, const Side *from, const Side *to, const char *name)
 	CutOver		cut = {.move = move,.from = from,.to = to,.name = name};
 
 	/* What it asks the server for is better asked before writers wait. */
-	free(fingerprint_sql(from->conn, move->shards[0].schema));
+	free(fingerprint_sql(from->conn, move->shards[0]->schema));
 	for (int n = 0;; n++)
 	{
 		Status		status = wait_for_lag(move, from, name);

@@ -41,7 +41,7 @@ journal_of(Shard *shard, const Side *side)
 Journal *
 set_journal(const Move *move, const Side *side)
 {
-	return journal_of(&move->shards[0], side);
+	return journal_of(move->shards[0], side);
 }
 
 char *
@@ -51,7 +51,7 @@ shard_list(const Move *move)
 
 	initPQExpBuffer(&list);
 	for (int i = 0; i < move->nshards; i++)
-		appendPQExpBuffer(&list, "%s%d", i > 0 ? ", " : "", move->shards[i].number);
+		appendPQExpBuffer(&list, "%s%d", i > 0 ? ", " : "", move->shards[i]->number);
 	return list.data;
 }
 
@@ -62,7 +62,7 @@ schema_list(const Move *move, PGconn *conn)
 
 	initPQExpBuffer(&list);
 	for (int i = 0; i < move->nshards; i++)
-		appendPQExpBuffer(&list, "%s%s", i > 0 ? ", " : "", literal(conn, move->shards[i].schema));
+		appendPQExpBuffer(&list, "%s%s", i > 0 ? ", " : "", literal(conn, move->shards[i]->schema));
 	return list.data;
 }
 
@@ -80,7 +80,7 @@ bool
 is_known(const Move *move, const Side *side)
 {
 	for (int i = 0; i < move->nshards; i++)
-		if (!journal_of(&move->shards[i], side)->exists)
+		if (!journal_of(move->shards[i], side)->exists)
 			return false;
 	return true;
 }
@@ -91,7 +91,7 @@ has_reached(const Move *move, const Side *side, const char *step)
 	if (!is_known(move, side))
 		return false;
 	for (int i = 0; i < move->nshards; i++)
-		if (place_of_step(journal_of(&move->shards[i], side)->step) < place_of_step(step))
+		if (place_of_step(journal_of(move->shards[i], side)->step) < place_of_step(step))
 			return false;
 	return true;
 }
@@ -102,7 +102,7 @@ is_at(const Move *move, const Side *side, const char *step)
 	if (!is_known(move, side))
 		return false;
 	for (int i = 0; i < move->nshards; i++)
-		if (strcmp(journal_of(&move->shards[i], side)->step, step) != 0)
+		if (strcmp(journal_of(move->shards[i], side)->step, step) != 0)
 			return false;
 	return true;
 }
@@ -113,7 +113,7 @@ is_role(const Move *move, const Side *side, const char *role)
 	if (!is_known(move, side))
 		return false;
 	for (int i = 0; i < move->nshards; i++)
-		if (strcmp(journal_of(&move->shards[i], side)->role, role) != 0)
+		if (strcmp(journal_of(move->shards[i], side)->role, role) != 0)
 			return false;
 	return true;
 }
@@ -122,7 +122,7 @@ bool
 is_closed(const Move *move, const Side *side)
 {
 	for (int i = 0; i < move->nshards; i++)
-		if (!journal_of(&move->shards[i], side)->closed)
+		if (!journal_of(move->shards[i], side)->closed)
 			return false;
 	return true;
 }
@@ -138,7 +138,7 @@ lock_shards(const Move *move, const Side *side)
 
 	for (int i = 0; i < move->nshards; i++)
 	{
-		int			shard = move->shards[i].number;
+		int			shard = move->shards[i]->number;
 
 		while (!query_bool(side->conn, "SELECT pg_try_advisory_lock(%d, %d)",
 						   LOCK_CLASS, shard))
@@ -167,7 +167,7 @@ read_journal(const Move *move, const Side *side)
 
 	for (int i = 0; i < move->nshards; i++)
 	{
-		Journal    *j = journal_of(&move->shards[i], side);
+		Journal    *j = journal_of(move->shards[i], side);
 		PGresult   *res;
 
 		memset(j, 0, sizeof(Journal));
@@ -181,7 +181,7 @@ read_journal(const Move *move, const Side *side)
 					"coalesce((details ->> 'keep_name')::boolean, false), "
 					"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
 					"peer, date_trunc('second', changed_at), details -> 'sequences' "
-					"FROM snowid.moves WHERE shard = %d", move->shards[i].number);
+					"FROM snowid.moves WHERE shard = %d", move->shards[i]->number);
 		if (PQntuples(res) > 0)
 		{
 			j->exists = true;
@@ -223,7 +223,7 @@ record_step_on(const Move *move, const Side *side, PGconn *conn, const char *ste
 	}
 	PQclear(res);
 	for (int i = 0; i < move->nshards; i++)
-		journal_of(&move->shards[i], side)->step = pg_strdup(step);
+		journal_of(move->shards[i], side)->step = pg_strdup(step);
 	report_verbose("%s: %s", side->label, step);
 }
 
@@ -272,7 +272,7 @@ claim_source(const Move *move)
 			"SELECT %d, %s, 'source', 'claimed', %s, jsonb_build_object("
 			"'move_id', %s::text, 'reverse', %s, 'keep_name', %s, "
 			"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text)",
-			move->shards[i].number, literal(conn, move->shards[i].schema),
+			move->shards[i]->number, literal(conn, move->shards[i]->schema),
 			literal(conn, move->target.home), literal(conn, move_id),
 			move->options->reverse ? "true" : "false",
 			move->options->keep_name ? "true" : "false",
@@ -326,10 +326,10 @@ claim_target(const Move *move)
 
 	run(target->conn, "BEGIN");
 	for (int i = 0; i < move->nshards; i++)
-		if (!claim_shard_on_target(move, &move->shards[i]))
+		if (!claim_shard_on_target(move, move->shards[i]))
 		{
 			report_error("the target's registry has another shard %d, or schema \"%s\"",
-						 move->shards[i].number, move->shards[i].schema);
+						 move->shards[i]->number, move->shards[i]->schema);
 			report_hint("Compare SELECT * FROM snowid.shards; of both servers. To forget this move, type: snowid-move abort");
 			return false;
 		}

@@ -81,7 +81,7 @@ typedef struct Move
 	const MoveOptions *options;
 	Side		source;
 	Side		target;
-	Shard	   *shards;
+	Shard	  **shards;
 	int			nshards;
 	char	   *title;			/* "shard 5", for messages */
 	char	   *name;			/* of publication, slot and subscription */

@@ -19,8 +19,8 @@ static char *
 table_in_journal(const Move *move)
 {
 	return query_text(move->source.conn,
-					  "SELECT details ->> 'copied_anew' FROM snowid.moves WHERE shard = %d",
-					  move->shards[0].number);
+					  "SELECT details ->> 'copied_anew' FROM snowid.moves "
+					  "WHERE shard IN (%s) AND details ? 'copied_anew' LIMIT 1", shard_list(move));
 }
 
 /* A table whose rows are all there, but whose slot is not; NULL if there is none. */
@@ -94,8 +94,8 @@ copy_anew(const Move *move, const char *table)
 	run(target, "COMMIT");
 	begin_publishing(move, table);
 	run(source, "ALTER PUBLICATION %s ADD TABLE ONLY %s", ident(source, move->name), table);
-	run(source, "UPDATE snowid.moves SET details = details - 'copied_anew' WHERE shard = %d",
-		move->shards[0].number);
+	run(source, "UPDATE snowid.moves SET details = details - 'copied_anew' WHERE shard IN (%s)",
+		shard_list(move));
 	run(source, "COMMIT");
 	refresh_subscription(move);
 }

@@ -485,7 +485,7 @@ check_earlier_move(const Move *move, const Check *check)
 {
 	for (int i = 0; i < move->nshards; i++)
 	{
-		Shard	   *shard = &move->shards[i];
+		Shard	   *shard = move->shards[i];
 		const Journal *s = journal_of(shard, &move->source);
 		const Journal *t = journal_of(shard, &move->target);
 		bool		complete = s->exists && t->exists &&

@@ -47,8 +47,8 @@ tell_blocked_senders(const Move *move)
 			  query(source->conn,
 					"SELECT DISTINCT " PROCESS_OF_B " FROM snowid.moves m, pg_stat_activity w, "
 					"unnest(pg_blocking_pids(w.pid)) p (pid) LEFT JOIN pg_stat_activity b ON b.pid = p.pid "
-					"WHERE m.shard = %d AND w.backend_type = 'walsender' "
-					"AND w.application_name LIKE m.details ->> 'table_slots'", move->shards[0].number));
+					"WHERE m.shard IN (%s) AND w.backend_type = 'walsender' "
+					"AND w.application_name LIKE m.details ->> 'table_slots'", shard_list(move)));
 }
 
 /* Are there workers for all? */

@@ -82,8 +82,8 @@ create_slot(const Side *side, const char *name)
 static void
 forget_hurry(const Move *move)
 {
-	run(move->target.conn, "UPDATE snowid.moves SET details = details - 'hurried' WHERE shard = %d",
-		move->shards[0].number);
+	run(move->target.conn, "UPDATE snowid.moves SET details = details - 'hurried' WHERE shard IN (%s)",
+		shard_list(move));
 }
 
 /*
@@ -95,8 +95,8 @@ calm_launcher(const Move *move)
 {
 	PGconn	   *conn = move->target.conn;
 
-	if (!query_bool(conn, "SELECT details ? 'hurried' FROM snowid.moves WHERE shard = %d",
-					move->shards[0].number))
+	if (!query_bool(conn, "SELECT bool_or(details ? 'hurried') FROM snowid.moves WHERE shard IN (%s)",
+					shard_list(move)))
 		return;
 	if (!try_run(conn, "ALTER SYSTEM RESET wal_retrieve_retry_interval") ||
 		!try_run(conn, "SELECT pg_reload_conf()"))
@@ -257,8 +257,8 @@ end_table_copies(const Move *move)
 	run(target->conn, "ALTER SUBSCRIPTION %s DISABLE", ident(target->conn, move->name));
 	run(source->conn,
 		"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots, snowid.moves "
-		"WHERE slot_name LIKE details ->> 'table_slots' AND shard = %d AND active_pid IS NOT NULL",
-		move->shards[0].number);
+		"WHERE slot_name LIKE details ->> 'table_slots' AND shard IN (%s) AND active_pid IS NOT NULL",
+		shard_list(move));
 }
 
 /*
@@ -300,9 +300,9 @@ drop_table_slots(const Move *move, const Side *source)
 {
 	Status		status = STATUS_DONE;
 	PGresult   *res = query(source->conn,
-							"SELECT slot_name FROM pg_replication_slots, snowid.moves "
-							"WHERE slot_name LIKE details ->> 'table_slots' AND shard = %d "
-							"AND database = current_database()", move->shards[0].number);
+							"SELECT DISTINCT slot_name FROM pg_replication_slots, snowid.moves "
+							"WHERE slot_name LIKE details ->> 'table_slots' AND shard IN (%s) "
+							"AND database = current_database()", shard_list(move));
 
 	for (int i = 0; i < PQntuples(res) && status == STATUS_DONE; i++)
 		status = drop_slot(source, PQgetvalue(res, i, 0));

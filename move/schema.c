@@ -96,7 +96,7 @@ dump_schemas(const Move *move)
 	argv[argc++] = "--lock-wait-timeout=60s";
 	argv[argc++] = "--encoding=UTF8";
 	for (int i = 0; i < move->nshards; i++)
-		argv[argc++] = text_of("--schema=%s", pattern_of(move->shards[i].schema));
+		argv[argc++] = text_of("--schema=%s", pattern_of(move->shards[i]->schema));
 	argv[argc++] = text_of("--dbname=%s", conninfo_of_connection(move->source.conn));
 
 	fflush(NULL);
@@ -233,16 +233,16 @@ read_definitions(const Move *move, char **script)
 	PGconn	   *conn = source->conn;
 
 	for (int i = 0; i < move->nshards; i++)
-		journal_of(&move->shards[i], source)->fingerprint =
-			query_text(conn, "%s", fingerprint_sql(conn, move->shards[i].schema));
+		journal_of(move->shards[i], source)->fingerprint =
+			query_text(conn, "%s", fingerprint_sql(conn, move->shards[i]->schema));
 	*script = dump_schemas(move);
 	if (*script == NULL)
 		return STATUS_FAILED;
 	*script = text_of("%s%s", *script, dump_casts(move));
 	for (int i = 0; i < move->nshards; i++)
 	{
-		const Shard *shard = &move->shards[i];
-		const char *before = journal_of(&move->shards[i], source)->fingerprint;
+		const Shard *shard = move->shards[i];
+		const char *before = journal_of(move->shards[i], source)->fingerprint;
 		const char *after = query_text(conn, "%s", fingerprint_sql(conn, shard->schema));
 
 		if (before == NULL || after == NULL || strcmp(before, after) != 0)
@@ -292,7 +292,7 @@ copy_schema(const Move *move)
 	}
 	run(conn, "SET search_path = pg_catalog, pg_temp");
 	for (int i = 0; i < move->nshards; i++)
-		run(conn, "SELECT snowid.fence_shard(%d)", move->shards[i].number);
+		run(conn, "SELECT snowid.fence_shard(%d)", move->shards[i]->number);
 	record_detail(move, conn, "schema_made", "yes");
 	record_step_on(move, target, conn, "schema");
 	run(conn, "COMMIT");

@@ -24,8 +24,9 @@ make_set(Move *move, const MoveOptions *options)
 		},
 			.nshards = 1
 	};
-	move->shards = pg_malloc0(sizeof(Shard) * move->nshards);
-	move->shards[0].number = options->shard;
+	move->shards = pg_malloc(sizeof(Shard *) * move->nshards);
+	move->shards[0] = pg_malloc0(sizeof(Shard));
+	move->shards[0]->number = options->shard;
 	move->title = text_of("shard %d", options->shard);
 }
 
@@ -142,8 +143,8 @@ find_names(Move *move)
 
 	if (query_bool(conn, "SELECT to_regclass('snowid.shard_registry') IS NOT NULL"))
 		for (int i = 0; i < move->nshards; i++)
-			move->shards[i].schema = query_text(conn, "SELECT schema FROM snowid.shard_registry WHERE shard = %d",
-												move->shards[i].number);
+			move->shards[i]->schema = query_text(conn, "SELECT schema FROM snowid.shard_registry WHERE shard = %d",
+												move->shards[i]->number);
 	if (journal->exists)
 	{
 		move->name = journal->name;
@@ -154,8 +155,8 @@ find_names(Move *move)
 		/* A slot's name must be free in the whole cluster, on both sides. */
 		char	   *suffix = query_text(conn, "SELECT left(gen_random_uuid()::text, 8)");
 
-		move->name = text_of("snowid_move_%d_%s", move->shards[0].number, suffix);
-		move->reverse_name = text_of("snowid_back_%d_%s", move->shards[0].number, suffix);
+		move->name = text_of("snowid_move_%d_%s", move->shards[0]->number, suffix);
+		move->reverse_name = text_of("snowid_back_%d_%s", move->shards[0]->number, suffix);
 	}
 }
 
@@ -171,7 +172,7 @@ main(int argc, char *argv[])
 	make_set(&move, &options);
 	ready = join_sides(&move, command, &exit_code);
 	for (int i = 0; ready && i < move.nshards; i++)
-		ready = check_journals(&move, &move.shards[i], &exit_code);
+		ready = check_journals(&move, move.shards[i], &exit_code);
 	if (ready)
 	{
 		find_names(&move);

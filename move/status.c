@@ -112,8 +112,8 @@ command_status(Move *move)
 	printf("%s: %s\n", move->title, what_next(move));
 	for (int i = 0; i < move->nshards; i++)
 	{
-		show_side(move, &move->shards[i], &move->source);
-		show_side(move, &move->shards[i], &move->target);
+		show_side(move, move->shards[i], &move->source);
+		show_side(move, move->shards[i], &move->target);
 	}
 	return EXIT_DONE;
 }
