@@ -160,6 +160,20 @@ lock_shards(const Move *move, const Side *side)
 	return true;
 }
 
+/* May our role read it?  If not, says so. */
+bool
+check_journal_rights(const Side *side)
+{
+	char	   *role = query_text(side->conn, "SELECT quote_ident(current_user) WHERE to_regclass('snowid.moves') IS NOT NULL "
+								  "AND NOT has_table_privilege('snowid.moves', 'SELECT')");
+
+	if (role == NULL)
+		return true;
+	report_error("%s: role %s may not read snowid.moves", side->label, role);
+	report_hint("There, as the owner of the database, type: GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.moves TO %s;", role);
+	return false;
+}
+
 void
 read_journal(const Move *move, const Side *side)
 {

@@ -97,6 +97,7 @@ extern char *shard_list(const Move *move);
 extern char *schema_list(const Move *move, PGconn *conn);
 
 extern bool lock_shards(const Move *move, const Side *side);
+extern bool check_journal_rights(const Side *side);
 extern void read_journal(const Move *move, const Side *side);
 
 /* Are all the set's shards there, at the step, or beyond it? */

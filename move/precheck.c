@@ -18,6 +18,12 @@ static const char is_standby[] =
 "SELECT 'FAILED', 'it is a standby', 'Give the connection of its primary.'"
 " WHERE pg_is_in_recovery()";
 
+/* A subscription of a role that is none needs a password in its connection string. */
+static const char is_no_superuser[] =
+"SELECT 'FAILED', format('role %I is no superuser, and may not make subscriptions', current_user),"
+" 'Connect as a superuser.'"
+" FROM pg_roles WHERE rolname = current_user AND NOT rolsuper";
+
 /* From 19 on, the first slot switches decoding on, where the level is replica. */
 static const char wal_level[] =
 "SELECT 'FAILED', 'it is ' || setting,"
@@ -53,6 +59,59 @@ static const char free_senders[] =
 " 1 + least($3::int, (SELECT count(*) FROM pg_class WHERE relkind = 'r'"
 " AND relnamespace " IN_SHARD ")) AS wanted) t";
 
+static const char free_origins[] =
+"SELECT CASE WHEN free < least(wanted, 1 + workers) THEN 'FAILED'"
+" WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
+" format('%s of %s = %s are free', free, s.name, s.setting),"
+" CASE WHEN free < wanted THEN"
+" format('The move needs %s%s. Type: ALTER SYSTEM SET %s = %s; and restart that server.', wanted,"
+"  CASE WHEN wanted > 1 + workers THEN"
+"   ', since each table that is copied keeps one while the target is behind' END,"
+"  s.name, s.setting::int + wanted - free) END"
+" FROM (SELECT name, setting FROM pg_settings"
+"  WHERE name IN ('max_active_replication_origins', 'max_replication_slots')"
+"  ORDER BY name LIMIT 1) s,"
+/* From 16 on, the worker that has copied a table drops it. */
+" LATERAL (SELECT s.setting::int - (SELECT count(*) FROM pg_replication_origin) AS free,"
+"  least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS workers,"
+"  1 + CASE WHEN current_setting('server_version_num')::int < 160000 THEN $3::int"
+"   ELSE least($3::int, current_setting('max_sync_workers_per_subscription')::int) END"
+"  AS wanted) t";
+
+static const char free_workers[] =
+"SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED'"
+" WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
+" format('%s of max_logical_replication_workers = %s are free', free,"
+" current_setting('max_logical_replication_workers')),"
+" CASE WHEN free < wanted THEN"
+" format('The move needs %s. Type: ALTER SYSTEM SET max_logical_replication_workers = %s; and"
+" restart that server.', wanted,"
+"  current_setting('max_logical_replication_workers')::int + wanted - free) END"
+" FROM (SELECT current_setting('max_logical_replication_workers')::int"
+"  - (SELECT count(*) FROM pg_stat_activity"
+" WHERE backend_type LIKE 'logical replication %'"
+" AND backend_type <> 'logical replication launcher') AS free,"
+"  1 + least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS"
+" wanted) t";
+
+static const char free_processes[] =
+"SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED'"
+" WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
+" format('%s of max_worker_processes = %s are free', free,"
+" current_setting('max_worker_processes')),"
+" CASE WHEN free < wanted THEN"
+" format('The move needs %s. Type: ALTER SYSTEM SET max_worker_processes = %s; and restart"
+" that server.', wanted,"
+"  current_setting('max_worker_processes')::int + wanted - free) END"
+" FROM (SELECT current_setting('max_worker_processes')::int - (SELECT count(*)"
+" FROM pg_stat_activity WHERE backend_type NOT IN ("
+"  'client backend', 'walsender', 'autovacuum launcher', 'autovacuum worker',"
+" 'background writer', 'checkpointer', 'walwriter',"
+"  'startup', 'walreceiver', 'archiver', 'logger', 'walsummarizer', 'slotsync worker',"
+" 'io worker', 'standalone backend')) AS free,"
+"  1 + least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS"
+" wanted) t";
+
 #define COUNT_TABLES	"SELECT count(*) FROM pg_class WHERE relkind = 'r'" \
 " AND relnamespace " IN_SHARD
 #define SYNC_WORKERS	"SELECT current_setting('max_sync_workers_per_subscription')"
@@ -64,15 +123,6 @@ static const char free_senders[] =
 " WHERE to_regclass(name) IS NOT NULL AND NOT (" \
 " SELECT bool_and(has_table_privilege(name, p))" \
 " FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p)"
-
-/* A parameter that only superusers set, and roles that have been granted it. */
-#define MAY_SET(name, why) \
-"SELECT 'warning', format('role %I may not set " name ": " why "', current_user)," \
-" format('As a superuser, type: GRANT SET ON PARAMETER " name " TO %I;', current_user)" \
-" WHERE NOT has_parameter_privilege('" name "', 'SET')"
-
-#define MAY_SET_DEADLOCK_TIMEOUT \
-	MAY_SET("deadlock_timeout", "an autovacuum in the way makes writers wait longer, or stops the cut-over")
 
 /* The names that other moves of these shards have given. */
 #define LEFTOVER		"format('^snowid_(move|back)_(%s)_', array_to_string($1, '|'))"
@@ -225,32 +275,23 @@ static const Check checks[] =
 		" FROM pg_roles r WHERE NOT pg_has_role(oid, 'USAGE') AND oid IN ("
 		"  SELECT relowner FROM pg_class WHERE relnamespace " IN_SHARD
 		"  UNION SELECT nspowner FROM pg_namespace WHERE nspname = ANY ($2))"
-		" UNION ALL " MAY_SET_DEADLOCK_TIMEOUT
+		/* Else the server hides from it how far the target is. */
+		" UNION ALL "
+		"SELECT 'FAILED', format('role %I may not see what other sessions do', current_user),"
+		" format('As a superuser, type: GRANT pg_read_all_stats TO %I;', current_user)"
+		" WHERE NOT pg_has_role('pg_read_all_stats', 'USAGE')"
+		" UNION ALL "
+		"SELECT 'warning', format('role %I may not set deadlock_timeout: an autovacuum in the way"
+		" makes writers wait longer, or stops the cut-over', current_user),"
+		" format('As a superuser, type: GRANT SET ON PARAMETER deadlock_timeout TO %I;', current_user)"
+		" WHERE NOT has_parameter_privilege('deadlock_timeout', 'SET')"
 		" UNION ALL " MAY_WRITE
 	},
 	{
-		.name = "rights on the target",.where = ON_TARGET,
-		.other = "SELECT string_agg(rolname, E'\\n') FROM (" ROLES ") AS t",
-		.sql = "SELECT 'FAILED', 'role ' || quote_ident(current_user) ||"
-		" ' may not create subscriptions',"
-		" CASE WHEN p.oid IS NULL THEN 'Connect as a superuser.' ELSE"
-		" format('As a superuser, type: GRANT pg_create_subscription TO %I;', current_user) END"
-		" FROM pg_roles r LEFT JOIN pg_roles p ON p.rolname = 'pg_create_subscription'"
-		" WHERE r.rolname = current_user AND NOT r.rolsuper AND pg_has_role(p.oid,"
-		" 'USAGE') IS NOT TRUE"
-		" UNION ALL "
-		"SELECT 'FAILED', 'role ' || quote_ident(current_user) || ' may not create schemas',"
-		" format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user)"
-		" WHERE NOT has_database_privilege(current_database(), 'CREATE')"
-		" UNION ALL "
-		"SELECT 'FAILED', format('role %I may not make objects for %I', current_user, rolname),"
-		" format('Type: GRANT %I TO %I;', rolname, current_user)"
-		" FROM pg_roles WHERE NOT pg_has_role(oid, 'USAGE')"
-		" AND rolname = ANY (string_to_array($3, E'\\n'))"
-		" UNION ALL " MAY_SET_DEADLOCK_TIMEOUT
-		" UNION ALL "
-		MAY_SET("session_replication_role", "after a crash there, a table may not be copied anew")
-		" UNION ALL " MAY_WRITE
+		.name = "rights on the target",.where = ON_TARGET,.sql = is_no_superuser
+	},
+	{
+		.name = "rights on the source",.where = ON_SOURCE,.sql = is_no_superuser,.only_reverse = true
 	},
 	{
 		.name = "roles on the target",.where = ON_TARGET,
@@ -507,62 +548,9 @@ static const Check checks[] =
 	" source",.where = ON_SOURCE,.other = SYNC_WORKERS,.sql = free_slots},
 	{.name = "walsenders on the"
 	" source",.where = ON_SOURCE,.other = SYNC_WORKERS,.sql = free_senders},
-	{
-		.name = "replication origins on the target",.where = ON_TARGET,.other = COUNT_TABLES,
-		.sql = "SELECT CASE WHEN free < least(wanted, 1 + workers) THEN 'FAILED'"
-		" WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
-		" format('%s of %s = %s are free', free, s.name, s.setting),"
-		" CASE WHEN free < wanted THEN"
-		" format('The move needs %s%s. Type: ALTER SYSTEM SET %s = %s; and restart that server.', wanted,"
-		"  CASE WHEN wanted > 1 + workers THEN"
-		"   ', since each table that is copied keeps one while the target is behind' END,"
-		"  s.name, s.setting::int + wanted - free) END"
-		" FROM (SELECT name, setting FROM pg_settings"
-		"  WHERE name IN ('max_active_replication_origins', 'max_replication_slots')"
-		"  ORDER BY name LIMIT 1) s,"
-		/* From 16 on, the worker that has copied a table drops it. */
-		" LATERAL (SELECT s.setting::int - (SELECT count(*) FROM pg_replication_origin) AS free,"
-		"  least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS workers,"
-		"  1 + CASE WHEN current_setting('server_version_num')::int < 160000 THEN $3::int"
-		"   ELSE least($3::int, current_setting('max_sync_workers_per_subscription')::int) END"
-		"  AS wanted) t"
-	},
-	{
-		.name = "replication workers on the target",.where = ON_TARGET,.other = COUNT_TABLES,
-		.sql = "SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED'"
-		" WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
-		" format('%s of max_logical_replication_workers = %s are free', free,"
-		" current_setting('max_logical_replication_workers')),"
-		" CASE WHEN free < wanted THEN"
-		" format('The move needs %s. Type: ALTER SYSTEM SET max_logical_replication_workers = %s; and"
-		" restart that server.', wanted,"
-		"  current_setting('max_logical_replication_workers')::int + wanted - free) END"
-		" FROM (SELECT current_setting('max_logical_replication_workers')::int"
-		"  - (SELECT count(*) FROM pg_stat_activity"
-		" WHERE backend_type LIKE 'logical replication %'"
-		" AND backend_type <> 'logical replication launcher') AS free,"
-		"  1 + least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS"
-		" wanted) t"
-	},
-	{
-		.name = "background workers on the target",.where = ON_TARGET,.other = COUNT_TABLES,
-		.sql = "SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED'"
-		" WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
-		" format('%s of max_worker_processes = %s are free', free,"
-		" current_setting('max_worker_processes')),"
-		" CASE WHEN free < wanted THEN"
-		" format('The move needs %s. Type: ALTER SYSTEM SET max_worker_processes = %s; and restart"
-		" that server.', wanted,"
-		"  current_setting('max_worker_processes')::int + wanted - free) END"
-		" FROM (SELECT current_setting('max_worker_processes')::int - (SELECT count(*)"
-		" FROM pg_stat_activity WHERE backend_type NOT IN ("
-		"  'client backend', 'walsender', 'autovacuum launcher', 'autovacuum worker',"
-		" 'background writer', 'checkpointer', 'walwriter',"
-		"  'startup', 'walreceiver', 'archiver', 'logger', 'walsummarizer', 'slotsync worker',"
-		" 'io worker', 'standalone backend')) AS free,"
-		"  1 + least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS"
-		" wanted) t"
-	},
+	{.name = "replication origins on the target",.where = ON_TARGET,.other = COUNT_TABLES,.sql = free_origins},
+	{.name = "replication workers on the target",.where = ON_TARGET,.other = COUNT_TABLES,.sql = free_workers},
+	{.name = "background workers on the target",.where = ON_TARGET,.other = COUNT_TABLES,.sql = free_processes},
 	{
 		.name = "copying workers on the target",.where = ON_TARGET,
 		.sql = "SELECT 'FAILED',"
@@ -570,7 +558,7 @@ static const Check checks[] =
 		" 'Type: ALTER SYSTEM SET max_sync_workers_per_subscription = 2; SELECT pg_reload_conf();'"
 		" WHERE current_setting('max_sync_workers_per_subscription')::int = 0"
 	},
-	{.name = "connection from the target to the source",.probe = check_connection},
+	{.name = "connection from the target to the source",.where = ON_TARGET,.probe = check_connection},
 	{.name = "rights of that connection",.where = ON_SOURCE,.probe = check_reader},
 	{
 		.name = "WAL kept by slots on the source",.where = ON_SOURCE,
@@ -628,6 +616,22 @@ static const Check checks[] =
 	{
 		.name = "walsenders on the target",.where = ON_TARGET,.other = "SELECT 0",
 		.sql = free_senders,.only_reverse = true
+	},
+	{
+		.name = "replication origins on the source",.where = ON_SOURCE,.other = "SELECT 0",
+		.sql = free_origins,.only_reverse = true
+	},
+	{
+		.name = "replication workers on the source",.where = ON_SOURCE,.other = "SELECT 0",
+		.sql = free_workers,.only_reverse = true
+	},
+	{
+		.name = "background workers on the source",.where = ON_SOURCE,.other = "SELECT 0",
+		.sql = free_processes,.only_reverse = true
+	},
+	{
+		.name = "connection from the source to the target",.where = ON_SOURCE,
+		.probe = check_connection,.only_reverse = true
 	},
 };
 

@@ -251,24 +251,25 @@ check_needs(const Move *move, const Check *check)
 }
 
 /*
- * Can the target reach the source?  Creates the subscription, without slot
+ * Can this server reach the other one?  Creates the subscription, without slot
  * and copy, in a transaction that is rolled back.
  */
 void
 check_connection(const Move *move, const Check *check)
 {
-	PGconn	   *conn = move->target.conn;
+	const Side *side = check->where == ON_SOURCE ? &move->source : &move->target;
+	const Side *other = side == &move->source ? &move->target : &move->source;
+	PGconn	   *conn = side->conn;
 	PGresult   *result;
 	char	   *name = PQescapeIdentifier(conn, move->name, strlen(move->name));
-	char	   *source = PQescapeLiteral(conn, move->source.conninfo,
-										 strlen(move->source.conninfo));
+	char	   *conninfo = PQescapeLiteral(conn, other->conninfo, strlen(other->conninfo));
 	PQExpBufferData sql;
 
 	initPQExpBuffer(&sql);
 	appendPQExpBuffer(&sql, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s"
 					  " WITH (create_slot = false, slot_name = NONE, enabled = false,"
 					  " copy_data = false)",
-					  name, source, name);
+					  name, conninfo, name);
 	PQclear(PQexec(conn, "BEGIN"));
 	/* From 15 on, it warns that there is no such publication yet. */
 	PQclear(PQexec(conn, "SET LOCAL client_min_messages = error"));
@@ -282,15 +283,16 @@ check_connection(const Move *move, const Check *check)
 		message[strcspn(message, "\n")] = '\0';
 		found(check, FOUND_FAILED, reason != NULL ? reason + 3 : message,
 			  state != NULL && (strcmp(state, "42501") == 0 || strcmp(state, "42710") == 0) ? "" :
-			  "Look at listen_addresses and pg_hba.conf of the source and at the"
-			  " target's password file, or say how the target reaches it: --source-for-target"
-			  " CONNINFO.");
+			  text_of("Look at listen_addresses and pg_hba.conf of the %s and at the"
+					  " %s's password file, or say how the %s reaches it: %s CONNINFO.",
+					  other->label, side->label, side->label,
+					  side == &move->source ? "--target-for-source" : "--source-for-target"));
 		pg_free(message);
 	}
 	PQclear(result);
 	PQclear(PQexec(conn, "ROLLBACK"));
 	PQfreemem(name);
-	PQfreemem(source);
+	PQfreemem(conninfo);
 	termPQExpBuffer(&sql);
 }
 
@@ -329,7 +331,16 @@ check_reader(const Move *move, const Check *check)
 				 " AND c.relrowsecurity"
 				 " AND NOT r.rolsuper AND NOT r.rolbypassrls"
 				 " AND (c.relforcerowsecurity OR NOT pg_has_role(r.oid, c.relowner,"
-				 " 'USAGE'))", user);
+				 " 'USAGE'))"
+				 " UNION ALL "
+				 "SELECT 'warning',"
+				 " format('role %I may not end sessions of role %I, so an abort may have to wait for them',"
+				 " current_user, r.rolname),"
+				 " CASE WHEN r.rolsuper THEN 'Name a role that is no superuser: --source-for-target CONNINFO.'"
+				 " ELSE format('As a superuser, type: GRANT %I TO %I;', r.rolname, current_user) END"
+				 " FROM pg_roles r JOIN pg_roles c ON c.rolname = current_user"
+				 " WHERE r.rolname = $3 AND NOT c.rolsuper AND (r.rolsuper OR"
+				 " NOT (pg_has_role(r.oid, 'USAGE') OR pg_has_role('pg_signal_backend', 'USAGE')))", user);
 	print_findings(check, move->source.conn, result);
 	PQclear(result);
 	PQconninfoFree(options);

@@ -255,10 +255,11 @@ end_table_copies(const Move *move)
 					literal(target->conn, move->name)))
 		return;
 	run(target->conn, "ALTER SUBSCRIPTION %s DISABLE", ident(target->conn, move->name));
-	run(source->conn,
-		"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots, snowid.moves "
-		"WHERE slot_name LIKE details ->> 'table_slots' AND shard IN (%s) AND active_pid IS NOT NULL",
-		shard_list(move));
+	if (!try_run(source->conn,
+				 "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots, snowid.moves "
+				 "WHERE slot_name LIKE details ->> 'table_slots' AND shard IN (%s) AND active_pid IS NOT NULL",
+				 shard_list(move)))
+		report_warning("%s: %s", source->label, PQerrorMessage(source->conn));
 }
 
 /*
@@ -282,10 +283,10 @@ drop_slot(const Side *side, const char *name)
 			report_error("%s: %s", side->label, PQerrorMessage(side->conn));
 			return STATUS_FAILED;
 		}
-		run(side->conn,
-			"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
-			"WHERE slot_name = %s AND active_pid IS NOT NULL",
-			literal(side->conn, name));
+		(void) try_run(side->conn,
+					   "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+					   "WHERE slot_name = %s AND active_pid IS NOT NULL",
+					   literal(side->conn, name));
 		wait_ms(10);
 	}
 	return STATUS_DONE;

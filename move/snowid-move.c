@@ -34,7 +34,7 @@ typedef enum Joined
 {
 	JOINED,
 	NOT_REACHED,
-	AT_WORK						/* another program has the lock */
+	NOT_ALLOWED					/* by our role's rights, or another program */
 } Joined;
 
 /* Connect to a server, and read its journal under the lock that the command needs. */
@@ -48,8 +48,10 @@ join_side(const Move *move, const Command *command, Side *side)
 				   is_source ? options->source_for_target : options->target_for_source,
 				   is_source ? command->needs_source : command->needs_target))
 		return NOT_REACHED;
+	if (!check_journal_rights(side))
+		return NOT_ALLOWED;
 	if (command->locks && !lock_shards(move, side))
-		return AT_WORK;
+		return NOT_ALLOWED;
 	read_journal(move, side);
 	return JOINED;
 }
@@ -74,9 +76,9 @@ static bool
 join_sides(Move *move, const Command *command, int *exit_code)
 {
 	Joined		source = join_side(move, command, &move->source);
-	Joined		target = source == AT_WORK ? AT_WORK : join_side(move, command, &move->target);
+	Joined		target = source == NOT_ALLOWED ? NOT_ALLOWED : join_side(move, command, &move->target);
 
-	if (source == AT_WORK || target == AT_WORK)
+	if (source == NOT_ALLOWED || target == NOT_ALLOWED)
 		*exit_code = EXIT_FAILED;
 	else if (source == NOT_REACHED && target == NOT_REACHED)
 		*exit_code = EXIT_USAGE;
