@@ -77,5 +77,21 @@ new_sequence('');
 sql('CREATE DATABASE copy TEMPLATE postgres', 'template1');
 is(sql($next, 'copy'), sql($next), 'two live copies: the same ids');
 
+# nextval() trusts the log_cnt that a copy has from its original; next_id() doesn't.
+foreach my $case ([ "SELECT nextval('s')", 'the same' ], [ $next, 'larger' ])
+{
+	my ($call, $expected) = @$case;
+
+	new_sequence('');
+	sql('CREATE DATABASE copied TEMPLATE postgres STRATEGY wal_log', 'template1');
+	my $before = sql($call, 'copied');
+	crash($node);
+	start_with_clock($node, $now);
+	my $after = sql($call, 'copied');
+	is($after == $before ? 'the same' : $after > $before ? 'larger' : 'smaller',
+		$expected, "$call in a copy, after a crash");
+	sql('DROP DATABASE copied', 'template1');
+}
+
 $node->stop;
 done_testing();

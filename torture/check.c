@@ -39,7 +39,9 @@
 #define SHARDS			8192
 #define SHARD_OF(id)	((uint32_t) ((uint64_t) (id) >> 10) & (SHARDS - 1))
 
-#define REPORTS_MAX		10
+/* Of each kind; and so many calls that may have given an id. */
+#define REPORTS_MAX		4
+#define CALLS_MAX		4
 
 /* The ids of one shard that one call gave. */
 typedef struct Call
@@ -79,7 +81,6 @@ static uint64_t n_unacknowledged;
 static uint64_t repeats;
 static uint64_t repeats_unacknowledged;
 static uint64_t order_breaks;
-static int	reports;
 
 static void *
 allocate(void *old, size_t size)
@@ -125,8 +126,7 @@ map_file(LogFile *file, const char *name)
 static void
 report_order(const Call *call, int64_t id, int64_t after, const char *where)
 {
-	order_breaks++;
-	if (reports++ < REPORTS_MAX)
+	if (order_breaks++ < REPORTS_MAX)
 		fprintf(stderr, "order break: shard %u: %" PRId64 " after %" PRId64
 				" (%" PRId64 " ms less), %s, call of %s sent at %" PRId64 " ns%s\n",
 				call->shard, id, after, (after >> 23) - (id >> 23), where,
@@ -284,18 +284,21 @@ check_repeats(const Shard *shard)
 		else
 		{
 			int64_t		id = (int64_t) (shard->keys[i] >> 1);
+			int			found = 0;
 
-			repeats++;
-			if (reports++ >= REPORTS_MAX)
+			if (repeats++ >= REPORTS_MAX)
 				continue;
 			fprintf(stderr, "repeat: shard %u: %" PRId64 ", in calls that may be:\n",
 					SHARD_OF(id), id);
-			for (size_t c = 0; c < n_calls; c++)
+			for (size_t c = 0; c < n_calls && found < CALLS_MAX; c++)
 				if (calls[c].shard == SHARD_OF(id) &&
 					calls[c].min <= id && id <= calls[c].max &&
 					calls[c].end_ns != INT64_MAX)
-					fprintf(stderr, "    %s, from %" PRId64 " to %" PRId64 " ns\n",
+				{
+					fprintf(stderr, "    %s, sent at %" PRId64 " ns, committed at %" PRId64 " ns\n",
 							files[calls[c].file].name, calls[c].begin_ns, calls[c].end_ns);
+					found++;
+				}
 		}
 	}
 }

@@ -1,7 +1,7 @@
 /*
  * Sessions that take ids as fast as they get them, through every fault.
  *
- *		writer DIRECTORY SESSIONS SEED MODE
+ *		writer DIRECTORY SESSIONS SEED MODE SELDOM
  *
  * Each session is a process.  It connects to what DIRECTORY/target says
  * (a libpq connection string, read again for each connection), calls
@@ -18,6 +18,10 @@
  * transactions that write nothing of their own, so that only what next_id()
  * does for durability protects those ids.  MODE "all" mixes everything, but for
  * every fourth session, which is as in "select".
+ *
+ * Beside the busy sequences there are SELDOM more.  Now and then a session takes
+ * one id from one of them, in each mode but "hot", unless DIRECTORY/busy_only
+ * exists.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -48,6 +52,8 @@ typedef enum Mode
 static const char *directory;
 static int	session;
 static Mode mode;
+static uint32_t n_seldom;
+static int64_t seldom_ns;		/* when the session next uses one of these */
 static uint64_t random_state;
 static int	log_fd;
 static PGconn *conn;
@@ -260,6 +266,39 @@ bulk(uint32_t seq, uint32_t how_many)
 	return ok;
 }
 
+/* Half of the time any of them, else rather the first ones. */
+static uint32_t
+seldom(void)
+{
+	return SEQUENCES + random_below(random_below(2) ? n_seldom : 1 + random_below(n_seldom));
+}
+
+/*
+ * Take an id from a sequence that is used seldom, or one each from some of them
+ * in one transaction.  All sessions together do it up to 100 times a second, so
+ * each sequence is used less than once a second, most far less.
+ */
+static void
+use_seldom(void)
+{
+	uint32_t	what = random_below(100);
+
+	seldom_ns = monotonic_ns() + (100 + random_below(100)) * INT64_C(1000000);
+	if (mode == MODE_SELECT || what < 60)
+		log_outcome(call("select", seldom(), 1));
+	else if (what < 85)
+		log_outcome(call("insert", seldom(), 1));
+	else
+	{
+		bool		ok = command("BEGIN");
+
+		for (uint32_t i = 0; ok && i <= what % 4; i++)
+			ok = call("select", seldom(), 1);
+		ok = command(ok && what < 97 ? "COMMIT" : "ROLLBACK") && ok && what < 97;
+		log_outcome(ok);
+	}
+}
+
 /* A transaction block with rows, savepoints, and each way to end. */
 static void
 transaction(uint32_t seq)
@@ -350,9 +389,17 @@ reconnect(void)
 			(void) command(PQgetvalue(res, row, 0));
 		if (finish(res, PGRES_TUPLES_OK) && prepare())
 		{
-			counts.connections++;
+			/*
+			 * nextval() trusts a page that is a copy, and looks at no clock:
+			 * it must not be the first on a new server.
+			 */
+			bool		ok = call("select", NEXTVAL_SEQUENCE, 1);
+
 			warned = false;
-			return true;
+			log_outcome(ok);
+			counts.connections++;
+			if (ok)
+				return true;
 		}
 	}
 }
@@ -363,7 +410,9 @@ work(void)
 	uint32_t	seq = mode != MODE_ALL || random_below(3) == 0 ? 0 : random_below(SEQUENCES);
 	uint32_t	what = random_below(100);
 
-	if (what < 40 || (mode == MODE_HOT && what < 95))
+	if (n_seldom > 0 && monotonic_ns() >= seldom_ns && !file_exists("busy_only"))
+		use_seldom();
+	else if (what < 40 || (mode == MODE_HOT && what < 95))
 		log_outcome(bulk(seq, 1 + random_below(BULK_MAX)));
 	else if (what < 55 || mode == MODE_SELECT)
 	{
@@ -438,15 +487,16 @@ main(int argc, char **argv)
 	int			failed = 0;
 	int			status;
 
-	if (argc != 5)
+	if (argc != 6)
 	{
-		fprintf(stderr, "usage: writer DIRECTORY SESSIONS SEED all|select|hot\n");
+		fprintf(stderr, "usage: writer DIRECTORY SESSIONS SEED all|select|hot SELDOM\n");
 		return 2;
 	}
 	directory = argv[1];
 	sessions = atoi(argv[2]);
 	mode = strcmp(argv[4], "select") == 0 ? MODE_SELECT :
 		strcmp(argv[4], "hot") == 0 ? MODE_HOT : MODE_ALL;
+	n_seldom = mode == MODE_HOT ? 0 : atoi(argv[5]);
 
 	for (session = 0; session < sessions; session++)
 	{
