@@ -19,7 +19,8 @@
  * acknowledged before it, too; but it may come again after a crash, when the
  * clock was set back: such repeats are counted apart.
  *
- * Prints counts, one "name value" a line, and the first failures to stderr.
+ * Prints counts, one "name value" a line, and to stderr the first repeat and the
+ * first order break of some sequences.
  * Ends with 1 if there was a failure.  Needs memory for all ids twice.
  */
 #include <fcntl.h>
@@ -39,8 +40,10 @@
 #define SHARDS			8192
 #define SHARD_OF(id)	((uint32_t) ((uint64_t) (id) >> 10) & (SHARDS - 1))
 
-/* Of each kind; and so many calls that may have given an id. */
-#define REPORTS_MAX		4
+/* Sequences with a repeat, and with an order break, that are reported. */
+#define REPORTS_MAX		5
+
+/* Calls that may have given an id. */
 #define CALLS_MAX		4
 
 /* The ids of one shard that one call gave. */
@@ -68,6 +71,8 @@ typedef struct Shard
 	size_t		n_keys;
 	size_t		n_calls;
 	size_t		first_call;
+	uint64_t	repeats;
+	uint64_t	order_breaks;
 } Shard;
 
 static Call *calls = NULL;
@@ -81,6 +86,8 @@ static uint64_t n_unacknowledged;
 static uint64_t repeats;
 static uint64_t repeats_unacknowledged;
 static uint64_t order_breaks;
+static int	repeat_reports;
+static int	order_reports;
 
 static void *
 allocate(void *old, size_t size)
@@ -126,7 +133,8 @@ map_file(LogFile *file, const char *name)
 static void
 report_order(const Call *call, int64_t id, int64_t after, const char *where)
 {
-	if (order_breaks++ < REPORTS_MAX)
+	order_breaks++;
+	if (shards[call->shard].order_breaks++ == 0 && order_reports++ < REPORTS_MAX)
 		fprintf(stderr, "order break: shard %u: %" PRId64 " after %" PRId64
 				" (%" PRId64 " ms less), %s, call of %s sent at %" PRId64 " ns%s\n",
 				call->shard, id, after, (after >> 23) - (id >> 23), where,
@@ -273,7 +281,7 @@ sort_keys(uint64_t *keys, uint64_t *space, size_t n)
 
 /* An id has all its keys together, acknowledged ones first. */
 static void
-check_repeats(const Shard *shard)
+check_repeats(Shard *shard)
 {
 	for (size_t i = 1; i < shard->n_keys; i++)
 	{
@@ -286,7 +294,8 @@ check_repeats(const Shard *shard)
 			int64_t		id = (int64_t) (shard->keys[i] >> 1);
 			int			found = 0;
 
-			if (repeats++ >= REPORTS_MAX)
+			repeats++;
+			if (shard->repeats++ > 0 || repeat_reports++ >= REPORTS_MAX)
 				continue;
 			fprintf(stderr, "repeat: shard %u: %" PRId64 ", in calls that may be:\n",
 					SHARD_OF(id), id);
@@ -391,6 +400,7 @@ main(int argc, char **argv)
 	size_t		largest = 0;
 	uint64_t   *space;
 	int			sequences = 0;
+	int			broken = 0;
 	int			option;
 
 	while ((option = getopt(argc, argv, "c:")) == 'c')
@@ -436,13 +446,14 @@ main(int argc, char **argv)
 			check_order_within_sessions(&calls[shards[s].first_call], shards[s].n_calls);
 		else
 			check_order(&calls[shards[s].first_call], shards[s].n_calls);
+		broken += shards[s].repeats > 0 || shards[s].order_breaks > 0;
 		free(shards[s].keys);
 	}
 
-	printf("calls %zu\nsequences %d\nids %" PRIu64 "\nids_unacknowledged %" PRIu64
+	printf("calls %zu\nsequences %d\nsequences_broken %d\nids %" PRIu64 "\nids_unacknowledged %" PRIu64
 		   "\nrepeats %" PRIu64 "\norder_breaks %" PRIu64
 		   "\nrepeats_unacknowledged %" PRIu64 "\n",
-		   n_calls, sequences, n_ids, n_unacknowledged,
+		   n_calls, sequences, broken, n_ids, n_unacknowledged,
 		   repeats, order_breaks, repeats_unacknowledged);
 	return repeats > 0 || order_breaks > 0;
 }
