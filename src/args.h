@@ -20,10 +20,14 @@
 	((TimestampTz) (DEFAULT_EPOCH_UNIX_MS * 1000 - \
 	 (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY))
 
-/* Not hidden: compiled expressions look up what SQL functions call by name. */
+/* Hidden, as 15 lets another library's symbol of the same name win. */
+#pragma GCC visibility push(hidden)
+
 extern TimestampTz ms_to_timestamp(int64 ms, TimestampTz epoch);
 extern TupleDesc row_type(FunctionCallInfo fcinfo);
 extern void refuse_definition(FunctionCallInfo fcinfo);
+
+#pragma GCC visibility pop
 
 /* 22003 unless the shard number is in the layout. */
 static inline void

@@ -8,10 +8,14 @@
 
 #include "slot.h"
 
-/* Not hidden: compiled expressions look up what SQL functions call by name. */
+/* Hidden, as 15 lets another library's symbol of the same name win. */
+#pragma GCC visibility push(hidden)
+
 extern int64 sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch,
 								void **call_cache);
 extern void sequence_advance(Oid seqid, int64 slot, TimestampTz epoch);
 extern SlotState sequence_read(Oid seqid, bool makes_ids);
+
+#pragma GCC visibility pop
 
 #endif							/* SNOWID_SEQUENCE_H */

@@ -4,7 +4,8 @@
 #ifndef SNOWID_SETTING_H
 #define SNOWID_SETTING_H
 
-/* Not hidden: compiled expressions look up what SQL functions call by name. */
+/* Hidden, as 15 lets another library's symbol of the same name win. */
+#pragma GCC visibility push(hidden)
 
 /* snowid.shard, -1 where it is not set. */
 extern int	snowid_shard;
@@ -13,5 +14,7 @@ extern int	snowid_shard;
 extern bool snowid_shard_is_of_server;
 
 extern void define_setting(void);
+
+#pragma GCC visibility pop
 
 #endif							/* SNOWID_SETTING_H */
