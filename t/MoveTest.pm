@@ -14,7 +14,7 @@ use SnowidTest;
 use Test::More;
 
 our @EXPORT = qw(move_node make_shard fresh_shard snowid_move move_command moves_ok
-  nothing_left_ok start_writers stop_writers writers_ok copies_equal_ok
+  lives_on_ok nothing_left_ok start_writers stop_writers writers_ok copies_equal_ok
   hold_at_step let_go_steps wait_until_held hold_and_kill journal_step);
 
 # A server that can be source and target, not started.  It has the settings
@@ -112,6 +112,17 @@ sub moves_ok
 	is($code, $expected, $name) or diag $said;
 	like($said, $like, "$name: says so") if defined $like;
 	return $said;
+}
+
+# Shard 5 can be written on this server, and not on that one.
+sub lives_on_ok
+{
+	my ($here, $there, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	is($here->safe_psql('postgres', q{INSERT INTO insta5.users (name) VALUES ('here') RETURNING name}), 'here', "$name: it is written");
+	isnt(sqlstate($there, q{INSERT INTO insta5.users (name) VALUES ('there')}), '', "$name: and not there");
+	return;
 }
 
 # Nothing that a move makes is left on a server but the registry's rows.

@@ -1,0 +1,120 @@
+# What a plan of snowid-move finds about the servers: settings, transactions that
+# will not end by themselves, standbys.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use PlanTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+start_nodes();
+my $version = sql('b', 'SHOW server_version_num');
+my $too_low = $version >= 190000 ? 'minimal' : 'replica';	# wal_level
+my $origins = $version >= 180000 ? 'max_active_replication_origins' : 'max_replication_slots';
+
+# One that has written, one that may write in the shard, and a prepared one.
+subject 'transactions' => sub {
+	my $writer = $node{a}->background_psql('postgres');
+	$writer->query_safe('BEGIN; SELECT pg_current_xact_id()');
+	my $locker = $node{a}->background_psql('postgres');
+	$locker->query_safe('BEGIN; LOCK TABLE insta5.photos IN ROW EXCLUSIVE MODE');
+	sql('a', q{BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'two'});
+	$node{a}->poll_query_until('postgres', q{
+	SELECT prepared < clock_timestamp() - interval '5 s' FROM pg_prepared_xacts});
+	case_ok('prepared transactions', 'FAILED', q{'two' of database "postgres"}, q{ROLLBACK PREPARED 'two';},
+		undo => [ [ 'a', q{ROLLBACK PREPARED 'two'} ] ]);
+	my ($writer_pid, $locker_pid) = split /\n/, sql('a', q{
+	SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction' ORDER BY xact_start});
+	case_ok('long transactions', 'warning', "process $_ of \\S+ has had one open for 00:00:", "pg_terminate_backend\\($_\\)")
+	  foreach $writer_pid, $locker_pid;
+	foreach ($writer, $locker)
+	{
+		$_->query_safe('ROLLBACK');
+		$_->quit;
+	}
+};
+
+subject 'settings of the source' => sub {
+	with_settings('a', q{
+	max_slot_wal_keep_size = -1
+	wal_sender_timeout = 0
+	logical_decoding_work_mem = '1MB'
+	max_replication_slots = 1
+	max_wal_senders = 1
+	},
+		[ 'WAL kept by slots on the source', 'warning', 'max_slot_wal_keep_size is -1', 'max_slot_wal_keep_size' ],
+		[ 'replication settings', 'warning', 'wal_sender_timeout is 0', 'RESET wal_sender_timeout' ],
+		[ 'replication settings', 'warning', 'logical_decoding_work_mem is 1MB', 'RESET logical_decoding_work_mem' ],
+		[ 'replication slots on the source', 'FAILED', '1 of max_replication_slots = 1 are free', 'The move needs 3. .* max_replication_slots = 3;' ],
+		[ 'walsenders on the source', 'FAILED', '1 of max_wal_senders = 1 are free', 'The move needs 3. .* max_wal_senders = 3;' ]);
+	with_settings('a', q{
+	max_replication_slots = 2
+	max_wal_senders = 2
+	},
+		[ 'replication slots on the source', 'warning', '2 of max_replication_slots = 2 are free', 'The move needs 3' ],
+		[ 'walsenders on the source', 'warning', '2 of max_wal_senders = 2 are free', 'The move needs 3' ]);
+	with_settings('a', "wal_level = $too_low\nmax_wal_senders = 0",
+		[ 'wal_level on the source', 'FAILED', "it is $too_low", 'ALTER SYSTEM SET wal_level = logical;' ]);
+	with_settings('a', q{
+	max_logical_replication_workers = 0
+	max_worker_processes = 0
+	},
+		[ 'replication workers on the source', 'FAILED', '0 of max_logical_replication_workers = 0 are free', 'The move needs 1. .* max_logical_replication_workers = 1;', options => [ '--reverse' => undef ] ],
+		[ 'background workers on the source', 'FAILED', '0 of max_worker_processes = 0 are free', 'The move needs 1. ', options => [ '--reverse' => undef ] ]);
+	with_settings('a', "$origins = 1",
+		[ 'replication origins on the source', 'FAILED', "0 of $origins = 1 are free", "The move needs 1. .* $origins = 2;",
+			do => [ [ 'a', q{SELECT pg_replication_origin_create('other')} ] ],
+			undo => [ [ 'a', q{SELECT pg_replication_origin_drop('other')} ] ],
+			options => [ '--reverse' => undef ] ]);
+};
+
+subject 'settings of the target' => sub {
+	with_settings('b', qq{
+	$origins = 1
+	max_logical_replication_workers = 1
+	max_worker_processes = 2
+	},
+		[ 'replication origins on the target', 'FAILED', "1 of $origins = 1 are free", "The move needs 3. .* $origins = 3;" ],
+		[ 'replication workers on the target', 'FAILED', '1 of max_logical_replication_workers = 1 are free', 'The move needs 3. .* max_logical_replication_workers = 3;' ],
+		[ 'background workers on the target', 'FAILED', '1 of max_worker_processes = 2 are free', 'The move needs 3. .* max_worker_processes = 4;' ]);
+	# Before 16, each table that has been copied keeps an origin for a while.
+	with_settings('b', "$origins = 3",
+		[ 'replication origins on the target', 'warning', "3 of $origins = 3 are free", 'The move needs 7, since each table',
+			do => [ [ 'a', 'CREATE TABLE insta5.t1 (id int PRIMARY KEY); CREATE TABLE insta5.t2 (id int PRIMARY KEY);
+				CREATE TABLE insta5.t3 (id int PRIMARY KEY); CREATE TABLE insta5.t4 (id int PRIMARY KEY)' ] ],
+			undo => [ [ 'a', 'DROP TABLE insta5.t1, insta5.t2, insta5.t3, insta5.t4' ] ] ])
+	  if $version < 160000;
+	with_settings('b', qq{
+	wal_level = $too_low
+	max_wal_senders = 0
+	max_replication_slots = 0
+	max_sync_workers_per_subscription = 0
+	},
+		[ 'wal_level on the target', 'FAILED', "it is $too_low", 'ALTER SYSTEM SET wal_level = logical;', options => [ '--reverse' => undef ] ],
+		[ 'walsenders on the target', 'FAILED', '0 of max_wal_senders = 0 are free', 'max_wal_senders = 1;', options => [ '--reverse' => undef ] ],
+		[ 'replication slots on the target', 'FAILED', '0 of max_replication_slots = 0 are free', 'max_replication_slots = 1;', options => [ '--reverse' => undef ] ],
+		[ 'copying workers on the target', 'FAILED', 'max_sync_workers_per_subscription is 0', 'max_sync_workers_per_subscription = 2;' ]);
+};
+
+# As a target, and one that is behind.
+subject 'standbys' => sub {
+	$node{b}->backup('base');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($node{b}, 'base', has_streaming => 1);
+	$standby->start;
+	case_ok('target is a primary', 'FAILED', 'it is a standby', 'connection of its primary',
+		options => [ '--to' => $standby->connstr('postgres') ]);
+	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+	$standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'});
+	case_ok('standbys of the target', 'warning', '"standby" is \d+ .*B behind', '--max-lag',
+		do => [ [ 'b', q{CREATE TABLE wal AS SELECT repeat(md5(i::text), 10) FROM generate_series(1, 100000) AS i} ] ],
+		undo => [ [ 'b', 'DROP TABLE wal' ] ]);
+	$standby->stop('immediate');
+	$node{b}->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_replication') or die 'it stays';
+};
+
+$node{$_}->stop foreach sort keys %node;
+done_testing();

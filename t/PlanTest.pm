@@ -1,0 +1,142 @@
+# What the tests of snowid-move plan share: two servers with a shard that can
+# move, and cases, each of which makes one thing wrong, looks at the plan, and
+# puts it right again.
+package PlanTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+our @EXPORT = qw(%node start_nodes sql plan_of subject case_ok with_settings);
+
+our %node;			# a, the source, and b, the target
+my $clean;			# the plan of the shard as it is made
+
+# Make and start both servers.  The clock of b can be set if it is started with
+# one.
+sub start_nodes
+{
+	my ($clock) = @_;
+
+	$node{$_} = new_node($_, allows_streaming => 'logical') for 'a', 'b';
+	$node{a}->append_conf('postgresql.conf', q{
+max_prepared_transactions = 5
+max_slot_wal_keep_size = '1GB'
+});
+	$node{a}->start;
+	defined $clock ? start_with_clock($node{b}, $clock) : $node{b}->start;
+	sql($_, 'CREATE EXTENSION snowid; CREATE ROLE app LOGIN; GRANT SELECT ON snowid.moves TO app') for 'a', 'b';
+	sql('a', 'CREATE TABLE public.users (id bigint PRIMARY KEY)');
+	return;
+}
+
+sub sql
+{
+	my ($name, $sql, $dbname) = @_;
+	return $node{$name}->safe_psql($dbname // 'postgres', $sql);
+}
+
+# Whether a plan passes, its lines (findings, each with what to do), and its
+# errors.
+sub plan_of
+{
+	my (%options) = (
+		'--shard' => 5,
+		'--from' => $node{a}->connstr('postgres'),
+		'--to' => $node{b}->connstr('postgres'),
+		@_);
+	my ($stdout, $stderr) = ('', '');
+	my $passed = IPC::Run::run(
+		[ 'snowid-move', 'plan', map { ($_, $options{$_} // ()) } sort keys %options ],
+		'>', \$stdout, '2>', \$stderr);
+
+	return ($passed, $stdout, $stderr);
+}
+
+# A subtest that begins with a new shard 5 on a, which can move to b, and must
+# end so.
+sub subject
+{
+	my ($name, $code) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return subtest $name => sub {
+		sql('a', q{
+SELECT snowid.drop_shard(shard, cascade => true) FROM snowid.shards;
+SELECT snowid.create_shard(5);
+SELECT snowid.create_shard(6);
+CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), user_id bigint NOT NULL);
+CREATE TABLE insta5.likes (id bigint PRIMARY KEY DEFAULT insta5.next_id(), photo_id bigint NOT NULL REFERENCES insta5.photos)});
+		$clean //= tidy((plan_of())[1]);
+		$code->();
+
+		my (undef, $plan, $stderr) = plan_of();
+		is(tidy($plan), $clean, 'at the end, all is as at the beginning') or diag($stderr);
+		is(sql('a', 'SELECT (SELECT count(*) FROM pg_publication) + (SELECT count(*) FROM pg_replication_slots)'),
+			0, 'no plan has left a publication or a slot');
+		is(sql('b', q{SELECT (SELECT count(*) FROM pg_subscription) + (SELECT count(*) FROM pg_namespace WHERE nspname = 'insta5')}),
+			0, '... or a subscription or a schema');
+	};
+}
+
+# A plan, but for what differs from one to the next.
+sub tidy
+{
+	my ($text) = @_;
+
+	$text =~ s/behind|ahead/off/g;
+	$text =~ s/\d+/0/g;
+	return $text;
+}
+
+# Make something wrong, and expect a finding.
+#
+#	name of the check, severity, what it found and what to do (as patterns)
+#	do, undo: [ server, statements ... ]
+#	options: of the plan
+sub case_ok
+{
+	my ($check, $severity, $what, $to_do, %case) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	foreach my $do (@{ $case{do} || [] })
+	{
+		sql(@$do);
+	}
+	my ($passed, $plan, $stderr) = plan_of(@{ $case{options} || [] });
+	foreach my $undo (@{ $case{undo} || [] })
+	{
+		sql(@$undo);
+	}
+	ok($plan =~ /^\Q$severity\E +\Q$check\E: .*$what.*\n +.*$to_do/m,
+		"$check: $severity " . ($what =~ s/\\//gr))
+	  or diag($plan, $stderr);
+	ok($severity eq 'FAILED' ? !$passed : $passed, '... and the plan '
+		  . ($severity eq 'FAILED' ? 'fails' : 'passes')) or diag($plan)
+	  unless $case{also_fails};
+	return;
+}
+
+# The same with settings of a server that need a restart.
+sub with_settings
+{
+	my ($name, $settings, @cases) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	my $file = $node{$name}->data_dir . '/postgresql.conf';
+	my $before = slurp_file($file);
+	$node{$name}->append_conf('postgresql.conf', $settings);
+	$node{$name}->restart;
+	case_ok(@$_, also_fails => 1) foreach @cases;
+	truncate $file, length $before;
+	$node{$name}->restart;
+	return;
+}
+
+1;
