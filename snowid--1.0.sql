@@ -671,6 +671,9 @@ COMMENT ON FUNCTION snowid_internal.refuse_stray_table(name) IS
  *
  * An error is raised again with the shard's name before its message.  So is a
  * cancel, to show where it was.
+ *
+ * Errors: those of the script, 3F000 no such schema, 42501 no right to use it,
+ * 0A000 a table that Citus would not distribute.
  */
 CREATE FUNCTION snowid_internal.run_in_shard(shard int, schema name, script text,
 	path text, hint text)
@@ -775,8 +778,8 @@ COMMENT ON FUNCTION snowid_internal.forget_catalogs() IS
  * A procedure that commits can have no SET clause.  So the search path is set
  * again in each transaction, and names are qualified where it is not set yet.
  *
- * Errors: those of create_shard, 2D000 within a transaction block, and
- * whatever the script raises, with the shard named.
+ * Errors: those of create_shard, 2D000 within a transaction block, 42622 too
+ * long a prefix, and whatever the script raises, with the shard named.
  */
 CREATE PROCEDURE snowid.create_shards(first int, last int,
 	prefix text DEFAULT 'insta', ddl text DEFAULT NULL,
@@ -879,8 +882,8 @@ COMMENT ON PROCEDURE snowid.create_shards(int, int, text, text, timestamptz) IS
  * for_each_shard: runs a script in every shard that lives here, in order,
  * each in a transaction of its own.
  *
- * Errors: 2D000 within a transaction block, and whatever the script raises,
- * with the shard named and the call that goes on from it.
+ * Errors: 22004 a NULL, 2D000 within a transaction block, and whatever the
+ * script raises, with the shard named and the call that goes on from it.
  */
 CREATE PROCEDURE snowid.for_each_shard(script text, from_shard int DEFAULT 0)
 LANGUAGE plpgsql
@@ -940,7 +943,7 @@ COMMENT ON PROCEDURE snowid.for_each_shard(text, int) IS
  * Without cascade only a shard whose schema holds nothing but what
  * create_shard made.  If the schema is gone already, just the number.
  *
- * Errors: 42704 unknown shard, 2BP01 not empty, 55000 lives elsewhere.
+ * Errors: 42704 unknown shard, 2BP01 not empty, 55000 closed, or lives elsewhere.
  */
 CREATE FUNCTION snowid.drop_shard(shard int, cascade boolean DEFAULT false)
 RETURNS void
@@ -1326,10 +1329,10 @@ COMMENT ON FUNCTION snowid_internal.warn_of_grants(regclass, regclass) IS
  * validated, the call only validates it, and does not take the lock that a
  * change of the DEFAULT takes.
  *
- * Errors: 42809 not a table, 42704 in no shard, 42703 no such column,
- * 42804 not bigint, 428C9 generated, 55000 an id too far ahead of the clock,
- * 0A000 identity column of a table of Citus, 23514 an id of another shard,
- * with guard.
+ * Errors: 22004 a NULL, 42809 not a table, 42704 in no shard, 42703 no such
+ * column, 42804 not bigint, 428C9 generated, 55000 an id too far ahead of the
+ * clock, 0A000 identity column of a table of Citus, 23514 an id of another
+ * shard, with guard, 42P01 no sequence of the shard, those of advance.
  */
 CREATE FUNCTION snowid.set_default("table" regclass, "column" name DEFAULT 'id',
 	own_sequence boolean DEFAULT false, guard boolean DEFAULT false)
@@ -1573,9 +1576,9 @@ COMMENT ON FUNCTION snowid.register_shard(int, name, timestamptz, name) IS
  * Fails unless an id that the snippet has just made, and the newest 100 of
  * each column that has it as DEFAULT, are of that shard and epoch.
  *
- * Errors: those of claim_shard, 42883 no function next_id(), 42P13 one
- * whose sequence or epoch can't be read, 42704 a sequence elsewhere, 55006
- * one that a DEFAULT counts with, 22023 an id that disagrees.
+ * Errors: those of claim_shard and check_sequence, 42883 no function next_id(),
+ * 42P13 one whose sequence or epoch can't be read, 22008 an infinite epoch,
+ * 22023 an id that disagrees.
  */
 CREATE FUNCTION snowid.adopt_shard(shard int, schema name,
 	sequence regclass DEFAULT NULL, epoch timestamptz DEFAULT NULL)
@@ -2188,8 +2191,8 @@ COMMENT ON FUNCTION snowid_internal.sequence_value(regclass) IS
  * ALTER SEQUENCE is also what locks one.  It gives the sequence a new file, so
  * what sessions have cached of it is void, and a rollback takes all back.
  *
- * Errors: 42501 not the owner, 42P01 dropped meanwhile, 55P03 lock_timeout,
- * 40P01 deadlock.
+ * Errors: 42501 not the owner, 42P01 dropped, replaced or renamed meanwhile,
+ * 55P03 lock_timeout, 40P01 deadlock.
  */
 CREATE FUNCTION snowid_internal.close_sequences(schema name)
 RETURNS jsonb
@@ -2214,6 +2217,12 @@ BEGIN
 		SELECT * INTO p FROM snowid_internal.sequence_value(s.oid);
 		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s', schema, s.relname,
 					   least(s.seqmin, p.last), greatest(s.seqmax, p.last));
+		-- From here on it keeps its name; but is it still the one of that name?
+		IF format('%I.%I', schema, s.relname)::regclass <> s.oid THEN
+			RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+				MESSAGE = format('sequence "%s" has been renamed meanwhile', s.relname),
+				HINT = 'Make the same call again.';
+		END IF;
 		SELECT * INTO d FROM pg_sequence g WHERE g.seqrelid = s.oid;
 		SELECT * INTO p FROM snowid_internal.sequence_value(s.oid);
 		states := states || jsonb_build_object(s.relname, jsonb_build_object(
@@ -2256,8 +2265,8 @@ COMMENT ON FUNCTION snowid_internal.close_sequences(name) IS
  *
  * Errors: 42704 unknown shard, 0A000 Citus has copied it, 55000 closed already,
  * 42501 not the owner of the tables or no right to the journal, 42P01 a
- * sequence dropped meanwhile, 55P03 lock_timeout, 40P01 deadlock, again and
- * again.
+ * sequence dropped, replaced or renamed meanwhile, 55P03 lock_timeout, 40P01
+ * deadlock, again and again.
  */
 CREATE FUNCTION snowid.fence_shard(shard int, home text DEFAULT NULL)
 RETURNS void
