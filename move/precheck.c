@@ -112,6 +112,31 @@ static const char free_processes[] =
 "  1 + least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS"
 " wanted) t";
 
+/*
+ * To drop a schema takes a lock for each thing in it, in one transaction: finish
+ * does it, or abort.  The server has shared memory for some more locks than it
+ * promises; half as many more were there.
+ */
+#define COUNT_LOCKS \
+"SELECT (SELECT coalesce(sum(CASE WHEN relkind IN ('r', 'p') THEN 2 ELSE 1 END" \
+" + CASE WHEN reltoastrelid <> 0 THEN 2 ELSE 0 END), 0) FROM pg_class WHERE relnamespace " IN_SHARD ")" \
+" + (SELECT count(*) FROM pg_type WHERE typnamespace " IN_SHARD ")" \
+" + (SELECT count(*) FROM pg_proc WHERE pronamespace " IN_SHARD ")" \
+" + (SELECT count(*) FROM pg_constraint WHERE connamespace " IN_SHARD ")" \
+" + (SELECT count(*) FROM pg_attrdef JOIN pg_class c ON c.oid = adrelid WHERE relnamespace " IN_SHARD ")" \
+" + (SELECT count(*) FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE relnamespace " IN_SHARD ")"
+
+static const char room_for_locks[] =
+"SELECT CASE WHEN wanted > 1.5 * room THEN 'FAILED' ELSE 'warning' END,"
+" format('dropping the shard takes some %s locks in one transaction, and there is room for %s',"
+"  wanted, room),"
+" format('Type: ALTER SYSTEM SET max_locks_per_transaction = %s; and restart that server.',"
+"  ceil(wanted * each / room))"
+" FROM (SELECT coalesce($3::numeric, (" COUNT_LOCKS ")) AS wanted, each, each * (SELECT sum(setting::int)"
+"  FROM pg_settings WHERE name IN ('max_connections', 'max_prepared_transactions',"
+"  'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')) AS room"
+"  FROM CAST(current_setting('max_locks_per_transaction') AS int) each) t WHERE wanted > room";
+
 #define COUNT_TABLES	"SELECT count(*) FROM pg_class WHERE relkind = 'r'" \
 " AND relnamespace " IN_SHARD
 #define SYNC_WORKERS	"SELECT current_setting('max_sync_workers_per_subscription')"
@@ -578,6 +603,8 @@ static const Check checks[] =
 		" FROM pg_settings WHERE name = 'wal_sender_timeout' AND setting = '0'"
 		" OR name = 'logical_decoding_work_mem' AND setting::int < 65536"
 	},
+	{.name = "locks on the source",.where = ON_SOURCE,.sql = room_for_locks},
+	{.name = "locks on the target",.where = ON_TARGET,.other = COUNT_LOCKS,.sql = room_for_locks},
 	{.name = "disk room on the target",.probe = check_room},
 	{.name = "clocks",.probe = check_clocks},
 	{.name = "time to close",.probe = check_closing_time},

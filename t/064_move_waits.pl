@@ -93,4 +93,33 @@ $b->safe_psql('postgres', "DROP SUBSCRIPTION o$_") for 1 .. 3;
 $tool->finish;
 is($? >> 8, 0, 'and then it goes on');
 
+$_->stop for $a, $b;
+
+# Four moves at once, on servers with the settings of initdb: max_logical_replication_workers
+# is 4.  If each subscription has a worker, none is left to copy a table.
+($a, $b) = map { move_node($_) } 'c', 'd';
+$_->start for $a, $b;
+make_shard($a, $_, "insta$_") for 1 .. 4;
+$b->safe_psql('postgres', 'CREATE EXTENSION snowid');
+for my $shard (1 .. 4)
+{
+	$a->safe_psql('postgres', "SELECT format('CREATE TABLE insta$shard.t%s (id int PRIMARY KEY)', n) FROM generate_series(1, 15) n \\gexec");
+}
+$writer = $a->background_psql('postgres');
+$writer->query_safe('BEGIN; SELECT pg_current_xact_id()');
+my %said = map { $_ => '' } 1 .. 4;
+my %tools = map {
+	$_ => IPC::Run::start([ move_command($a, $b, $_, '--verbose', '--retries', 50) ], '>&', \$said{$_},
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default))
+} 1 .. 4;
+ok(eval { $tools{$_}->pump until $said{$_} =~ /source: published/; 1 }, "move $_ is under way") or diag $said{$_} for 1 .. 4;
+$writer->query_safe('COMMIT');
+$writer->quit;
+for (1 .. 4)
+{
+	ok(eval { $tools{$_}->finish; $? == 0 }, "move $_ has ended well") or diag $said{$_};
+}
+is($b->safe_psql('postgres', q{SELECT count(*) FROM snowid.shards WHERE lives = 'here'}), 4, 'all live there');
+like(join('', values %said), qr/target: waiting for a worker: \d subscriptions have .* max_logical_replication_workers = 4/, 'who waits for a worker says so');
+
 done_testing();

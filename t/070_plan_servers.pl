@@ -99,6 +99,22 @@ subject 'settings of the target' => sub {
 		[ 'copying workers on the target', 'FAILED', 'max_sync_workers_per_subscription is 0', 'max_sync_workers_per_subscription = 2;' ]);
 };
 
+# A shard with so many tables that it could not be dropped in one transaction.
+subject 'locks' => sub {
+	my $tables = sub {
+		my ($n) = @_;
+		return map { ($_->[0] => [ [ 'a', "SELECT format('$_->[1]', n) FROM generate_series(1, $n) n \\gexec" ] ]) }
+		  [ 'do', 'CREATE TABLE insta5.t%s (id int PRIMARY KEY)' ], [ 'undo', 'DROP TABLE insta5.t%s' ];
+	};
+	foreach my $name ('a', 'b')
+	{
+		my $locks = 'locks on the ' . ($name eq 'a' ? 'source' : 'target');
+		with_settings($name, 'max_locks_per_transaction = 10',
+			[ $locks, 'warning', '[56]\d\d locks in one transaction, and there is room for 5\d\d$', 'max_locks_per_transaction = 1\d;', $tables->(95) ],
+			[ $locks, 'FAILED', '8\d\d locks in one transaction, and there is room for 5\d\d$', 'max_locks_per_transaction = 1\d;', $tables->(140) ]);
+	}
+};
+
 # As a target, and one that is behind.
 subject 'standbys' => sub {
 	$node{b}->backup('base');
