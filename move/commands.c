@@ -89,8 +89,10 @@ copy_and_follow(const Move *move)
 		publish(move, source, move->name);
 	if (!has_reached(move, target, "subscribed"))
 	{
+		await_turn(move);
 		create_slot(source, move->name);
 		subscribe(move);
+		leave_turn(move);
 	}
 	return has_reached(move, source, "copied") ? STATUS_DONE : wait_for_copy(move);
 }

@@ -5,9 +5,8 @@
 
 #include <unistd.h>
 
-/* How often the copy is looked at, and told of. */
+/* How often the copy is looked at, and told of on a terminal. */
 #define POLL_MS				200
-#define TELL_MS				10000
 #define TELL_TERMINAL_MS	1000
 
 /* Without getting on for so long, the copy may be stuck. */

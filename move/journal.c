@@ -21,9 +21,6 @@
  */
 #include "journal.h"
 
-/* Of the two-key advisory locks: "SNOW", and the shard. */
-#define LOCK_CLASS			0x534E4F57
-
 /* How long a lock may be kept by a program that has just died. */
 #define LOCK_WAIT_MS		10000
 

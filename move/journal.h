@@ -12,6 +12,9 @@
 
 #include "connection.h"
 
+/* Of the two-key advisory locks: "SNOW", and the shard. */
+#define LOCK_CLASS			0x534E4F57
+
 typedef enum Verify
 {
 	VERIFY_NONE,

@@ -4,10 +4,6 @@
  */
 #include "stages.h"
 
-/* How long to wait in silence, and how often to tell. */
-#define SILENCE_MS			3000
-#define TELL_MS				10000
-
 /* What process b is doing; for a query on pg_stat_activity. */
 #define PROCESS_OF_B \
 "CASE WHEN b.pid IS NULL THEN 'a prepared transaction' ELSE " \

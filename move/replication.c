@@ -11,6 +11,10 @@
 /* How long to wait for a worker to be started. */
 #define HURRY_MS		2000
 
+/* How often to ask whether it is our turn to copy; the lock's second key. */
+#define TURN_MS			100
+#define TURN_KEY		-1
+
 /*
  * Publish a shard's tables.  Partitions one by one, since that is what a
  * write to their parent comes to.
@@ -141,6 +145,56 @@ hurry_launcher(const Move *move)
 					   literal(conn, move->name)))
 		wait_ms(10);
 	calm_launcher(move);
+}
+
+/*
+ * May one more subscription be made here?  Each enabled one has a worker for
+ * as long as it is there; of moves that copy, each may need another one, or all
+ * have a worker and wait for ever for one that copies a table.
+ */
+#define HAS_WORKERS \
+"SELECT count(*) + count(*) FILTER (WHERE EXISTS (SELECT FROM pg_subscription_rel " \
+" WHERE srsubid = s.oid AND srsubstate NOT IN ('r', 's'))) + 2 " \
+" <= current_setting('max_logical_replication_workers')::int " \
+"FROM pg_subscription s WHERE subenabled"
+
+/*
+ * Wait until there are workers for us.  Other moves wait until leave_turn(), so
+ * that no two of them see the same workers.
+ */
+void
+await_turn(const Move *move)
+{
+	PGconn	   *conn = move->target.conn;
+	int64		told = now_ms() + SILENCE_MS - TELL_MS;
+
+	for (;;)
+	{
+		bool		is_turn = query_bool(conn, "SELECT pg_try_advisory_lock(%d, %d)", LOCK_CLASS, TURN_KEY);
+
+		if (is_turn && query_bool(conn, HAS_WORKERS))
+			return;
+		if (is_turn)
+			leave_turn(move);
+		if (now_ms() - told >= TELL_MS)
+		{
+			char	   *reason = is_turn ?
+				query_text(conn, "SELECT format('%%s subscriptions have those of max_logical_replication_workers = %%s', "
+						   "count(*), current_setting('max_logical_replication_workers')) FROM pg_subscription WHERE subenabled") :
+				pg_strdup("another move begins its copy");
+
+			report_info("%s: waiting for a worker: %s", move->target.label, reason);
+			free(reason);
+			told = now_ms();
+		}
+		wait_ms(TURN_MS);
+	}
+}
+
+void
+leave_turn(const Move *move)
+{
+	run(move->target.conn, "SELECT pg_advisory_unlock(%d, %d)", LOCK_CLASS, TURN_KEY);
 }
 
 /* Rows are applied as the table's owner, where the server can do that. */

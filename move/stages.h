@@ -7,6 +7,10 @@
 
 #include "journal.h"
 
+/* How long to wait in silence, and how often to tell for what. */
+#define SILENCE_MS			3000
+#define TELL_MS				10000
+
 /* Whatever is not done has been told, with its hint. */
 typedef enum Status
 {
@@ -78,6 +82,8 @@ extern Status copy_schema(const Move *move);
 /* replication.c: publications, slots and subscriptions, made and dropped */
 
 extern void publish(const Move *move, const Side *side, const char *name);
+extern void await_turn(const Move *move);
+extern void leave_turn(const Move *move);
 extern void create_slot(const Side *side, const char *name);
 extern void subscribe(const Move *move);
 extern void calm_launcher(const Move *move);

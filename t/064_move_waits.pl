@@ -96,30 +96,33 @@ is($? >> 8, 0, 'and then it goes on');
 $_->stop for $a, $b;
 
 # Four moves at once, on servers with the settings of initdb: max_logical_replication_workers
-# is 4.  If each subscription has a worker, none is left to copy a table.
+# is 4.  If each subscription had a worker, none would be left to copy a table; and
+# each would have, after a launcher that is late.
 ($a, $b) = map { move_node($_) } 'c', 'd';
 $_->start for $a, $b;
 make_shard($a, $_, "insta$_") for 1 .. 4;
 $b->safe_psql('postgres', 'CREATE EXTENSION snowid');
 for my $shard (1 .. 4)
 {
-	$a->safe_psql('postgres', "SELECT format('CREATE TABLE insta$shard.t%s (id int PRIMARY KEY)', n) FROM generate_series(1, 15) n \\gexec");
+	$a->safe_psql('postgres', "SELECT format('CREATE TABLE insta$shard.t%s (id int PRIMARY KEY)', n) FROM generate_series(1, 6) n \\gexec");
 }
-$writer = $a->background_psql('postgres');
-$writer->query_safe('BEGIN; SELECT pg_current_xact_id()');
+my ($launcher) = $b->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'logical replication launcher'});
+kill STOP => $launcher;
 my %said = map { $_ => '' } 1 .. 4;
 my %tools = map {
-	$_ => IPC::Run::start([ move_command($a, $b, $_, '--verbose', '--retries', 50) ], '>&', \$said{$_},
+	$_ => IPC::Run::start([ move_command($a, $b, $_, '--retries', 50) ], '>&', \$said{$_},
 		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default))
 } 1 .. 4;
-ok(eval { $tools{$_}->pump until $said{$_} =~ /source: published/; 1 }, "move $_ is under way") or diag $said{$_} for 1 .. 4;
-$writer->query_safe('COMMIT');
-$writer->quit;
+$b->poll_query_until('postgres', 'SELECT count(*) > 1 FROM pg_subscription') or die 'they do not begin';
+ok(eval { $tools{$_}->pump until $said{$_} =~ /waiting for a worker|waiting for process|worker is free|0 of \d+ tables/; 1 }, "move $_ is under way")
+  or diag $said{$_}
+  for 1 .. 4;
+kill CONT => $launcher;
 for (1 .. 4)
 {
 	ok(eval { $tools{$_}->finish; $? == 0 }, "move $_ has ended well") or diag $said{$_};
 }
 is($b->safe_psql('postgres', q{SELECT count(*) FROM snowid.shards WHERE lives = 'here'}), 4, 'all live there');
-like(join('', values %said), qr/target: waiting for a worker: \d subscriptions have .* max_logical_replication_workers = 4/, 'who waits for a worker says so');
+like(join('', values %said), qr/target: waiting for a worker: 2 subscriptions have those of max_logical_replication_workers = 4/, 'who waits for a worker says so');
 
 done_testing();
