@@ -94,17 +94,14 @@ check_failures(const Move *move, Failures *failures, bool getting_on)
 	return STATUS_UNDO;
 }
 
-/*
- * What the target has of the copy.  A table that is synchronized also grows by
- * what is written meanwhile, which says nothing of the others' copies.
- */
+/* What the target has of the copy; rows, of those tables that it is copying now. */
 typedef struct CopyState
 {
 	int			tables;
 	int			synced;
 	int			done;
 	int64		bytes;
-	int64		unsynced_bytes;
+	int64		rows;
 } CopyState;
 
 static CopyState
@@ -116,8 +113,9 @@ read_copy_state(const Move *move)
 							"SELECT count(*), count(*) FILTER (WHERE srsubstate IN ('s', 'r')), "
 							"count(*) FILTER (WHERE srsubstate = 'r'), "
 							"coalesce(sum(pg_table_size(srrelid)), 0)::bigint, "
-							"coalesce(sum(pg_table_size(srrelid)) FILTER (WHERE srsubstate NOT IN ('s', 'r')), 0)::bigint "
-							"FROM pg_subscription_rel WHERE srsubid = "
+							"coalesce(sum(tuples_processed), 0)::bigint "
+							"FROM pg_subscription_rel LEFT JOIN pg_stat_progress_copy p ON p.relid = srrelid "
+							"AND p.datname = current_database() WHERE srsubid = "
 							"(SELECT oid FROM pg_subscription WHERE subname = %s AND subdbid = "
 							"(SELECT oid FROM pg_database WHERE datname = current_database()))",
 							literal(conn, move->name));
@@ -126,17 +124,19 @@ read_copy_state(const Move *move)
 	state.synced = atoi(PQgetvalue(res, 0, 1));
 	state.done = atoi(PQgetvalue(res, 0, 2));
 	state.bytes = strtoll(PQgetvalue(res, 0, 3), NULL, 10);
-	state.unsynced_bytes = strtoll(PQgetvalue(res, 0, 4), NULL, 10);
+	state.rows = strtoll(PQgetvalue(res, 0, 4), NULL, 10);
 	PQclear(res);
 	return state;
 }
 
-/* Has the copy got on?  A table that becomes synchronized takes its bytes away. */
+/*
+ * Has the copy got further than ever?  A copy that fails begins again at the
+ * table's first row, though the table may grow, by dead rows.
+ */
 static bool
 has_got_on(const CopyState *last, const CopyState *state)
 {
-	return state->done > last->done || state->synced > last->synced ||
-		state->unsynced_bytes > last->unsynced_bytes;
+	return state->done > last->done || state->synced > last->synced || state->rows > last->rows;
 }
 
 /* Tell how far the copy is; on a terminal, over the line before. */
