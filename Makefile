@@ -5,6 +5,7 @@
 #	make installcheck			pg_regress, isolation and TAP suites
 #	make unitcheck				the pure decisions, without a server
 #	make checkver				fails unless all files name the same version
+#	make portable				the edition in SQL; "make -C portable" needs no pg_config
 #	make dist					the PGXN archive
 #
 # PG_CONFIG chooses the server version; COPT adds compiler options.
@@ -62,6 +63,9 @@ unitcheck: t/unit/slot_test
 t/unit/slot_test: t/unit/slot_test.c $(SRC_HEADERS)
 	$(CC) $(CFLAGS) $(PG_CFLAGS) -DFRONTEND -Isrc -I$(shell $(PG_CONFIG) --includedir-server) -o $@ $<
 
+portable:
+	$(MAKE) -C portable
+
 checkver:
 	@scripts/checkver $(EXTVERSION)
 
@@ -69,5 +73,5 @@ DIST = snowid-$(EXTVERSION).0.zip
 dist: checkver
 	git archive --format=zip --prefix=$(basename $(notdir $(DIST)))/ -o $(DIST) HEAD
 
-.PHONY: install-man uninstall-man unitcheck checkver dist \
+.PHONY: install-man uninstall-man unitcheck portable checkver dist \
 	move-all move-install move-uninstall move-clean

@@ -20,7 +20,25 @@ use Time::Local;
 our @EXPORT = qw(new_node start_with_clock set_clock crash power_cut
   disk_library lose_unflushed sqlstate
   start_clients ids_seen wait_for_clock
-  make_calls start_load strict_order_ok);
+  make_calls start_load strict_order_ok portable_file portable_database);
+
+# A test of the extension is one of the portable edition, too: a file that sets
+# this and then does the test's file runs it there.
+our $edition = '';
+{
+	no warnings 'redefine';
+	my $psql = \&PostgreSQL::Test::Cluster::psql;
+
+	*PostgreSQL::Test::Cluster::psql = sub {
+		my ($self, $database, $sql, @rest) = @_;
+
+		if ($edition eq 'portable' && defined $sql)
+		{
+			$sql =~ s/\bCREATE EXTENSION (IF NOT EXISTS )?snowid;/slurp_file(portable_file('psql'))/e;
+		}
+		return $self->$psql($database, $sql, @rest);
+	};
+}
 
 # A server with room for the tests' sessions, not started.  Only those sessions
 # write the sequences' pages and the log.
@@ -41,6 +59,28 @@ synchronous_commit = on
 timezone = 'UTC'
 });
 	return $node;
+}
+
+# Make the portable edition, for "psql" or for "pg_tle"; returns its file.
+sub portable_file
+{
+	my ($for) = @_;
+	my $file = PostgreSQL::Test::Utils::tempdir() . "/$for.sql";
+
+	system_or_bail('sh', '-c', "$FindBin::RealBin/../portable/build $for >'$file'");
+	return $file;
+}
+
+# Make a database with the portable edition, installed by its owner.
+sub portable_database
+{
+	my ($node, $database, $owner) = @_;
+	my @user = defined $owner ? ('-U', $owner) : ();
+
+	$node->safe_psql('postgres', "CREATE DATABASE $database" . (defined $owner ? " OWNER $owner" : ''));
+	$node->command_ok([ 'psql', '-X', '-q', @user, '-d', $database, '-f', portable_file('psql') ],
+		"portable edition in database $database");
+	return;
 }
 
 # Start a node whose clock can be set.  $clock is what set_clock takes.

@@ -1,0 +1,903 @@
+/*
+ * The bodies of what is C in the extension, in SQL and PL/pgSQL.
+ *
+ * portable/build puts them in the place of "LANGUAGE c" in snowid--1.0.sql, from
+ * which it takes all the rest: names, arguments, results, markings, comments and
+ * rights.  A block begins with "-- body of" and the function's head; "-- helpers"
+ * begins what only this edition has.
+ *
+ * What is called for each id or row is a parsed SQL expression, or qualifies
+ * each name and operator: a SET clause would cost more than the rest.  Errors
+ * are raised elsewhere, with a fixed search path.
+ */
+
+-- helpers
+
+-- A node of Citus would make ids that another node makes, too.
+DO $$
+BEGIN
+	IF EXISTS (SELECT FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'citus') THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'the portable edition does not work in a database of Citus';
+	END IF;
+END
+$$;
+
+CREATE FUNCTION snowid_internal.iso(at timestamptz)
+RETURNS text
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+SET datestyle = 'ISO'
+AS $$
+BEGIN
+	RETURN at;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.iso(timestamptz) IS
+'a time as it stands in messages';
+
+-- Exact, also for what is no time.
+CREATE FUNCTION snowid_internal.slot_at(slot bigint, epoch timestamptz)
+RETURNS timestamptz
+LANGUAGE sql STABLE STRICT PARALLEL SAFE
+RETURN timezone('UTC', timezone('UTC', $2) + make_interval(days => (($1 >> 10) / 86400000)::int)
+					   + (($1 >> 10) % 86400000) * interval '1 millisecond');
+
+COMMENT ON FUNCTION snowid_internal.slot_at(bigint, timestamptz) IS
+'time of a slot';
+
+/*
+ * check_shard, check_epoch: the guards of arguments.
+ *
+ * Errors: 22003 no shard number, 22008 not finite.
+ */
+CREATE FUNCTION snowid_internal.check_shard(shard int)
+RETURNS void
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF shard NOT BETWEEN 0 AND 8191 THEN
+		RAISE EXCEPTION USING ERRCODE = 'numeric_value_out_of_range',
+			MESSAGE = format('shard number %s is out of range', shard),
+			DETAIL = 'Shard numbers are between 0 and 8191.';
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.check_shard(int) IS
+'refuses what is no shard number';
+
+CREATE FUNCTION snowid_internal.check_epoch(epoch timestamptz)
+RETURNS void
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT isfinite(epoch) THEN
+		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
+			MESSAGE = 'epoch must be finite';
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.check_epoch(timestamptz) IS
+'refuses an epoch that is not finite';
+
+-- Microseconds since the epoch, exactly, whatever the times.
+CREATE FUNCTION snowid_internal.us_since(at timestamptz, epoch timestamptz)
+RETURNS numeric
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN (extract(epoch FROM $1) - extract(epoch FROM $2)) * 1000000;
+
+COMMENT ON FUNCTION snowid_internal.us_since(timestamptz, timestamptz) IS
+'microseconds from an epoch to a time';
+
+-- Clamped to what is generated, so that bounds compare as bigint does.
+CREATE FUNCTION snowid_internal.clamped_ms(at timestamptz, epoch timestamptz,
+	round_up boolean)
+RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ms_last CONSTANT bigint := 1099511627775;
+	ms numeric;
+BEGIN
+	PERFORM snowid_internal.check_epoch(epoch);
+	IF NOT isfinite(at) THEN
+		RETURN CASE WHEN at < epoch THEN 0 ELSE ms_last END;
+	END IF;
+	ms := snowid_internal.us_since(at, epoch) / 1000;
+	RETURN least(greatest(CASE WHEN round_up THEN ceil(ms) ELSE floor(ms) END, 0), ms_last);
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.clamped_ms(timestamptz, timestamptz, boolean) IS
+'milliseconds from an epoch to a time, within what ids can have';
+
+/*
+ * open_sequence: locks a sequence to the end of the transaction, and checks
+ * that the caller may use it so.
+ *
+ * The lock that pg_sequence_last_value() takes is that of nextval().  Taken
+ * before the generator's own lock, it keeps ALTER SEQUENCE, which waits for it,
+ * out of the way of those who hold that.
+ *
+ * Errors: 42P01 no such sequence, 42809 not a sequence, 42501 no privilege.
+ */
+CREATE FUNCTION snowid_internal.open_sequence(seq regclass, needed text[])
+RETURNS pg_catalog.pg_sequence
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	c record;
+	privilege text;
+	rules pg_catalog.pg_sequence;
+BEGIN
+	SELECT r.relname, r.relkind INTO c FROM pg_class r WHERE r.oid = seq;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = format('sequence with OID %s does not exist', seq::oid);
+	END IF;
+	IF c.relkind <> 'S' THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('"%s" is not a sequence', c.relname);
+	END IF;
+	FOREACH privilege IN ARRAY needed LOOP
+		IF has_sequence_privilege(seq, privilege) IS NOT TRUE THEN
+			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+				MESSAGE = format('permission denied for sequence %s', c.relname),
+				HINT = format('In the portable edition, the sequence''s owner types: GRANT USAGE, UPDATE ON SEQUENCE %s TO %I;',
+							  seq, current_user);
+		END IF;
+	END LOOP;
+	PERFORM pg_sequence_last_value(seq);
+	-- Now that it can't be altered any more.
+	SELECT * INTO rules FROM pg_sequence s WHERE s.seqrelid = seq;
+	IF rules.seqincrement NOT BETWEEN 1 AND 1024 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('increment %s of sequence "%s" is out of range', rules.seqincrement, c.relname),
+			DETAIL = 'The increment is the number of ids that a call reserves in one millisecond, between 1 and 1024.',
+			HINT = format('Type: ALTER SEQUENCE %s INCREMENT BY 1;', snowid_internal.qualified_name(seq));
+	END IF;
+	IF rules.seqstart = rules.seqmin AND rules.seqmin > 1
+	   AND rules.seqmin & ((1::bigint << 48) - 1) = 1 THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('sequence "%s" is a copy that makes no ids on this node', c.relname),
+			DETAIL = format('It has the range that Citus gives worker group %s.', rules.seqmin >> 48),
+			HINT = 'Connect to the coordinator.';
+	END IF;
+	RETURN rules;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.open_sequence(regclass, text[]) IS
+'locks a sequence, checks what the caller may do, and reads its definition';
+
+CREATE FUNCTION snowid_internal.qualified_name(seq regclass)
+RETURNS text
+LANGUAGE sql STABLE STRICT PARALLEL SAFE
+RETURN (SELECT format('%I.%I', n.nspname, c.relname)
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1);
+
+COMMENT ON FUNCTION snowid_internal.qualified_name(regclass) IS
+'a sequence''s name as one would type it';
+
+/*
+ * refuse_slot: says why a sequence gives no slot, and what to do about it.
+ *
+ * Errors: 22008 the clock is before the epoch, 2200H the layout's time is used
+ * up or MAXVALUE is reached, 55000 over a day ahead of the clock; SN001 and SN002
+ * a closed shard.
+ */
+CREATE FUNCTION snowid_internal.refuse_slot(reason text, seq regclass, last bigint,
+	at timestamptz, epoch timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name CONSTANT name := (SELECT relname FROM pg_class WHERE oid = seq);
+	qualified CONSTANT text := snowid_internal.qualified_name(seq);
+	clock CONSTANT text := snowid_internal.iso(at);
+	s pg_catalog.pg_sequence;
+BEGIN
+	SELECT * INTO s FROM pg_sequence q WHERE q.seqrelid = seq;
+	CASE reason
+	WHEN 'before epoch' THEN
+		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
+			MESSAGE = 'the clock is before the epoch',
+			DETAIL = format('The clock shows %s, the epoch is %s.', clock, snowid_internal.iso(epoch)),
+			HINT = 'Set the server''s clock right, or pass an epoch that has begun.';
+	WHEN 'exhausted' THEN
+		RAISE EXCEPTION USING ERRCODE = 'sequence_generator_limit_exceeded',
+			MESSAGE = format('sequence "%s" has used up the time of the id layout', name),
+			DETAIL = format('With this epoch, the last id is of %s; the clock shows %s.',
+							snowid_internal.iso(epoch + 1099511627775 * interval '1 millisecond'), clock),
+			HINT = 'For new tables, pass a later epoch as the third argument of snowid.next_id().';
+	WHEN 'too far ahead' THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('sequence "%s" is more than one day ahead of the clock', name),
+			DETAIL = format('Its last id is of %s; the clock shows %s.',
+							snowid_internal.iso(snowid_internal.slot_at(last, epoch)), clock),
+			HINT = 'If the clock is wrong, set it right. If the sequence is called with different epochs, use one. '
+				|| format('If something else set the sequence, and it has issued no id later than the clock, type: ALTER SEQUENCE %s RESTART;', qualified);
+	WHEN 'advance' THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('cannot advance sequence "%s" to more than one day ahead of the clock', name),
+			DETAIL = format('The id is of %s; the clock shows %s.',
+							snowid_internal.iso(snowid_internal.slot_at(last, epoch)), clock),
+			HINT = 'If the id has another epoch than the default, pass that as the third argument.';
+	WHEN 'under MINVALUE' THEN
+		RAISE EXCEPTION USING ERRCODE = 'sequence_generator_limit_exceeded',
+			MESSAGE = format('minimum value of sequence "%s" (%s) is later than now', name, s.seqmin),
+			DETAIL = 'The portable edition cannot go below MINVALUE.',
+			HINT = format('Type: ALTER SEQUENCE %s MINVALUE 1 START 1;', qualified);
+	ELSE
+		PERFORM snowid_internal.refuse_id(seq);
+		RAISE EXCEPTION USING ERRCODE = 'sequence_generator_limit_exceeded',
+			MESSAGE = format('reached maximum value of sequence "%s" (%s)', name, s.seqmax),
+			DETAIL = 'The sequence keeps the time of its last id in last_value, which needs a bigint.',
+			HINT = format('Type: ALTER SEQUENCE %s%s NO MAXVALUE;', qualified,
+						  CASE WHEN s.seqmax <= 2147483647 THEN ' AS bigint' ELSE '' END);
+	END CASE;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.refuse_slot(text, regclass, bigint, timestamptz, timestamptz) IS
+'says why a sequence gives no slot';
+
+/*
+ * slot_clock: the clock that slots follow, in microseconds since the epoch.
+ *
+ * Not before the start of the transaction, also if the clock has been set back
+ * meanwhile: safe_upper_id() rests on that.
+ *
+ * Errors: 55000 set back by more than a day.
+ */
+CREATE FUNCTION snowid_internal.slot_clock(epoch timestamptz)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	at CONSTANT timestamptz := clock_timestamp();
+BEGIN
+	IF transaction_timestamp() > at + interval '1 day' THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'the clock was set back by more than one day since this transaction began',
+			DETAIL = format('It began at %s; the clock shows %s.',
+							snowid_internal.iso(transaction_timestamp()), snowid_internal.iso(at)),
+			HINT = 'Roll back, and begin a new transaction.';
+	END IF;
+	RETURN snowid_internal.us_since(greatest(at, transaction_timestamp()), epoch);
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.slot_clock(timestamptz) IS
+'the clock, in microseconds since the epoch, and not before the transaction';
+
+/*
+ * take_slot: takes the next slots of a sequence, as many as its INCREMENT
+ * says, and returns the first of them.
+ *
+ * All rules of the generator; next_id() itself only does the usual case.
+ *
+ * The lock on the sequence is an advisory one.  A subtransaction that is always
+ * rolled back gives it up, however the call ends: setval() is not undone by
+ * that, and a lock is.  Any session of the database could take that lock, and
+ * so stop the sequence; the class 0x736e6f77 is there to not do so by accident.
+ *
+ * Errors: those of open_sequence, slot_clock and refuse_slot, 25006 read-only.
+ */
+CREATE FUNCTION snowid_internal.take_slot(seq regclass, epoch timestamptz)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ms_last CONSTANT bigint := 1099511627775;	-- the last before the sign bit
+	ahead_free CONSTANT bigint := 9;			-- opened without waiting
+	ahead_sane CONSTANT bigint := 86400000;		-- more is refused
+	rules pg_catalog.pg_sequence;
+	now_us bigint;
+	now_ms bigint;
+	last bigint;				-- NULL: never called
+	first bigint;
+	named bigint;				-- by setval(seq, slot, false)
+	may_open boolean := false;	-- have we waited to open a millisecond?
+	may_start boolean := false;	-- have we let forgotten ids pass?
+	reason text;
+BEGIN
+	PERFORM snowid_internal.check_epoch(epoch);
+	rules := snowid_internal.open_sequence(seq, '{UPDATE,"SELECT, USAGE"}');
+	BEGIN
+		PERFORM pg_advisory_xact_lock(1936617335, seq::oid::int);
+		LOOP
+			-- The clock is read under the lock, and again after each wait.
+			now_us := snowid_internal.slot_clock(epoch);
+			now_ms := floor(now_us / 1000.0);
+			last := pg_sequence_last_value(seq);
+			IF now_us < 0 OR now_ms > ms_last OR named IS NULL AND last >> 10 > now_ms + ahead_sane THEN
+				reason := CASE WHEN now_us < 0 THEN 'before epoch'
+							   WHEN now_ms > ms_last THEN 'exhausted'
+							   ELSE 'too far ahead' END;
+				EXIT;
+			END IF;
+
+			-- A sequence that was restarted looks like a new one or a plain
+			-- counter.  What it issued before is at most 10 ms ahead.
+			IF NOT may_start AND (last < (now_ms << 10) / 2) IS NOT FALSE
+			   AND pg_relation_filenode(seq) <> seq::oid THEN
+				PERFORM pg_sleep(0.011);
+				may_start := true;
+				CONTINUE;
+			END IF;
+
+			-- The value of a sequence that was never called: setval(seq, slot,
+			-- false) names the next slot; a START is no time.
+			IF last IS NULL AND named IS NULL AND now_ms << 10 BETWEEN rules.seqmin AND rules.seqmax THEN
+				named := nextval(seq);
+				CONTINUE;
+			END IF;
+			IF named IS NOT NULL THEN
+				first := CASE WHEN named <> rules.seqstart AND named >> 10 <= now_ms + ahead_sane
+							  THEN greatest(named, now_ms << 10)
+							  ELSE now_ms << 10 END;
+				-- Another session's nextval() has come since.
+				IF last > named THEN
+					first := greatest(first, last + 1);
+				END IF;
+			ELSE
+				first := greatest(last + 1, now_ms << 10);
+			END IF;
+			first := greatest(first, 1);
+
+			-- A block never crosses a millisecond.
+			IF (first & 1023) + rules.seqincrement > 1024 THEN
+				first := ((first >> 10) + 1) << 10;
+			END IF;
+			IF first >> 10 > ms_last THEN
+				reason := 'exhausted';
+				EXIT;
+			ELSIF first + rules.seqincrement - 1 > rules.seqmax THEN
+				reason := 'over MAXVALUE';
+				EXIT;
+			ELSIF first + rules.seqincrement - 1 < rules.seqmin THEN
+				reason := 'under MINVALUE';
+				EXIT;
+			END IF;
+
+			-- Pacing: the lock is held while a millisecond is waited for, so
+			-- sessions open one at a time.
+			IF NOT may_open AND first >> 10 > now_ms + ahead_free
+			   AND (first >> 10 = last >> 10) IS NOT TRUE THEN
+				PERFORM pg_sleep(least(((first >> 10) - ahead_free) * 1000 - now_us, 1000) / 1000000.0);
+				may_open := true;
+				CONTINUE;
+			END IF;
+			PERFORM setval(seq, first + rules.seqincrement - 1);
+			EXIT;
+		END LOOP;
+		RAISE SQLSTATE 'SN000';
+	EXCEPTION
+		WHEN SQLSTATE 'SN000' THEN
+			NULL;
+		WHEN read_only_sql_transaction THEN
+			RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
+				MESSAGE = 'cannot execute next_id() in a read-only transaction';
+	END;
+	IF reason IS NOT NULL THEN
+		PERFORM snowid_internal.refuse_slot(reason, seq, last, clock_timestamp(), epoch);
+	END IF;
+	RETURN first;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.take_slot(regclass, timestamptz) IS
+'takes the next slots of a sequence, by all rules';
+
+/*
+ * holders: the transactions that hold the lock of next_id() on a sequence, but
+ * the caller's own: pid, virtual transaction and start.  Of a prepared one,
+ * nobody knows the start.
+ */
+CREATE FUNCTION snowid_internal.holders(seq regclass)
+RETURNS TABLE (pid int, transaction text)
+LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
+BEGIN ATOMIC
+SELECT l.pid, l.virtualtransaction FROM pg_locks l
+WHERE l.locktype = 'relation' AND l.relation = $1::oid AND l.mode = 'RowExclusiveLock' AND l.granted
+  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  AND l.pid IS DISTINCT FROM pg_backend_pid()
+  AND l.virtualtransaction NOT LIKE '%/0';
+END;
+
+COMMENT ON FUNCTION snowid_internal.holders(regclass) IS
+'other transactions that may have taken ids of a sequence';
+
+-- body of snowid.next_id(shard int, seq regclass)
+LANGUAGE sql
+RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
+
+-- body of snowid.next_id(shard int, seq regclass, epoch timestamptz)
+/*
+ * The usual case, in as few steps as can be; all others are take_slot()'s.
+ *
+ * The lock on the sequence is an advisory lock of the session, taken and given
+ * up in one expression.  PostgreSQL looks for cancels between statements, not
+ * within one, and trying for a lock does not wait.  So only setval() can fail
+ * while the lock is held: then the handler gives it up.
+ *
+ * What is read first also locks the sequence: ALTER SEQUENCE, which waits for
+ * that, cannot change the definition any more.  The clock is read before the
+ * lock, too: nothing is waited for until the slot is taken.
+ */
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	at pg_catalog.timestamptz;
+	now_slot pg_catalog.int8;
+	last pg_catalog.int8;
+	slot pg_catalog.int8;
+BEGIN
+	BEGIN
+		last := pg_catalog.pg_sequence_last_value(seq);
+		at := pg_catalog.clock_timestamp();
+		now_slot := CASE WHEN at OPERATOR(pg_catalog.>=) greatest(epoch, pg_catalog.now()) THEN
+			((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
+			 OPERATOR(pg_catalog./) 1000) OPERATOR(pg_catalog.<<) 10 END;
+		slot := CASE WHEN
+			-- No wait: near the clock, or in a millisecond that is open and not
+			-- almost full.  Not over a day ahead, not restarted, not in 2046.
+			(last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
+			 OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 896
+				AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
+			AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
+			AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
+			AND (pg_catalog.pg_sequence_parameters(seq)).increment OPERATOR(pg_catalog.=) 1
+			AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+		THEN
+			CASE WHEN pg_catalog.pg_try_advisory_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
+				pg_catalog.setval(seq, pg_catalog.int8larger(
+					pg_catalog.pg_sequence_last_value(seq) OPERATOR(pg_catalog.+) 1, now_slot))
+				OPERATOR(pg_catalog.*)
+				pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
+			ELSE 0 END
+		END;
+	EXCEPTION WHEN query_canceled OR OTHERS THEN
+		PERFORM pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)
+		FROM pg_catalog.pg_locks l
+		WHERE l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() AND l.locktype OPERATOR(pg_catalog.=) 'advisory'
+		  AND l.classid OPERATOR(pg_catalog.=) 1936617335::pg_catalog.oid AND l.objid OPERATOR(pg_catalog.=) seq::pg_catalog.oid
+		  AND l.objsubid OPERATOR(pg_catalog.=) 2 AND l.granted;
+		-- What take_slot() refuses, too, and says why.
+		IF SQLSTATE OPERATOR(pg_catalog.<>) ALL ('{42P01,42809,42501,25006,22003,22008,XX000}'::pg_catalog.text[]) THEN
+			RAISE;
+		END IF;
+		slot := NULL;
+	END;
+	IF slot OPERATOR(pg_catalog.=) 0 THEN
+		-- Another session has the lock: wait for it, as take_slot() does.
+		BEGIN
+			slot := CASE WHEN pg_catalog.pg_advisory_xact_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) IS NULL THEN 0 END;
+			at := pg_catalog.clock_timestamp();
+			now_slot := CASE WHEN at OPERATOR(pg_catalog.>=) greatest(epoch, pg_catalog.now()) THEN
+				((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
+				 OPERATOR(pg_catalog./) 1000) OPERATOR(pg_catalog.<<) 10 END;
+			last := pg_catalog.pg_sequence_last_value(seq);
+			slot := CASE WHEN
+				(last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
+				 OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 1023
+					AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
+				AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
+				AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
+			THEN
+				pg_catalog.setval(seq, pg_catalog.int8larger(last OPERATOR(pg_catalog.+) 1, now_slot))
+			END;
+			RAISE SQLSTATE 'SN000';
+		EXCEPTION WHEN OTHERS THEN
+			IF SQLSTATE OPERATOR(pg_catalog.=) ANY ('{25006,22003}'::pg_catalog.text[]) THEN
+				slot := NULL;
+			ELSIF SQLSTATE OPERATOR(pg_catalog.<>) 'SN000' THEN
+				RAISE;
+			END IF;
+		END;
+	END IF;
+	IF slot IS NULL THEN
+		PERFORM snowid_internal.check_shard(shard);
+		slot := snowid_internal.take_slot(seq, epoch);
+	END IF;
+	RETURN (((slot OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog.<<) 23)
+			OPERATOR(pg_catalog.|) (shard OPERATOR(pg_catalog.<<) 10))
+		OPERATOR(pg_catalog.|) (slot OPERATOR(pg_catalog.&) 1023);
+END
+$$;
+
+-- body of snowid.next_id()
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	setting CONSTANT pg_catalog.text := pg_catalog.current_setting('snowid.shard', true);
+	seq CONSTANT pg_catalog.regclass := pg_catalog.to_regclass('snowid.id_seq');
+BEGIN
+	IF setting IS NULL OR setting OPERATOR(pg_catalog.=) ANY ('{"",-1}'::pg_catalog.text[]) THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'snowid.shard is not set',
+			DETAIL = 'next_id() without arguments takes the database''s shard number from it.',
+			HINT = pg_catalog.format('As a superuser, type: ALTER DATABASE %I SET snowid.shard = number; then connect again.',
+									 pg_catalog.current_database());
+	ELSIF seq IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = 'sequence "snowid.id_seq" does not exist',
+			HINT = 'To make it again, type: CREATE SEQUENCE snowid.id_seq; and advance() it beyond the largest id in use.';
+	END IF;
+	RETURN snowid.next_id(setting::pg_catalog.int4, seq);
+END
+$$;
+
+-- body of snowid.id_timestamp(id bigint)
+LANGUAGE sql
+RETURN timezone('UTC', '2011-08-24 21:07:01.721'::timestamp + (($1 >> 23) & 2199023255551) * interval '1 millisecond');
+
+-- body of snowid.id_timestamp(id bigint, epoch timestamptz)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ms CONSTANT bigint := (id >> 23) & 2199023255551;
+BEGIN
+	PERFORM snowid_internal.check_epoch(epoch);
+	IF epoch > '294276-12-31 23:59:59.999999+00'::timestamptz - ms * interval '1 millisecond' THEN
+		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
+			MESSAGE = 'timestamp out of range',
+			DETAIL = format('The epoch %s and %s milliseconds are more than a timestamp can hold.', snowid_internal.iso(epoch), ms);
+	END IF;
+	RETURN epoch + ms * interval '1 millisecond';
+END
+$$;
+
+-- body of snowid.id_shard(id bigint)
+LANGUAGE sql
+RETURN (($1 >> 10) & 8191)::int;
+
+-- body of snowid.id_seq(id bigint)
+LANGUAGE sql
+RETURN ($1 & 1023)::int;
+
+-- body of snowid.id_parts(id bigint, OUT created_at timestamptz, OUT shard int, OUT seq int)
+LANGUAGE sql
+BEGIN ATOMIC
+SELECT snowid.id_timestamp($1), snowid.id_shard($1), snowid.id_seq($1);
+END;
+
+-- body of snowid.id_parts(id bigint, epoch timestamptz, OUT created_at timestamptz, OUT shard int, OUT seq int)
+LANGUAGE sql
+BEGIN ATOMIC
+SELECT snowid.id_timestamp($1, $2), snowid.id_shard($1), snowid.id_seq($1);
+END;
+
+-- body of snowid.make_id(created_at timestamptz, shard int, seq int)
+LANGUAGE sql
+RETURN snowid.make_id($1, $2, $3, '2011-08-24 21:07:01.721+00'::timestamptz);
+
+-- body of snowid.make_id(created_at timestamptz, shard int, seq int, epoch timestamptz)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ms bigint;
+BEGIN
+	PERFORM snowid_internal.check_epoch(epoch);
+	PERFORM snowid_internal.check_shard(shard);
+	IF seq NOT BETWEEN 0 AND 1023 THEN
+		RAISE EXCEPTION USING ERRCODE = 'numeric_value_out_of_range',
+			MESSAGE = format('sequence number %s is out of range', seq),
+			DETAIL = 'Sequence numbers within a millisecond are between 0 and 1023.';
+	END IF;
+	IF NOT isfinite(created_at) OR snowid_internal.us_since(created_at, epoch) NOT BETWEEN 0 AND 2199023255551999 THEN
+		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
+			MESSAGE = format('time %s is outside the id layout', snowid_internal.iso(created_at)),
+			DETAIL = format('An id holds 41 bits of milliseconds, from the epoch %s on.', snowid_internal.iso(epoch));
+	END IF;
+	ms := floor(snowid_internal.us_since(created_at, epoch) / 1000);
+	RETURN (ms << 23) | (shard << 10) | seq;
+END
+$$;
+
+-- body of snowid.min_id(at timestamptz)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN snowid_internal.clamped_ms(at, '2011-08-24 21:07:01.721+00', true) << 23;
+END
+$$;
+
+-- body of snowid.min_id(at timestamptz, epoch timestamptz)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN snowid_internal.clamped_ms(at, epoch, true) << 23;
+END
+$$;
+
+-- body of snowid.max_id(at timestamptz)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (snowid_internal.clamped_ms(at, '2011-08-24 21:07:01.721+00', false) << 23) | 8388607;
+END
+$$;
+
+-- body of snowid.max_id(at timestamptz, epoch timestamptz)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (snowid_internal.clamped_ms(at, epoch, false) << 23) | 8388607;
+END
+$$;
+
+-- body of snowid.id_to_base62(id bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	digits CONSTANT text := '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+	whole CONSTANT numeric := CASE WHEN id < 0 THEN id + 18446744073709551616 ELSE id END;
+	rest bigint := div(whole, 62);
+	result text := substr(digits, mod(whole, 62)::int + 1, 1);
+BEGIN
+	FOR i IN 1 .. 10 LOOP
+		result := substr(digits, (rest % 62)::int + 1, 1) || result;
+		rest := rest / 62;
+	END LOOP;
+	RETURN result;
+END
+$$;
+
+-- body of snowid.base62_to_id(text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	digits CONSTANT text := '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+	result numeric := 0;
+BEGIN
+	IF octet_length($1) <> 11 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_text_representation',
+			MESSAGE = format('invalid base-62 id: "%s"', $1),
+			DETAIL = 'A base-62 id has 11 characters.';
+	ELSIF translate($1, digits, '') <> '' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_text_representation',
+			MESSAGE = format('invalid base-62 id: "%s"', $1),
+			DETAIL = 'The digits are 0-9, A-Z and a-z.';
+	END IF;
+	FOR i IN 1 .. 11 LOOP
+		result := result * 62 + strpos(digits COLLATE "C", substr($1, i, 1)) - 1;
+	END LOOP;
+	IF result >= 18446744073709551616 THEN
+		RAISE EXCEPTION USING ERRCODE = 'numeric_value_out_of_range',
+			MESSAGE = format('base-62 id "%s" is out of range', $1),
+			DETAIL = 'The largest one is LygHa16AHYF.';
+	END IF;
+	RETURN CASE WHEN result >= 9223372036854775808 THEN result - 18446744073709551616 ELSE result END;
+END
+$$;
+
+-- body of snowid.advance(seq regclass, id bigint)
+LANGUAGE sql
+RETURN snowid.advance($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
+
+-- body of snowid.advance(seq regclass, id bigint, epoch timestamptz)
+/*
+ * To the end of the id's millisecond: the id may be of a higher shard, whose
+ * ids are larger than ours of the same millisecond.
+ */
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	slot bigint := (((id >> 23) & 2199023255551) << 10) | 1023;
+	rules pg_catalog.pg_sequence;
+	at timestamptz;
+	now_ms bigint;
+	last bigint;
+BEGIN
+	PERFORM snowid_internal.check_epoch(epoch);
+	rules := snowid_internal.open_sequence(seq, '{UPDATE,"SELECT, USAGE"}');
+	-- Read after the wait for the lock: what we waited for may be a restart.
+	at := clock_timestamp();
+	now_ms := floor(snowid_internal.us_since(at, epoch) / 1000);
+	IF slot >> 10 >= 1099511627775 THEN
+		PERFORM snowid_internal.refuse_slot('exhausted', seq, slot, at, epoch);
+	ELSIF at < epoch THEN
+		PERFORM snowid_internal.refuse_slot('before epoch', seq, slot, at, epoch);
+	ELSIF slot >> 10 > now_ms + 86400000 THEN
+		PERFORM snowid_internal.refuse_slot('advance', seq, slot, at, epoch);
+	ELSIF slot > rules.seqmax THEN
+		PERFORM snowid_internal.refuse_slot('over MAXVALUE', seq, slot, at, epoch);
+	END IF;
+	BEGIN
+		PERFORM pg_advisory_xact_lock(1936617335, seq::oid::int);
+		last := pg_sequence_last_value(seq);
+		-- Stay above the ids that a restart has forgotten.
+		IF (last < (now_ms << 10) / 2) IS NOT FALSE AND pg_relation_filenode(seq) <> seq::oid THEN
+			slot := least(greatest(slot, ((now_ms + 10) << 10) | 1023), rules.seqmax);
+		END IF;
+		IF last IS NULL OR last < slot THEN
+			PERFORM setval(seq, greatest(slot, rules.seqmin));
+		ELSIF last < rules.seqmax THEN
+			-- What we have read may not be durable: our own record is, at commit.
+			PERFORM setval(seq, last + 1);
+		END IF;
+		RAISE SQLSTATE 'SN000';
+	EXCEPTION
+		WHEN SQLSTATE 'SN000' THEN
+			NULL;
+		WHEN read_only_sql_transaction THEN
+			RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
+				MESSAGE = 'cannot execute advance() in a read-only transaction';
+	END;
+END
+$$;
+
+-- body of snowid.sequence_state(seq regclass, OUT last_id_at timestamptz, OUT slots_left int, OUT ahead interval)
+LANGUAGE sql
+BEGIN ATOMIC
+SELECT s.last_id_at, s.slots_left, s.ahead FROM snowid.sequence_state($1, '2011-08-24 21:07:01.721+00'::timestamptz) s;
+END;
+
+-- body of snowid.sequence_state(seq regclass, epoch timestamptz, OUT last_id_at timestamptz, OUT slots_left int, OUT ahead interval)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	c record;
+	last bigint;
+BEGIN
+	PERFORM snowid_internal.check_epoch(epoch);
+	SELECT r.relname, r.relkind INTO c FROM pg_class r WHERE r.oid = seq;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = format('sequence with OID %s does not exist', seq::oid);
+	ELSIF c.relkind <> 'S' THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('"%s" is not a sequence', c.relname);
+	ELSIF NOT has_sequence_privilege(seq, 'SELECT, USAGE, UPDATE') THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = format('permission denied for sequence %s', c.relname);
+	END IF;
+	-- Who may only UPDATE may not see it; the view shards must not fail on that.
+	IF has_sequence_privilege(seq, 'SELECT, USAGE') THEN
+		last := pg_sequence_last_value(seq);
+	END IF;
+	IF last >> 10 BETWEEN 0 AND 2199023255551 THEN
+		last_id_at := snowid.id_timestamp(last >> 10 << 23, epoch);
+		slots_left := 1023 - (last & 1023);
+		ahead := last_id_at - clock_timestamp();
+	END IF;
+END
+$$;
+
+-- body of snowid.safe_upper_id(seq regclass)
+LANGUAGE sql
+RETURN snowid.safe_upper_id($1, '2011-08-24 21:07:01.721+00'::timestamptz);
+
+-- body of snowid.safe_upper_id(seq regclass, epoch timestamptz)
+/*
+ * The proof is that of safe_upper_id.c, with one difference.  next_id() locks
+ * the sequence to the end of its transaction.  We first take a slot, and then
+ * look who holds the lock: who takes a slot later gets a larger one, who took
+ * one before holds the lock or has ended.  A slot is not older than the start
+ * of its transaction, since take_slot() takes the later of that start and the
+ * clock.  (The C edition corrects the start that others see instead.)  Of a
+ * prepared transaction nobody knows the start, so the bound is 0 until it ends.
+ */
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	bound bigint;
+	before text[];
+	since timestamptz;
+	h record;
+BEGIN
+	IF pg_is_in_recovery() THEN
+		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
+			MESSAGE = 'cannot execute safe_upper_id() during recovery',
+			DETAIL = 'A standby does not know which transactions are running on its primary.',
+			HINT = 'Call it on the primary, and then pg_current_wal_insert_lsn() there. Read here when pg_last_wal_replay_lsn() has reached that position.';
+	ELSIF current_setting('transaction_read_only')::boolean THEN
+		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
+			MESSAGE = 'cannot execute safe_upper_id() in a read-only transaction';
+	ELSIF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_transaction_state',
+			MESSAGE = 'cannot execute safe_upper_id() in a REPEATABLE READ or SERIALIZABLE transaction',
+			DETAIL = 'All statements of such a transaction see the rows that its first one sees, which is before the bound.',
+			HINT = 'Type: BEGIN ISOLATION LEVEL READ COMMITTED;';
+	END IF;
+
+	bound := snowid.next_id(0, seq, epoch);
+	before := ARRAY(SELECT x.pid || ' ' || x.transaction FROM snowid_internal.holders(seq) x);
+	-- A start is read between two looks at the locks: it is the holder's only if
+	-- the same transaction holds the lock in both.
+	PERFORM pg_stat_clear_snapshot();
+	FOR h IN
+		SELECT a.pid, a.xact_start, a.usesysid FROM pg_stat_activity a
+		WHERE a.pid IN (SELECT split_part(b, ' ', 1)::int FROM unnest(before) b)
+	LOOP
+		since := h.xact_start;
+		CONTINUE WHEN NOT EXISTS (SELECT FROM snowid_internal.holders(seq) x
+								  WHERE x.pid = h.pid AND x.pid || ' ' || x.transaction = ANY (before));
+		IF since IS NULL AND NOT pg_has_role('pg_read_all_stats', 'USAGE')
+		   AND NOT pg_has_role(h.usesysid, 'USAGE') THEN
+			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+				MESSAGE = 'permission denied to see when other transactions began',
+				HINT = format('Type: GRANT pg_read_all_stats TO %I;', current_user);
+		END IF;
+		bound := least(bound, CASE WHEN (since >= epoch + interval '1 millisecond') IS NOT TRUE THEN 0 ELSE
+			snowid.max_id(since - interval '1 millisecond', epoch) + 1 END);
+	END LOOP;
+	-- Prepared since before, or the session is gone from the view.
+	IF EXISTS (SELECT FROM snowid_internal.holders(seq) x WHERE x.pid IS NULL) THEN
+		bound := 0;
+	END IF;
+	RETURN bound;
+END
+$$;
+
+-- body of snowid.shard_of(key bigint, shards int)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF shards NOT BETWEEN 1 AND 8192 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('number of shards %s is out of range', shards),
+			DETAIL = 'The number of logical shards is between 1 and 8192.';
+	END IF;
+	RETURN (key % shards + shards) % shards;
+END
+$$;
+
+-- body of snowid.shard_of(key text, shards int)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	hash text;
+	high bigint;
+	low bigint;
+BEGIN
+	IF shards NOT BETWEEN 1 AND 8192 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('number of shards %s is out of range', shards),
+			DETAIL = 'The number of logical shards is between 1 and 8192.';
+	END IF;
+	-- A key's shard must not depend on the database's encoding.
+	hash := md5(convert_to(key, 'UTF8'));
+	high := ('x' || substr(hash, 1, 8))::bit(32)::bigint;
+	low := ('x' || substr(hash, 9, 8))::bit(32)::bigint;
+	RETURN (high * 4294967296::numeric + low) % shards;
+END
+$$;
+
+-- body of snowid_internal.forget_catalogs()
+-- No SQL empties them.
+LANGUAGE sql
+BEGIN ATOMIC
+END;
+
+-- body of snowid_internal.sequence_value(seq regclass, OUT last bigint, OUT called boolean)
+/*
+ * By name, since no function of PostgreSQL 15 tells is_called.  So the settings
+ * keep a view or a foreign table out, and the condition on tableoid whatever
+ * else was put in the place of the name meanwhile.
+ */
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off
+SET restrict_nonsystem_relation_kind = 'view, foreign-table'
+AS $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = seq AND c.relkind = 'S') THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = format('sequence with OID %s does not exist', seq::oid);
+	END IF;
+	EXECUTE format('SELECT s.last_value, s.is_called FROM %s s WHERE s.tableoid = $1',
+				   snowid_internal.qualified_name(seq))
+	INTO last, called USING seq::oid;
+END
+$$;

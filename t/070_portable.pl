@@ -1,0 +1,133 @@
+# The portable edition is the extension in SQL: it has the same functions, and
+# the same suites print the same, but for what portable/expected says.  A file
+# there is what must differ, as lines of diff.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $top = "$FindBin::RealBin/..";
+my $scratch = PostgreSQL::Test::Utils::tempdir();
+# The caller of this edition needs
+# UPDATE: so GRANT USAGE is GRANT USAGE, UPDATE in them.
+my @suites = qw(layout vectors next_id cache errors privileges planner
+  shards shards_bulk shards_default shards_adopt shards_names
+  shards_privileges shard_of safe_upper_id partitions newest_rows fence);
+
+my $node = new_node('portable');
+$node->append_conf('postgresql.conf', 'max_prepared_transactions = 10');
+$node->start;
+# The name is in some hints.
+portable_database($node, 'contrib_regression');
+
+# As pg_regress sets them.
+$node->safe_psql('postgres', qq{
+ALTER DATABASE contrib_regression SET $_;}) for "timezone = 'PST8PDT'", "datestyle = 'Postgres, MDY'",
+  "intervalstyle = 'postgres_verbose'", "lc_messages = 'C'";
+
+for my $suite (@suites)
+{
+	my $path = "$scratch/$suite";
+	my $script = slurp_file("$top/sql/$suite.sql");
+	my @expected = outcome("$top/expected/$suite.out");
+	s/(GRANT|REVOKE) USAGE ON SEQUENCE/$1 USAGE, UPDATE ON SEQUENCE/ for @expected;
+	$script =~ s/(GRANT|REVOKE) USAGE ON SEQUENCE/$1 USAGE, UPDATE ON SEQUENCE/g;
+	write_lines("$path.sql", $script);
+	write_lines("$path.expected", @expected);
+	system("psql -X -a -q -d '" . $node->connstr('contrib_regression')
+		  . "' <'$path.sql' >'$path.out' 2>&1");
+	write_lines("$path.seen", outcome("$path.out"));
+	my @diff = grep { !/^(---|\+\+\+|@@)/ } `diff -U0 '$path.expected' '$path.seen'`;
+	my $may = "$top/portable/expected/$suite.diff";
+	my $expected = -e $may ? slurp_file($may) : '';
+	is(join('', @diff), $expected, "suite $suite prints the same"
+		  . ($expected ne '' ? ', but for what must differ' : ''));
+	write_lines("$ENV{SNOWID_KEEP}/$suite.diff", @diff) if $ENV{SNOWID_KEEP} && @diff;
+}
+
+# What C raises has no context of PL/pgSQL.
+sub outcome
+{
+	my ($file) = @_;
+	my ($in_context, @lines);
+
+	for (split /^/, slurp_file($file))
+	{
+		$in_context = $in_context ? !/^(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|BEGIN|COMMIT|ROLLBACK|SET|RESET|CALL|TRUNCATE|\\|--|$)/ : /^CONTEXT: /;
+		s/^( 49999 \| t .*\|) +\d+ \| t$/$1 <as many in a ms as the machine makes> | t/;
+		push @lines, $_ unless $in_context;
+	}
+	return @lines;
+}
+
+sub write_lines
+{
+	my ($file, @lines) = @_;
+	open my $fh, '>', $file or die "$file: $!";
+	print $fh @lines;
+	close $fh;
+	return;
+}
+
+# ---------------------------------------------------------------- the catalogs
+
+$node->safe_psql('postgres', 'CREATE DATABASE in_c');
+$node->safe_psql('in_c', 'CREATE EXTENSION snowid');
+
+my %catalog = (
+	functions => q{
+SELECT p.oid::regprocedure, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), p.prokind, p.provolatile,
+	p.proisstrict, p.proparallel, p.proretset, p.prosecdef, p.proacl::text IS NULL, obj_description(p.oid, 'pg_proc')
+FROM pg_proc p WHERE p.pronamespace = 'snowid'::regnamespace},
+	relations => q{
+SELECT c.oid::regclass, c.relkind, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+	pg_get_expr(d.adbin, d.adrelid), col_description(c.oid, a.attnum), obj_description(c.oid, 'pg_class')
+FROM pg_class c LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+WHERE c.relnamespace = 'snowid'::regnamespace},
+	'constraints and views' => q{
+SELECT conrelid::regclass, conname, pg_get_constraintdef(oid) FROM pg_constraint
+WHERE connamespace = 'snowid'::regnamespace
+UNION ALL
+SELECT oid::regclass, '', pg_get_viewdef(oid) FROM pg_class WHERE relnamespace = 'snowid'::regnamespace AND relkind = 'v'},
+	rights => q{
+SELECT c.oid::regclass, x.grantee::regrole, x.privilege_type, x.is_grantable
+FROM pg_class c, aclexplode(c.relacl) x WHERE c.relnamespace = 'snowid'::regnamespace AND x.grantee <> c.relowner},
+	'schemas' => q{
+SELECT nspname, obj_description(oid, 'pg_namespace'), has_schema_privilege('public', oid, 'USAGE'), has_schema_privilege('public', oid, 'CREATE')
+FROM pg_namespace WHERE nspname ~ '^snowid' ORDER BY 1},
+	# What it needs beyond them is its own, and has other names.
+	'internal functions' => q{
+SELECT p.oid::regprocedure, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), p.prokind, p.provolatile,
+	p.proisstrict, p.proparallel, p.proretset, obj_description(p.oid, 'pg_proc')
+FROM pg_proc p WHERE p.pronamespace = 'snowid_internal'::regnamespace
+AND p.proname <> ALL ('{iso,slot_at,check_shard,check_epoch,us_since,clamped_ms,open_sequence,qualified_name,refuse_slot,slot_clock,take_slot,holders}')});
+for my $what (sort keys %catalog)
+{
+	my ($portable, $c) = map { join "\n", sort split /\n/, $node->safe_psql($_, $catalog{$what}) }
+	  'contrib_regression', 'in_c';
+	is($portable, $c, "both editions have the same $what");
+}
+
+# As in sql/catalog.sql: nothing without a comment, with its owner's rights, or
+# with an open search path, but for what qualifies each name.
+is($node->safe_psql('contrib_regression', q{
+SELECT p.oid::regprocedure FROM pg_proc p
+WHERE p.pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace)
+  AND (obj_description(p.oid, 'pg_proc') IS NULL OR p.prosecdef OR octet_length(p.prosrc) <> length(p.prosrc)
+	   OR (p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'sql') AND p.prosqlbody IS NULL)
+	   OR (p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'plpgsql') AND p.prokind <> 'p'
+		   AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false)))
+ORDER BY p.oid::regprocedure::text COLLATE "C"}), "snowid.next_id()\nsnowid.next_id(integer,regclass,timestamp with time zone)",
+	'nothing is open to what others plant');
+is($node->safe_psql('contrib_regression', q{
+SELECT DISTINCT l.lanname FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+WHERE p.pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace) ORDER BY 1}),
+	"plpgsql\nsql", 'and nothing is C');
+
+$node->stop;
+done_testing();
