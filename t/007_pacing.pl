@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use IPC::Run ();
-use List::Util qw(max);
+use List::Util qw(max min);
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
@@ -37,22 +37,29 @@ is($ids, 8 * 19 * 20000, 'all that they asked for');
 cmp_ok($ids, '<=', 1024 * ($ms + 12), 'at the rate of the layout at most');
 cmp_ok($ahead, '<=', 11, 'no more than 11 ms ahead of the clock');
 
-# One session gets the whole rate, too.  That shows only on a machine where plain
-# nextval is twice as fast.  The best of some tries counts, since all else that
-# runs makes it slower.
-my ($rate, $possible) = (0, 0);
+# One session gets the whole rate, too.  That shows only while the machine is fast
+# enough for twice as many plain nextval, just before and just after.
+my ($rate, $full, $tries) = (0, 0, 0);
+my $before = rate_of("nextval('core')");
 for (1 .. 20)
 {
-	$rate = max($rate, rate_of("snowid.next_id(5, 's')"));
-	$possible = max($possible, rate_of("nextval('core')"));
-	last if $rate >= 0.9 * 1_024_000;
+	my $ids_rate = rate_of("snowid.next_id(5, 's')");
+	my $after = rate_of("nextval('core')");
+
+	$rate = max($rate, $ids_rate);
+	if (min($before, $after) >= 2 * 1_024_000)
+	{
+		$tries++;
+		$full = max($full, $ids_rate);
+		last if $full >= 0.9 * 1_024_000;
+	}
+	$before = $after;
 }
 cmp_ok($rate, '<=', 1_024_000 * 1.05, 'one session gets the rate at most');
 SKIP:
 {
-	skip "the machine is too slow: $possible nextval/s", 1
-	  if $possible < 2 * 1_024_000;
-	cmp_ok($rate, '>=', 0.9 * 1_024_000, 'and nine tenths of it at least');
+	skip 'the machine is too slow, or too busy', 1 if $tries < 5 && $full < 0.9 * 1_024_000;
+	cmp_ok($full, '>=', 0.9 * 1_024_000, 'and nine tenths of it at least');
 }
 
 # Sessions that wait, since the sequence is an hour ahead.
