@@ -580,7 +580,7 @@ COMMENT ON FUNCTION snowid_internal.next_id_call(text, int, name, name, timestam
  * EXTENSION says what depends on it.
  */
 CREATE FUNCTION snowid_internal.define_next_id(schema name, arguments text,
-	call text, security_definer boolean)
+	shard int, sequence name, epoch timestamptz, security_definer boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -589,11 +589,13 @@ BEGIN
 	EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id(%s) RETURNS pg_catalog.int8 '
 				   'LANGUAGE sql VOLATILE PARALLEL UNSAFE%s RETURN %s',
 				   schema, arguments,
-				   CASE WHEN security_definer THEN ' SECURITY DEFINER' END, call);
+				   CASE WHEN security_definer THEN ' SECURITY DEFINER' END,
+				   snowid_internal.next_id_call('snowid_internal.next_id_of_shard'::text,
+												shard, schema, sequence, epoch));
 END
 $$;
 
-COMMENT ON FUNCTION snowid_internal.define_next_id(name, text, text, boolean) IS
+COMMENT ON FUNCTION snowid_internal.define_next_id(name, text, int, name, timestamptz, boolean) IS
 'creates or replaces next_id() of a shard';
 
 /*
@@ -623,10 +625,7 @@ BEGIN
 
 	EXECUTE format('CREATE SCHEMA %I', schema);
 	EXECUTE format('CREATE SEQUENCE %I.id_seq', schema);
-	PERFORM snowid_internal.define_next_id(schema, ''::text,
-		snowid_internal.next_id_call('snowid_internal.next_id_of_shard'::text, shard, schema,
-									 'id_seq'::name, epoch),
-		false);
+	PERFORM snowid_internal.define_next_id(schema, ''::text, shard, 'id_seq'::name, epoch, false);
 	RETURN schema;
 END
 $$;
@@ -1351,6 +1350,7 @@ DECLARE
 	released record;
 	sequence regclass;
 	old regclass;
+	call text;			-- that makes an id
 BEGIN
 	IF "table" IS NULL OR "column" IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
@@ -1431,23 +1431,19 @@ BEGIN
 		-- Citus alters no distributed sequence.
 		sequence := snowid_internal.own_sequence("table", "column",
 			CASE WHEN by_citus THEN '{}'::regclass[] ELSE released.owned END);
-		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', "table", "column",
-					   snowid_internal.next_id_call('snowid.next_id'::text, s.shard, s.schema,
-						   (SELECT c.relname FROM pg_class c WHERE c.oid = sequence), s.epoch));
 	ELSE
 		sequence := format('%I.%I', s.schema, s.sequence)::regclass;
-		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %I.next_id()', "table", "column", s.schema);
-		FOREACH old IN ARRAY released.owned LOOP
-			EXECUTE format('DROP SEQUENCE %s', old);
-		END LOOP;
 	END IF;
-
+	call := snowid_internal.next_id_call('snowid.next_id'::text, s.shard, s.schema,
+		(SELECT c.relname FROM pg_class c WHERE c.oid = sequence), s.epoch);
+	EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', "table", "column",
+				   CASE WHEN own_sequence THEN call ELSE format('%I.next_id()', s.schema) END);
+	FOREACH old IN ARRAY CASE WHEN own_sequence THEN '{}' ELSE released.owned END LOOP
+		EXECUTE format('DROP SEQUENCE %s', old);
+	END LOOP;
 	IF by_citus THEN
 		PERFORM snowid_internal.keep_default_here("table", "column",
-			format('coalesce(%s, nextval(%L::regclass))',
-				   snowid_internal.next_id_call('snowid.next_id'::text, s.shard, s.schema,
-					   (SELECT c.relname FROM pg_class c WHERE c.oid = sequence), s.epoch),
-				   sequence));
+			format('coalesce(%s, nextval(%L::regclass))', call, sequence));
 	END IF;
 
 	-- Rows may also have come since from another sequence.  Their ids are at
@@ -1557,9 +1553,8 @@ BEGIN
 	ELSE
 		PERFORM snowid_internal.check_sequence(format('%I.%I', schema, sequence)::regclass, schema);
 	END IF;
-	PERFORM snowid_internal.define_next_id(schema, ''::text,
-		snowid_internal.next_id_call('snowid_internal.next_id_of_shard'::text, shard, schema, sequence, epoch),
-		coalesce(f.prosecdef, false));
+	PERFORM snowid_internal.define_next_id(schema, ''::text, shard, sequence, epoch,
+										   coalesce(f.prosecdef, false));
 END
 $$;
 
@@ -1577,8 +1572,7 @@ COMMENT ON FUNCTION snowid.register_shard(int, name, timestamptz, name) IS
  * each column that has it as DEFAULT, are of that shard and epoch.
  *
  * Errors: those of claim_shard and check_sequence, 42883 no function next_id(),
- * 42P13 one whose sequence or epoch can't be read, 22008 an infinite epoch,
- * 22023 an id that disagrees.
+ * 42P13 one whose sequence or epoch can't be read, 22023 an id that disagrees.
  */
 CREATE FUNCTION snowid.adopt_shard(shard int, schema name,
 	sequence regclass DEFAULT NULL, epoch timestamptz DEFAULT NULL)
@@ -1600,7 +1594,7 @@ DECLARE
 	origin text;
 BEGIN
 	-- First, so that numbers and rights are checked before the rest.
-	PERFORM snowid_internal.claim_shard(shard, schema, 'id_seq'::name, NULL::timestamptz);
+	PERFORM snowid_internal.claim_shard(shard, schema, 'id_seq'::name, epoch);
 
 	SELECT p.oid, p.prosrc, p.prosecdef,
 		   pg_get_function_arguments(p.oid) AS arguments INTO f
@@ -1642,10 +1636,6 @@ BEGIN
 
 	PERFORM snowid_internal.check_sequence(sequence, schema);
 	SELECT q.relname INTO sequence_name FROM pg_class q WHERE q.oid = sequence;
-	IF NOT isfinite(epoch) THEN
-		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
-			MESSAGE = format('ids with epoch %s cannot be made now', epoch);
-	END IF;
 	UPDATE snowid.shard_registry r
 	SET sequence = sequence_name, epoch = nullif(adopt_shard.epoch, default_epoch)
 	WHERE r.shard = adopt_shard.shard;
@@ -1708,10 +1698,8 @@ BEGIN
 	PERFORM snowid.advance(sequence,
 		greatest(newest, snowid.make_id(clock_timestamp() + interval '1 second', shard, 0, epoch)),
 		epoch);
-	PERFORM snowid_internal.define_next_id(schema, f.arguments,
-		snowid_internal.next_id_call('snowid_internal.next_id_of_shard'::text, shard, schema, sequence_name,
-							nullif(epoch, default_epoch)),
-		f.prosecdef);
+	PERFORM snowid_internal.define_next_id(schema, f.arguments, shard, sequence_name,
+										   nullif(epoch, default_epoch), f.prosecdef);
 	RETURN newest;
 END
 $$;

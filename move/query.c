@@ -167,10 +167,10 @@ query_int64(PGconn *conn, const char *fmt,...)
 	return result;
 }
 
-char *
-ident(PGconn *conn, const char *name)
+/* Keep what libpq has quoted. */
+static char *
+keep_escaped(PGconn *conn, char *escaped)
 {
-	char	   *escaped = PQescapeIdentifier(conn, name, strlen(name));
 	char	   *result;
 
 	if (escaped == NULL)
@@ -184,22 +184,17 @@ ident(PGconn *conn, const char *name)
 }
 
 char *
+ident(PGconn *conn, const char *name)
+{
+	return keep_escaped(conn, PQescapeIdentifier(conn, name, strlen(name)));
+}
+
+char *
 literal(PGconn *conn, const char *value)
 {
-	char	   *escaped;
-	char	   *result;
-
 	if (value == NULL)
 		return keep_text(pg_strdup("NULL"));
-	escaped = PQescapeLiteral(conn, value, strlen(value));
-	if (escaped == NULL)
-	{
-		report_error("%s: %s", label_of(conn), PQerrorMessage(conn));
-		fail();
-	}
-	result = keep_text(pg_strdup(escaped));
-	PQfreemem(escaped);
-	return result;
+	return keep_escaped(conn, PQescapeLiteral(conn, value, strlen(value)));
 }
 
 char *

@@ -236,6 +236,15 @@ subscribe(const Move *move)
 	hurry_launcher(move);
 }
 
+static bool
+has_subscription(PGconn *conn, const char *name)
+{
+	return query_bool(conn,
+					  "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
+					  "(SELECT oid FROM pg_database WHERE datname = current_database()))",
+					  literal(conn, name));
+}
+
 /*
  * Have the writes on the server that the shard has come to sent back to the
  * one that it has left, from the instant on when it was opened.
@@ -247,10 +256,7 @@ subscribe_back(const Move *move, const Side *from, const Side *to)
 	const char *name = set_journal(move, to)->reverse_name;
 	char	   *oid;
 
-	if (!query_bool(conn,
-					"SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
-					"(SELECT oid FROM pg_database WHERE datname = current_database()))",
-					literal(conn, name)))
+	if (!has_subscription(conn, name))
 		run(conn,
 			"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s "
 			"WITH (create_slot = false, slot_name = %s, copy_data = false, enabled = false%s)",
@@ -281,10 +287,7 @@ drop_subscription(const Side *side, const char *name)
 {
 	PGconn	   *conn = side->conn;
 
-	if (!query_bool(conn,
-					"SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
-					"(SELECT oid FROM pg_database WHERE datname = current_database()))",
-					literal(conn, name)))
+	if (!has_subscription(conn, name))
 		return;
 	run(conn, "BEGIN");
 	run(conn, "ALTER SUBSCRIPTION %s DISABLE", ident(conn, name));

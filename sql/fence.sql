@@ -59,6 +59,8 @@ SELECT snowid.next_id(5, 'insta5.unused');
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowid.advance('insta5.id_seq', snowid.max_id(now()));
 \echo :LAST_ERROR_SQLSTATE
+SELECT snowid.set_default('users');
+\echo :LAST_ERROR_SQLSTATE
 SELECT nextval('photos_n_seq');
 \echo :LAST_ERROR_SQLSTATE
 SELECT nextval('down');

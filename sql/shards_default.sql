@@ -200,6 +200,11 @@ SELECT snowid.set_default(NULL);
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowid.set_default('narrow', NULL);
 \echo :LAST_ERROR_SQLSTATE
+CREATE TABLE wide (id bigint PRIMARY KEY);
+ALTER SEQUENCE id_seq RENAME TO gone;
+SELECT snowid.set_default('wide');
+\echo :LAST_ERROR_SQLSTATE
+ALTER SEQUENCE gone RENAME TO id_seq;
 
 RESET search_path;
 SET client_min_messages = warning;

@@ -56,7 +56,7 @@ SET ROLE snowid_nobody;
 INSERT INTO insta5.photos (n) VALUES (1);							-- fail
 SELECT snowid.register_shard(7, 'insta5');								-- fail
 \echo :LAST_ERROR_SQLSTATE
-SELECT snowid_internal.define_next_id('insta5', '', '1', false);				-- fail
+SELECT snowid_internal.define_next_id('insta5', '', 5, 'id_seq', NULL, false);	-- fail
 SELECT snowid_internal.run_in_shard(5, 'insta5', 'TRUNCATE photos', '', 'hint');	-- fail
 
 -- One maker's shards are not another's to drop or to change.

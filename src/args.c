@@ -3,6 +3,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "common/int.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -30,11 +31,11 @@ ms_to_timestamp(int64 ms, TimestampTz epoch)
 }
 
 /*
- * The row type that a function returns: looked up once for each place in a
- * query that calls it, since that costs more than all the rest.
+ * The row that a function returns.  Its type is looked up once for each place
+ * in a query that calls it, since that costs more than all the rest.
  */
-TupleDesc
-row_type(FunctionCallInfo fcinfo)
+Datum
+result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
 	TupleDesc	tupdesc = fcinfo->flinfo->fn_extra;
 
@@ -47,7 +48,7 @@ row_type(FunctionCallInfo fcinfo)
 		fcinfo->flinfo->fn_extra = BlessTupleDesc(tupdesc);
 		MemoryContextSwitchTo(old);
 	}
-	return fcinfo->flinfo->fn_extra;
+	return HeapTupleGetDatum(heap_form_tuple(fcinfo->flinfo->fn_extra, values, nulls));
 }
 
 /* Refuse a call by an SQL definition that this library does not know. */

@@ -9,7 +9,6 @@
 #ifndef SNOWID_ARGS_H
 #define SNOWID_ARGS_H
 
-#include "access/tupdesc.h"
 #include "fmgr.h"
 #include "utils/timestamp.h"
 
@@ -24,7 +23,7 @@
 #pragma GCC visibility push(hidden)
 
 extern TimestampTz ms_to_timestamp(int64 ms, TimestampTz epoch);
-extern TupleDesc row_type(FunctionCallInfo fcinfo);
+extern Datum result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 extern void refuse_definition(FunctionCallInfo fcinfo);
 
 #pragma GCC visibility pop

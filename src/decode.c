@@ -8,10 +8,8 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "common/int.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "utils/timestamp.h"
 
 #include "args.h"
@@ -62,8 +60,7 @@ snowid_id_parts(PG_FUNCTION_ARGS)
 	values[0] = TimestampTzGetDatum(ms_to_timestamp(id_ms(id), epoch));
 	values[1] = Int32GetDatum(id_shard(id));
 	values[2] = Int32GetDatum(id_seq(id));
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(row_type(fcinfo),
-													  values, nulls)));
+	PG_RETURN_DATUM(result_row(fcinfo, values, nulls));
 }
 
 /*

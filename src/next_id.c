@@ -6,11 +6,9 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "catalog/namespace.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -122,8 +120,7 @@ snowid_sequence_state(PG_FUNCTION_ARGS)
 										TimestampTzGetDatum(now));
 		nulls[0] = nulls[1] = nulls[2] = false;
 	}
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(row_type(fcinfo),
-													  values, nulls)));
+	PG_RETURN_DATUM(result_row(fcinfo, values, nulls));
 }
 
 /* sequence_value(seq regclass) → (last bigint, called boolean) */
@@ -136,6 +133,5 @@ snowid_sequence_value(PG_FUNCTION_ARGS)
 
 	values[0] = Int64GetDatum(state.last);
 	values[1] = BoolGetDatum(state.is_called);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(row_type(fcinfo),
-													  values, nulls)));
+	PG_RETURN_DATUM(result_row(fcinfo, values, nulls));
 }
