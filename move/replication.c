@@ -179,9 +179,9 @@ await_turn(const Move *move)
 		if (now_ms() - told >= TELL_MS)
 		{
 			char	   *reason = is_turn ?
-				query_text(conn, "SELECT format('%%s subscriptions have those of max_logical_replication_workers = %%s', "
-						   "count(*), current_setting('max_logical_replication_workers')) FROM pg_subscription WHERE subenabled") :
-				pg_strdup("another move begins its copy");
+			query_text(conn, "SELECT format('%%s subscriptions have those of max_logical_replication_workers = %%s', "
+					   "count(*), current_setting('max_logical_replication_workers')) FROM pg_subscription WHERE subenabled") :
+			pg_strdup("another move begins its copy");
 
 			report_info("%s: waiting for a worker: %s", move->target.label, reason);
 			free(reason);

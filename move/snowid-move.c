@@ -146,7 +146,7 @@ find_names(Move *move)
 	if (query_bool(conn, "SELECT to_regclass('snowid.shard_registry') IS NOT NULL"))
 		for (int i = 0; i < move->nshards; i++)
 			move->shards[i]->schema = query_text(conn, "SELECT schema FROM snowid.shard_registry WHERE shard = %d",
-												move->shards[i]->number);
+												 move->shards[i]->number);
 	if (journal->exists)
 	{
 		move->name = journal->name;
