@@ -178,6 +178,13 @@ static const char room_for_locks[] =
 " FROM (SELECT datcollate, datctype, to_jsonb(b) AS d FROM pg_database b" \
 " WHERE datname = current_database()) t"
 
+/* The portable edition is no extension; or it is one of pg_tle. */
+#define SNOWID_VERSION \
+"SELECT coalesce((SELECT extversion FROM pg_extension WHERE extname = 'snowid'), portable)" \
+" AS extversion FROM (SELECT substring(obj_description(" \
+"to_regprocedure('snowid_internal.portable_version()'), 'pg_proc') FROM '\\S+$')) AS t (portable)" \
+" WHERE portable IS NOT NULL OR EXISTS (SELECT FROM pg_extension WHERE extname = 'snowid')"
+
 static const Check checks[] =
 {
 	{.name = "versions of PostgreSQL",.probe = check_versions},
@@ -195,18 +202,18 @@ static const Check checks[] =
 	},
 	{
 		.name = "extension snowid",.where = ON_TARGET,
-		.other = "SELECT extversion FROM pg_extension WHERE extname = 'snowid'",
+		.other = SNOWID_VERSION,
 		.sql = "SELECT 'FAILED', 'it is not in the source''s database',"
 		" 'There, type: CREATE EXTENSION snowid;' WHERE $3 IS NULL"
 		" UNION ALL "
 		"SELECT 'FAILED', 'it is not in the target''s database',"
 		" 'There, type: CREATE EXTENSION snowid;'"
-		" WHERE NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'snowid')"
+		" WHERE NOT EXISTS (" SNOWID_VERSION ")"
 		" UNION ALL "
 		"SELECT 'FAILED', format('it is version %s on the source and %s on the target', $3,"
 		" extversion),"
 		" 'On the older one, type: ALTER EXTENSION snowid UPDATE;'"
-		" FROM pg_extension WHERE extname = 'snowid' AND extversion <> $3"
+		" FROM (" SNOWID_VERSION ") AS here WHERE extversion <> $3"
 	},
 	{
 		.name = "shard on the source",.where = ON_SOURCE,

@@ -23,6 +23,15 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION snowid_internal.portable_version()
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN '@version@';
+
+-- snowid-move reads it here, also where there is no such function.
+COMMENT ON FUNCTION snowid_internal.portable_version() IS
+'version of the portable edition: @version@';
+
 CREATE FUNCTION snowid_internal.iso(at timestamptz)
 RETURNS text
 LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
@@ -281,6 +290,30 @@ COMMENT ON FUNCTION snowid_internal.slot_clock(timestamptz) IS
 'the clock, in microseconds since the epoch, and not before the transaction';
 
 /*
+ * wait: a short wait, in microseconds, for the clock to move on.
+ *
+ * Ends when the clock is set back, or if it stands still.  pg_sleep() would go on
+ * until the clock is where it was, be that in an hour.
+ */
+CREATE FUNCTION snowid_internal.wait(us bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	began CONSTANT timestamptz := clock_timestamp();
+	until CONSTANT timestamptz := began + us * interval '1 microsecond';
+BEGIN
+	FOR i IN 1 .. us * 100 LOOP
+		EXIT WHEN clock_timestamp() NOT BETWEEN began AND until;
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.wait(bigint) IS
+'waits some microseconds for the clock';
+
+/*
  * take_slot: takes the next slots of a sequence, as many as its INCREMENT
  * says, and returns the first of them.
  *
@@ -332,7 +365,7 @@ BEGIN
 			-- counter.  What it issued before is at most 10 ms ahead.
 			IF NOT may_start AND (last < (now_ms << 10) / 2) IS NOT FALSE
 			   AND pg_relation_filenode(seq) <> seq::oid THEN
-				PERFORM pg_sleep(0.011);
+				PERFORM snowid_internal.wait(11000);
 				may_start := true;
 				CONTINUE;
 			END IF;
@@ -375,7 +408,7 @@ BEGIN
 			-- sessions open one at a time.
 			IF NOT may_open AND first >> 10 > now_ms + ahead_free
 			   AND (first >> 10 = last >> 10) IS NOT TRUE THEN
-				PERFORM pg_sleep(least(((first >> 10) - ahead_free) * 1000 - now_us, 1000) / 1000000.0);
+				PERFORM snowid_internal.wait(least(((first >> 10) - ahead_free) * 1000 - now_us, 1000));
 				may_open := true;
 				CONTINUE;
 			END IF;

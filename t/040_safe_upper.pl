@@ -99,6 +99,30 @@ cmp_ok($node->safe_psql('postgres', q{
 SELECT count(*) FROM (SELECT id FROM events EXCEPT SELECT id FROM seen WHERE reader = 'naive') missed}),
 	'>', 0, 'the naive one misses some');
 
+# The portable edition knows no start of a prepared transaction.
+if ($SnowidTest::edition eq 'portable')
+{
+	my $id = $node->safe_psql('postgres', q{
+BEGIN;
+INSERT INTO events DEFAULT VALUES RETURNING id;
+PREPARE TRANSACTION 'p';});
+	is(bound('= 0'), 't', 'a prepared transaction allows nothing');
+	$node->safe_psql('postgres', q{COMMIT PREPARED 'p'});
+	is(bound("> $id"), 't', 'until it is committed');
+
+	# The clock is set back within a transaction: its ids are not older than its
+	# start.
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('BEGIN');
+	set_clock($node, '-60');
+	$id = $session->query_safe('INSERT INTO events DEFAULT VALUES RETURNING id');
+	is(bound("<= $id"), 't', 'the clock set back in a transaction does not lift the bound over its ids');
+	$session->quit;
+	$node->stop;
+	done_testing();
+	exit;
+}
+
 # A prepared transaction is bounded by its start, also after a restart.
 my $id = $node->safe_psql('postgres', q{
 BEGIN;
