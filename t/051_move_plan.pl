@@ -147,5 +147,4 @@ subject 'other replication' => sub {
 		undo => [ [ 'a', 'DROP SUBSCRIPTION feed' ], [ 'b', 'DROP SCHEMA insta5 CASCADE; DROP PUBLICATION feed' ] ]);
 };
 
-$node{$_}->stop foreach sort keys %node;
-done_testing();
+done_planning();

@@ -202,5 +202,4 @@ subject 'disk room' => sub {
 	sql('a', 'DROP TABLE insta5.huge');
 };
 
-$node{$_}->stop foreach sort keys %node;
-done_testing();
+done_planning();

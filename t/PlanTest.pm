@@ -13,10 +13,10 @@ use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
 
-our @EXPORT = qw(%node start_nodes sql plan_of subject case_ok with_settings);
+our @EXPORT = qw(%node start_nodes sql plan_of subject case_ok with_settings done_planning);
 
 our %node;			# a, the source, and b, the target
-my $clean;			# the plan of the shard as it is made
+my $clean;			# the plan at the beginning
 
 # Make and start both servers.  The clock of b can be set if it is started with
 # one.
@@ -33,6 +33,8 @@ max_slot_wal_keep_size = '1GB'
 	defined $clock ? start_with_clock($node{b}, $clock) : $node{b}->start;
 	sql($_, 'CREATE EXTENSION snowid; CREATE ROLE app LOGIN; GRANT SELECT ON snowid.moves TO app') for 'a', 'b';
 	sql('a', 'CREATE TABLE public.users (id bigint PRIMARY KEY)');
+	fresh_shards();
+	$clean = tidy((plan_of())[1]);
 	return;
 }
 
@@ -59,30 +61,41 @@ sub plan_of
 	return ($passed, $stdout, $stderr);
 }
 
-# A subtest that begins with a new shard 5 on a, which can move to b, and must
-# end so.
+# A subtest that begins with a new shard 5 on a, which can move to b.
 sub subject
 {
 	my ($name, $code) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return subtest $name => sub {
-		sql('a', q{
+		fresh_shards();
+		$code->();
+	};
+}
+
+sub fresh_shards
+{
+	sql('a', q{
 SELECT snowid.drop_shard(shard, cascade => true) FROM snowid.shards;
 SELECT snowid.create_shard(5);
 SELECT snowid.create_shard(6);
 CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), user_id bigint NOT NULL);
 CREATE TABLE insta5.likes (id bigint PRIMARY KEY DEFAULT insta5.next_id(), photo_id bigint NOT NULL REFERENCES insta5.photos)});
-		$clean //= tidy((plan_of())[1]);
-		$code->();
+	return;
+}
 
-		my (undef, $plan, $stderr) = plan_of();
-		is(tidy($plan), $clean, 'at the end, all is as at the beginning') or diag($stderr);
-		is(sql('a', 'SELECT (SELECT count(*) FROM pg_publication) + (SELECT count(*) FROM pg_replication_slots)'),
-			0, 'no plan has left a publication or a slot');
-		is(sql('b', q{SELECT (SELECT count(*) FROM pg_subscription) + (SELECT count(*) FROM pg_namespace WHERE nspname = 'insta5')}),
-			0, '... or a subscription or a schema');
-	};
+# At the end all is as at the beginning, and no plan has left anything.
+sub done_planning
+{
+	my (undef, $plan, $stderr) = plan_of();
+	is(tidy($plan), $clean, 'at the end, all is as at the beginning') or diag($stderr);
+	is(sql('a', 'SELECT (SELECT count(*) FROM pg_publication) + (SELECT count(*) FROM pg_replication_slots)'),
+		0, 'no plan has left a publication or a slot');
+	is(sql('b', q{SELECT (SELECT count(*) FROM pg_subscription) + (SELECT count(*) FROM pg_namespace WHERE nspname = 'insta5')}),
+		0, '... or a subscription or a schema');
+	$node{$_}->stop for sort keys %node;
+	done_testing();
+	return;
 }
 
 # A plan, but for what differs from one to the next.
