@@ -230,6 +230,44 @@ refuse_newer_tables(const Move *move, const Side *source, PGconn *conn)
 	return STATUS_DONE;
 }
 
+/*
+ * Has a definition of a copy been changed since it was closed?  A transaction
+ * that was open then may have done it, such as one with ALTER FUNCTION, which no
+ * lock tells of.
+ */
+static bool
+is_copy_changed(const Side *source, Shard *shard)
+{
+	const Journal *j = journal_of(shard, source);
+	char	   *now;
+	bool		changed;
+
+	if (j->fingerprint == NULL)
+		return false;
+	now = query_text(source->conn, "%s", fingerprint_sql(source->conn, j->schema));
+	changed = now == NULL || strcmp(now, j->fingerprint) != 0;
+	free(now);
+	return changed;
+}
+
+/* What was changed in a closed copy is nowhere else, either. */
+static Status
+refuse_changed_copies(const Move *move, const Side *source)
+{
+	for (int i = 0; i < move->nshards && !move->options->cascade; i++)
+	{
+		const char *schema = journal_of(move->shards[i], source)->schema;
+
+		if (!is_copy_changed(source, move->shards[i]))
+			continue;
+		report_error("a definition in the copy at %s, schema \"%s\", was changed after it was closed", source->home, schema);
+		report_hint("It is not so on the other server. Compare what pg_dump --schema-only says of both, change it there, and type: snowid-move finish --cascade");
+		failure_exit_code = EXIT_FAILED;
+		return STATUS_FAILED;
+	}
+	return STATUS_DONE;
+}
+
 /* What others have made of the copies would go with them. */
 static Status
 refuse_outside_users(const Move *move, const Side *source, PGconn *conn)
@@ -276,7 +314,8 @@ finish(const Move *move)
 	const char *reverse_name = set_journal(move, source)->reverse_name;
 
 	if (refuse_newer_tables(move, source, source->conn) != STATUS_DONE ||
-		refuse_outside_users(move, source, source->conn) != STATUS_DONE)
+		refuse_outside_users(move, source, source->conn) != STATUS_DONE ||
+		refuse_changed_copies(move, source) != STATUS_DONE)
 		return STATUS_FAILED;
 	drop_subscription(source, reverse_name);
 	if (drop_slot(target, reverse_name) != STATUS_DONE)

@@ -8,9 +8,10 @@
  * in each catalog that belong to the schema, and of who has made them.
  * t/061_move_objects.pl sees to it that no catalog is forgotten.
  *
- * Three catalogs are read by their contents, since what is no change of a
+ * Four catalogs are read by their contents, since what is no change of a
  * definition makes new rows there: pg_class (TRUNCATE, REFRESH MATERIALIZED
- * VIEW), pg_sequence (the fence) and pg_description (we, see lock.c).
+ * VIEW), pg_sequence (the fence), pg_description (we, see lock.c) and
+ * pg_namespace (the copy that is left behind gets another name).
  *
  * To be compared on one server only, and not across an upgrade of it.
  */
@@ -25,7 +26,6 @@ typedef struct Catalog
 
 /* Objects of the schema, and what belongs to these. */
 static const Catalog objects[] = {
-	{"pg_namespace", "oid = (TABLE n)"},
 	{"pg_type", "typnamespace = (TABLE n)"},
 	{"pg_proc", "pronamespace = (TABLE n)"},
 	{"pg_operator", "oprnamespace = (TABLE n)"},
@@ -91,7 +91,8 @@ fingerprint_sql(PGconn *conn, const char *schema)
 					  "WITH n AS MATERIALIZED (SELECT oid FROM pg_namespace WHERE nspname = %s), "
 					  "c AS MATERIALIZED (SELECT * FROM pg_class WHERE relnamespace = (TABLE n)), "
 					  "t AS MATERIALIZED (SELECT oid FROM pg_type WHERE typnamespace = (TABLE n)), "
-					  "o (classid, objid, made_by) AS MATERIALIZED (SELECT 'pg_class'::regclass::oid, oid, NULL FROM c",
+					  "o (classid, objid, made_by) AS MATERIALIZED (SELECT 'pg_class'::regclass::oid, oid, NULL FROM c "
+					  "UNION ALL SELECT tableoid, oid, NULL FROM pg_namespace WHERE oid = (TABLE n)",
 					  literal(conn, schema));
 	for (int i = 0; i < (int) lengthof(objects); i++)
 		appendPQExpBuffer(&sql, " UNION ALL SELECT tableoid, oid, xmin::text FROM %s WHERE %s",
@@ -102,6 +103,7 @@ fingerprint_sql(PGconn *conn, const char *schema)
 						  rows[i].name, rows[i].condition);
 	appendPQExpBuffer(&sql,
 					  " UNION ALL SELECT 'pg_class'::regclass, ROW(%s)::text FROM c"
+					  " UNION ALL SELECT tableoid, ROW(oid, nspowner, nspacl)::text FROM pg_namespace WHERE oid = (TABLE n)"
 					  " UNION ALL SELECT tableoid, ROW(objoid, classoid, objsubid, description)::text FROM pg_description "
 					  "WHERE (classoid, objoid) IN (SELECT classid, objid FROM o)"
 

@@ -48,7 +48,7 @@ typedef struct MoveOptions
 	bool		keep_name;		/* don't rename the source's copy */
 	bool		trust_owners;	/* with whatever replication runs as superuser */
 	bool		cascade;		/* finish drops what others have made of the
-								 * copy */
+								 * copy, and a changed one */
 } MoveOptions;
 
 /* The row of snowid.moves for one shard on one server. */

@@ -73,7 +73,8 @@ usage(void)
 	printf("      --reverse          replicate back afterwards, so that \"back\" loses nothing\n");
 	printf("      --keep-name        don't rename the copy that is left behind\n");
 	printf("      --trust-owners     let functions of the shard's owners run as superuser\n");
-	printf("      --cascade          finish also drops what other schemas have on the copy\n");
+	printf("      --cascade          finish also drops what other schemas have on the copy,\n"
+		   "                         and a copy that was changed after it was closed\n");
 	printf("      --bindir=DIR       where pg_dump is\n");
 	printf("  -v, --verbose          show each step\n");
 	printf("  -V, --version          output version information, then exit\n");

@@ -1,6 +1,6 @@
 # A table that was made after all had been copied has its rows nowhere else:
 # finish does not drop it, and whoever is making one is waited for, whenever
-# that is.
+# that is.  Nor does it drop a definition that was changed then.
 use strict;
 use warnings;
 
@@ -57,6 +57,20 @@ subtest 'begun just after the decision' => sub {
 	moves_ok($a, $b, 5, ['finish'], 1, 'its rows are not dropped', qr/insta5_moved\.late/);
 	$a->safe_psql('postgres', 'DROP TABLE insta5_moved.late');
 	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+};
+
+# A change of which no lock tells, committed after the decision.
+subtest 'a function that is altered' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	my $maker = $a->background_psql('postgres');
+	$maker->query_safe("BEGIN; ALTER FUNCTION $s.next_id() COST 7");
+	moves_ok($a, $b, 5, [], 0, 'moved');
+	$maker->query_safe('COMMIT');
+	$maker->quit;
+	moves_ok($a, $b, 5, ['finish'], 1, 'it is not dropped', qr/a definition in the copy .*"insta5_moved", was changed after it was closed.*--cascade/s);
+	moves_ok($a, $b, 5, [ 'finish', '--cascade' ], 0, 'unless told so');
+	nothing_left_ok($_, 'a function that is altered') for $a, $b;
 };
 
 subtest 'being made while the copy is dropped' => sub {
