@@ -422,6 +422,9 @@ BEGIN
 		WHEN read_only_sql_transaction THEN
 			RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
 				MESSAGE = 'cannot execute next_id() in a read-only transaction';
+		WHEN invalid_transaction_state THEN
+			RAISE EXCEPTION USING ERRCODE = 'invalid_transaction_state',
+				MESSAGE = 'cannot execute next_id() during a parallel operation';
 	END;
 	IF reason IS NOT NULL THEN
 		PERFORM snowid_internal.refuse_slot(reason, seq, last, clock_timestamp(), epoch);
@@ -508,7 +511,7 @@ BEGIN
 		  AND l.classid OPERATOR(pg_catalog.=) 1936617335::pg_catalog.oid AND l.objid OPERATOR(pg_catalog.=) seq::pg_catalog.oid
 		  AND l.objsubid OPERATOR(pg_catalog.=) 2 AND l.granted;
 		-- What take_slot() refuses, too, and says why.
-		IF SQLSTATE OPERATOR(pg_catalog.<>) ALL ('{42P01,42809,42501,25006,22003,22008,XX000}'::pg_catalog.text[]) THEN
+		IF SQLSTATE OPERATOR(pg_catalog.<>) ALL ('{42P01,42809,42501,25000,25006,22003,22008,XX000}'::pg_catalog.text[]) THEN
 			RAISE;
 		END IF;
 		slot := NULL;
@@ -533,7 +536,7 @@ BEGIN
 			END;
 			RAISE SQLSTATE 'SN000';
 		EXCEPTION WHEN OTHERS THEN
-			IF SQLSTATE OPERATOR(pg_catalog.=) ANY ('{25006,22003}'::pg_catalog.text[]) THEN
+			IF SQLSTATE OPERATOR(pg_catalog.=) ANY ('{25000,25006,22003}'::pg_catalog.text[]) THEN
 				slot := NULL;
 			ELSIF SQLSTATE OPERATOR(pg_catalog.<>) 'SN000' THEN
 				RAISE;

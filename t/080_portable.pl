@@ -44,6 +44,9 @@ for my $suite (@suites)
 	my @diff = grep { !/^(---|\+\+\+|@@)/ } `diff -U0 '$path.expected' '$path.seen'`;
 	my $may = "$top/portable/expected/$suite.diff";
 	my $expected = -e $may ? slurp_file($may) : '';
+
+	# Before 17, a parallel worker has no subtransactions.
+	$expected = '' if $suite eq 'planner' && $node->pg_version >= 17;
 	is(join('', @diff), $expected, "suite $suite prints the same"
 		  . ($expected ne '' ? ', but for what must differ' : ''));
 	write_lines("$ENV{SNOWID_KEEP}/$suite.diff", @diff) if $ENV{SNOWID_KEEP} && @diff;
@@ -73,10 +76,65 @@ sub write_lines
 	return;
 }
 
-# ---------------------------------------------------------------- the catalogs
+# ---------------------------------------------------------------- the pure functions
 
+# Both in one database, the portable edition under another name; called with the
+# same arguments, of which many are out of range, they give the same or fail with
+# the same SQLSTATE and message.
 $node->safe_psql('postgres', 'CREATE DATABASE in_c');
 $node->safe_psql('in_c', 'CREATE EXTENSION snowid');
+my $renamed = slurp_file(portable_file('psql')) =~ s/\bsnowid(?=_internal\b|\b)/portable/gr;
+$node->safe_psql('in_c', $renamed);
+$node->safe_psql('in_c', q{
+CREATE FUNCTION answer(call text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	answer text;
+	message text;
+	detail text;
+BEGIN
+	EXECUTE 'SELECT ' || call INTO answer;
+	RETURN coalesce(answer, 'NULL');
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
+	RETURN format('%s: %s (%s)', SQLSTATE, message, detail);
+END $$;
+CREATE FUNCTION any_of(VARIADIC choices text[]) RETURNS text LANGUAGE sql VOLATILE
+AS $$ SELECT $1[1 + floor(random() * cardinality($1))::int] $$;
+CREATE FUNCTION any_bigint() RETURNS text LANGUAGE sql VOLATILE AS $$
+SELECT quote_literal(any_of((('x' || md5(random()::text))::bit(64)::bigint >> (random() * 63)::int)::text,
+	'0', '-1', '9223372036854775807', '-9223372036854775808')) || '::bigint' $$;
+CREATE FUNCTION any_int() RETURNS text LANGUAGE sql VOLATILE AS $$
+SELECT any_of((random() * 9000)::int::text, (random() * 1100)::int::text, '-1', '0', '1', '1023', '1024', '8191', '8192',
+	'2147483647', '(-2147483648)') $$;
+CREATE FUNCTION any_time() RETURNS text LANGUAGE sql VOLATILE AS $$
+SELECT quote_literal(any_of(('2011-08-24 21:07:01.721+00'::timestamptz + random() * 2.3e9 * interval '1 s')::text,
+	('2046-06-27 17:00:49.497+00'::timestamptz + (random() * 4000 - 2000) * interval '1 us')::text,
+	('2011-08-24 21:07:01.721+00'::timestamptz + (random() * 4000 - 2000) * interval '1 us')::text,
+	'infinity', '-infinity', '4713-01-01 BC', '294276-12-31 23:59:59.999999+00', '2000-01-01+00')) || '::timestamptz' $$;
+CREATE FUNCTION any_text() RETURNS text LANGUAGE sql VOLATILE AS $$
+SELECT quote_literal(any_of(snowid.id_to_base62(('x' || md5(random()::text))::bit(64)::bigint), md5(random()::text), 'LygHa16AHYF',
+	'LygHa16AHYG', 'zzzzzzzzzzz', '', 'Küche', '数据', '0000000000 ', '00000000000')) $$;
+});
+my @calls = qw(id_timestamp(b) id_timestamp(b,t) id_shard(b) id_seq(b) id_parts(b) id_parts(b,t) make_id(t,i,i)
+  make_id(t,i,i,t) min_id(t) min_id(t,t) max_id(t) max_id(t,t) id_between(b,t,t) id_between(b,t,t,t)
+  id_to_base62(b) base62_to_id(x) shard_of(b,i) shard_of(x,i));
+my $made = join ' UNION ALL ', map {
+	my ($name, $arguments) = /(\w+)\((.*)\)/;
+	my %any = (b => 'any_bigint()', t => 'any_time()', i => 'any_int()', x => 'any_text()');
+	my $list = join " || ', ' || ", map { $any{$_} } split /,/, $arguments;
+	"SELECT '$name(' || $list || ')' AS call FROM generate_series(1, 400)"
+} @calls;
+is($node->safe_psql('in_c', qq{
+SELECT call, answer('snowid.' || call), answer('portable.' || call)
+FROM ($made OFFSET 0) AS made
+WHERE answer('snowid.' || call) <> answer('portable.' || call) LIMIT 20}), '',
+	'the pure functions give the same, and refuse the same');
+is($node->safe_psql('in_c', qq{
+SELECT count(DISTINCT left(answer('portable.' || call), 5)) > 100, count(*) FROM ($made OFFSET 0) AS made}),
+	't|7200', 'of all kinds');
+$node->safe_psql('in_c', 'DROP SCHEMA portable, portable_internal CASCADE');
+
+# ---------------------------------------------------------------- the catalogs
 
 my %catalog = (
 	functions => q{
