@@ -166,25 +166,33 @@ tell_publications(const Move *move)
 }
 
 /*
- * After the cut-over: end the replication that has brought the shards, begin
- * the one back if wanted, and rename the copies that were left behind.
+ * After the hand-over: end the replication that has brought the shards, if the
+ * batch is complete; begin the one back, if wanted, for which it must be; and
+ * rename the copies that were left behind.
  */
 Status
-clean_up_after(const Move *move, const Side *from, const Side *to, const char *name)
+clean_up_after(const Move *move, const Side *from, const Side *to, const char *name, bool is_complete)
 {
 	const Journal *journal = set_journal(move, from);
-	bool		is_first = from == &move->source;
+	bool		is_first = is_source(move, from);
 
-	drop_subscription(to, name);
-	if (drop_slot(from, name) != STATUS_DONE)
-		return STATUS_FAILED;
-	drop_publication(from, name);
+	if (is_complete)
+	{
+		drop_subscription(to, name);
+		if (drop_slot(from, name) != STATUS_DONE)
+			return STATUS_FAILED;
+		drop_publication(from, name);
+	}
+	else
+		take_out(move, from, to, name);
 	if (tell_registry(move, from, to) != STATUS_DONE)
 		return STATUS_FAILED;
 
 	/* Tables are found by name by replication too. */
 	if (is_first && journal->reverse)
 	{
+		if (!is_complete)
+			return STATUS_DONE;
 		subscribe_back(move, from, to);
 		record_step(move, from, "moved");
 	}
@@ -244,8 +252,8 @@ is_copy_changed(const Side *source, Shard *shard)
 
 	if (j->fingerprint == NULL)
 		return false;
-	now = query_text(source->conn, "%s", fingerprint_sql(source->conn, j->schema));
-	changed = now == NULL || strcmp(now, j->fingerprint) != 0;
+	now = take_fingerprint(source->conn, j->schema);
+	changed = strcmp(now, j->fingerprint) != 0;
 	free(now);
 	return changed;
 }
@@ -358,8 +366,20 @@ drop_new_copies(const Move *move, const Side *target)
 	run(conn, "COMMIT");
 }
 
+/* Does the batch have other shards that are still replicated? */
+static bool
+others_need_replication(const Move *move, const char *move_id)
+{
+	const Side *source = &move->source;
+
+	return query_bool(source->conn,
+					  "SELECT EXISTS (SELECT FROM snowid.moves WHERE details ->> 'move_id' = %s "
+					  "AND shard NOT IN (%s) AND step <> 'moved')",
+					  literal(source->conn, move_id), shard_list(move));
+}
+
 /*
- * Undo a move that has not been completed.
+ * Undo a move that has not been completed, of a batch or of a part of one.
  *
  * The target's journal first: from then on nothing opens the shards there, so
  * that the source may, if they had been closed.
@@ -374,6 +394,7 @@ abort_move(const Move *move)
 	const Journal *journal = set_journal(move, on_source ? source : target);
 	const char *name = journal->name;
 	const char *reverse_name = journal->reverse_name;
+	bool		is_shared = others_need_replication(move, journal->move_id);
 
 	/* For every caller: what is dropped below must never be the shard itself. */
 	if (is_at(move, target, "open") || is_role(move, target, "source") || is_role(move, source, "target"))
@@ -394,9 +415,11 @@ abort_move(const Move *move)
 		run(source->conn, "COMMIT");
 	}
 
-	if (on_source && on_target)
+	if (is_shared)
+		take_out(move, source, target, name);
+	else if (on_source && on_target)
 		end_table_copies(move);
-	if (on_target)
+	if (on_target && !is_shared)
 	{
 		calm_launcher(move);
 		drop_subscription(target, name);
@@ -404,7 +427,7 @@ abort_move(const Move *move)
 			return STATUS_FAILED;
 		drop_publication(target, reverse_name);
 	}
-	if (on_source)
+	if (on_source && !is_shared)
 	{
 		if (drop_table_slots(move, source) != STATUS_DONE ||
 			drop_slot(source, name) != STATUS_DONE)

@@ -6,7 +6,10 @@
  */
 #include "commands.h"
 
-/* A shard that is not registered, or not there, cannot be moved away. */
+/*
+ * A shard that is not registered, or not there, cannot be moved away: it is told
+ * and marked.  False if that is so of all.
+ */
 static bool
 check_source(const Move *move)
 {
@@ -14,66 +17,73 @@ check_source(const Move *move)
 
 	for (int i = 0; i < move->nshards; i++)
 	{
-		const Shard *shard = move->shards[i];
+		Shard	   *shard = move->shards[i];
 		char	   *home;
 
 		if (shard->schema == NULL)
 		{
 			report_error("shard %d does not exist on the source", shard->number);
 			report_hint("Type there: SELECT * FROM snowid.shards;");
-			return false;
+			shard->failed = true;
+			continue;
 		}
 		home = query_text(conn, "SELECT snowid.shard_home(%d)", shard->number);
 		if (strcmp(home, "here") != 0)
 		{
 			report_error("shard %d does not live on the source", shard->number);
 			report_detail("The source's registry says: %s", home);
-			return false;
+			shard->failed = true;
 		}
 	}
-	return true;
+	return select_shards(move, has_not_failed, NULL)->nshards > 0;
+}
+
+static bool
+has_failed(const Move *move, Shard *shard, const void *unused)
+{
+	return shard->failed;
 }
 
 static int
-command_plan(Move *move)
+command_plan(Move *set)
 {
-	PGconn	   *conn = move->source.conn;
-	PGresult   *res;
+	PGconn	   *conn = set->source.conn;
+	const Move *good;
+	const Move *failing;
+	Move	   *batch;
+	int			code = EXIT_DONE;
 
-	if (!check_source(move))
+	if (!check_source(set))
 		return EXIT_USAGE;
-	if (!run_prechecks(move))
+	set = select_shards(set, has_not_failed, NULL);
+	name_batch(set);
+	(void) run_prechecks(set);
+	failing = select_shards(set, has_failed, NULL);
+	if (failing->nshards > 0)
 	{
-		printf("%s cannot be moved yet; nothing was changed\n", move->title);
-		return EXIT_FAILED;
+		printf("%s cannot be moved yet; nothing was changed\n", failing->title);
+		code = EXIT_FAILED;
 	}
-	for (int i = 0; i < move->nshards; i++)
+	good = select_shards(set, has_not_failed, NULL);
+	measure_shards(good, &set->source);
+	for (int first = 0; first < good->nshards; first += batch->nshards)
 	{
-		const Shard *shard = move->shards[i];
+		int			tables = 0;
+		int64		bytes = 0;
 
-		res = query(conn,
-					"SELECT count(*), pg_size_pretty(coalesce(sum(pg_table_size(c.oid)), 0)) "
-					"FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-					"WHERE n.nspname = %s AND c.relkind = 'r'", literal(conn, shard->schema));
-		printf("shard %d, schema \"%s\", %s tables, %s, would move from %s to %s; nothing was changed\n",
-			   shard->number, shard->schema, PQgetvalue(res, 0, 0), PQgetvalue(res, 0, 1),
-			   move->source.home, move->target.home);
-		PQclear(res);
+		batch = next_batch(good, first);
+		for (int i = 0; i < batch->nshards; i++)
+		{
+			tables += batch->shards[i]->tables;
+			bytes += batch->shards[i]->bytes;
+		}
+		printf("%s, %s%s%s%d tables, %s, would move from %s to %s; nothing was changed\n", batch->title,
+			   batch->nshards == 1 ? "schema \"" : "", batch->nshards == 1 ? batch->shards[0]->schema : "",
+			   batch->nshards == 1 ? "\", " : "", tables,
+			   query_text(conn, "SELECT pg_size_pretty(%lld::bigint)", (long long) bytes),
+			   batch->source.home, batch->target.home);
 	}
-	return EXIT_DONE;
-}
-
-/* What a stage that is not done means for the program. */
-static int
-exit_after(const Move *move, Status status)
-{
-	if (status == STATUS_DONE)
-		return EXIT_DONE;
-	if (status == STATUS_FAILED)
-		return failure();
-	report_info("undoing the move; if that fails, type: snowid-move abort");
-	(void) abort_move(move);
-	return EXIT_FAILED;
+	return code;
 }
 
 /* From the claim to a copy that follows. */
@@ -83,8 +93,14 @@ copy_and_follow(const Move *move)
 	const Side *source = &move->source;
 	const Side *target = &move->target;
 
-	if (!has_reached(move, target, "schema") && copy_schema(move) != STATUS_DONE)
-		return STATUS_FAILED;
+	if (!has_reached(move, target, "schema"))
+	{
+		if (copy_schema(move) != STATUS_DONE)
+			return STATUS_FAILED;
+		move = select_shards(move, has_not_failed, NULL);
+		if (move->nshards == 0)
+			return STATUS_DONE;
+	}
 	if (!has_reached(move, source, "published"))
 		publish(move, source, move->name);
 	if (!has_reached(move, target, "subscribed"))
@@ -113,122 +129,252 @@ prepare_way_back(const Move *move)
 
 		if (journal_of(shard, target)->fingerprint == NULL)
 			record_fingerprint(target, shard->number,
-							   query_text(target->conn, "%s", fingerprint_sql(target->conn, shard->schema)));
+							   take_fingerprint(target->conn, shard->schema));
 	}
 	publish(move, target, move->reverse_name);
 	create_slot(target, move->reverse_name);
 }
 
-static Status
-verify_and_cut_over(const Move *move)
+/* Why a part of a batch, which is in one situation, cannot be moved. */
+static int
+refuse_to_move(Move *part)
 {
-	const Side *source = &move->source;
-	const Side *target = &move->target;
-	Status		status;
+	const Side *source = &part->source;
 
-	if (!has_reached(move, source, "verified") &&
-		(status = verify(move)) != STATUS_DONE)
-		return status;
-	if (set_journal(move, source)->reverse)
-		prepare_way_back(move);
-	return cut_over(move, source, target, move->name);
+	switch (situation_of(part, part->shards[0]))
+	{
+		case MOVED:
+			report_info("%s %s moved already; type: snowid-move finish", part->title,
+						part->nshards == 1 ? "has" : "have");
+			return EXIT_DONE;
+		case RETURN_OPENED:
+		case RETURNED:
+			if (situation_of(part, part->shards[0]) == RETURNED)
+			{
+				report_error("%s has been moved to the source, and that move is not finished", part->title);
+				report_hint("Type snowid-move finish, and then this command again.");
+				return EXIT_FAILED;
+			}
+			/* FALLTHROUGH */
+		case RETURN_DECIDED:
+		case RETURN_ABORTING:
+			report_error("%s is not at the source", part->title);
+			report_hint("A move back is under way; type: snowid-move status");
+			return EXIT_FAILED;
+		case RETURNING:
+			report_error("a way back of %s was begun", part->title);
+			report_hint("Type: snowid-move back, or abort");
+			return EXIT_FAILED;
+		default:
+			report_error("an abort of this move was begun");
+			report_hint("Type: snowid-move abort");
+			return is_at(part, source, "fenced") ? EXIT_INCOMPLETE : EXIT_FAILED;
+	}
 }
 
-static int
-command_move(Move *move)
+/* Copy, compare, and hand over shards that are claimed on the source. */
+static Status
+copy_and_hand_over(const Move *move)
 {
-	Status		status;
 	const Side *source = &move->source;
 	const Side *target = &move->target;
+	Status		status;
 
-	if ((is_role(move, source, "target") && is_at(move, source, "open") && is_at(move, target, "moved")))
-	{
-		report_error("%s has been moved to the source, and that move is not finished", move->title);
-		report_hint("Type snowid-move finish, and then this command again.");
-		return EXIT_FAILED;
-	}
-	if (is_role(move, source, "target") || is_role(move, target, "source"))
-	{
-		report_error("%s is not at the source", move->title);
-		report_hint("A move back is under way; type: snowid-move status");
-		return EXIT_FAILED;
-	}
-	if (is_at(move, source, "ready"))
-	{
-		report_error("a way back of %s was begun", move->title);
-		report_hint("Type: snowid-move back, or abort");
-		return EXIT_FAILED;
-	}
-	if (is_at(move, source, "aborted") || is_at(move, target, "aborted") ||
-		(!is_known(move, source) && is_known(move, target)))
-	{
-		report_error("an abort of this move was begun");
-		report_hint("Type: snowid-move abort");
-		return is_at(move, source, "fenced") ? EXIT_INCOMPLETE : EXIT_FAILED;
-	}
-	if (is_at(move, source, "moved"))
-	{
-		report_info("%s has moved already; type: snowid-move finish", move->title);
-		return EXIT_DONE;
-	}
-
-	/* It was not prepared for, nor checked. */
-	if (move->options->reverse && is_known(move, source) && !set_journal(move, source)->reverse &&
-		!is_at(move, source, "fenced"))
-	{
-		report_error("the move of %s was begun without --reverse", move->title);
-		report_hint("Type the command without it; or type snowid-move abort, and begin again.");
-		return EXIT_FAILED;
-	}
-
-	if (!is_known(move, source))
-	{
-		if (!check_source(move))
-			return EXIT_USAGE;
-		if (!run_prechecks(move))
-		{
-			report_error("%s cannot be moved yet; nothing was changed", move->title);
-			return EXIT_FAILED;
-		}
-		claim_source(move);
-	}
-	else
-		report_info("going on after step \"%s\"",
-					has_reached(move, target, set_journal(move, source)->step)
-					? set_journal(move, target)->step : set_journal(move, source)->step);
 	if (!is_known(move, target) && !claim_target(move))
-		return failure();
+		return STATUS_FAILED;
 	if (move->options->keep_name && !set_journal(move, source)->keep_name)
 	{
 		record_detail(move, source->conn, "keep_name", "true");
 		read_journal(move, source);
 	}
-
-	if (!is_at(move, source, "fenced"))
+	if ((status = copy_and_follow(move)) != STATUS_DONE)
+		return status;
+	move = select_shards(move, has_not_failed, NULL);
+	if (move->nshards == 0)
+		return STATUS_DONE;
+	if (move->options->stop_after == STOP_COPIED)
 	{
-		status = copy_and_follow(move);
-		if (status == STATUS_DONE && move->options->stop_after == STOP_COPIED)
-		{
-			report_info("the copy is there and follows; the same command without --stop-after cuts over");
-			return EXIT_DONE;
-		}
-		if (status == STATUS_DONE)
-			status = verify_and_cut_over(move);
-		if (status != STATUS_DONE)
-			return exit_after(move, status);
+		report_info("the copy is there and follows; the same command without --stop-after cuts over");
+		return STATUS_DONE;
+	}
+	if ((status = verify(move)) != STATUS_DONE)
+		return status;
+	move = select_shards(move, has_not_failed, NULL);
+	if (move->nshards == 0)
+		return STATUS_DONE;
+	if (set_journal(move, source)->reverse)
+		prepare_way_back(move);
+	return hand_over(move, source, target, move->name);
+}
+
+/*
+ * What is to be done after the hand-over of a batch, or of the part of it that
+ * could be handed over: this waits for the others only if the way back does.
+ */
+static Status
+clean_up(const Move *batch, const Side *from, const Side *to, const char *name,
+		 int handed_over, int waiting)
+{
+	const Move *done = select_situations(batch, handed_over);
+
+	if (done->nshards == 0)
+		return STATUS_DONE;
+	return clean_up_after(done, from, to, name, select_situations(batch, waiting)->nshards == 0);
+}
+
+/* Move a batch that is claimed on the source, or go on with it. */
+static int
+move_batch(Move *batch)
+{
+	const Side *source = &batch->source;
+	const Side *target = &batch->target;
+	Move	   *part = select_situations(batch, DECIDED);
+	Status		status = STATUS_DONE;
+
+	/* First what nobody can write. */
+	if (part->nshards > 0 || select_situations(batch, OPENED)->nshards > 0)
+		failure_exit_code = EXIT_INCOMPLETE;
+	if (part->nshards > 0 && open_decided(part, source, target) != STATUS_DONE)
+		return failure();
+	batch->tally->moved += select_situations(batch, OPENED)->nshards;
+
+	part = select_situations(batch, COPYING);
+	if (part->nshards > 0)
+		status = copy_and_hand_over(part);
+	if (status == STATUS_UNCERTAIN)
+		return failure();
+	part = select_situations(part, COPYING);
+	if (status == STATUS_UNDO && part->nshards > 0)
+	{
+		report_info("undoing the move; if that fails, type: snowid-move abort");
+		(void) abort_move(part);
+	}
+	for (int i = 0; i < part->nshards && status != STATUS_DONE; i++)
+		leave_shard(part, part->shards[i]);
+
+	/*
+	 * The way back is for the whole batch: who has not moved is no part of
+	 * it.
+	 */
+	part = select_situations(batch, COPYING);
+	if (part->nshards > 0 && part->nshards < batch->nshards && set_journal(part, source)->reverse &&
+		select_situations(batch, OPENED)->nshards > 0)
+	{
+		report_info("%s: undone, since the way back of the others can only begin without", part->title);
+		(void) abort_move(part);
 	}
 
-	failure_exit_code = EXIT_INCOMPLETE;
-	if (!is_at(move, target, "open") && open_decided(move, source, target) != STATUS_DONE)
+	if (clean_up(batch, source, target, batch->name, OPENED, COPYING | DECIDED) != STATUS_DONE)
 		return failure();
-	if (clean_up_after(move, source, target, move->name) != STATUS_DONE)
-		return failure();
-	tell_publications(move);
-	if (set_journal(move, source)->reverse)
+	part = select_situations(batch, MOVED);
+	if (part->nshards > 0)
+		tell_publications(part);
+	failure_exit_code = EXIT_FAILED;
+	return select_shards(batch, has_failed, NULL)->nshards > 0 ? failure() : EXIT_DONE;
+}
+
+/* Go on with a batch that has been begun. */
+static int
+resume_batch(Move *batch)
+{
+	const Side *source = &batch->source;
+	const Side *target = &batch->target;
+	const int	open_to_move = COPYING | DECIDED | OPENED;
+	Move	   *refused = select_situations(batch, ~open_to_move);
+	Move	   *part = select_situations(batch, COPYING);
+	int			code = EXIT_DONE;
+
+	if (!is_whole(batch))
+		return EXIT_USAGE;
+
+	/* It was not prepared for, nor checked. */
+	if (batch->options->reverse && part->nshards > 0 && !set_journal(part, source)->reverse)
+	{
+		report_error("the move of %s was begun without --reverse", part->title);
+		report_hint("Type the command without it; or type snowid-move abort, and begin again.");
+		return EXIT_FAILED;
+	}
+	if (refused->nshards > 0)
+		code = for_each_situation(refused, refuse_to_move);
+	if (refused->nshards == batch->nshards)
+		return code;
+	part = select_situations(batch, open_to_move);
+	report_info("%s%sgoing on after step \"%s\"", batch->set->nshards > 1 ? part->title : "",
+				batch->set->nshards > 1 ? ": " : "",
+				has_reached(part, target, set_journal(part, source)->step)
+				? set_journal(part, target)->step : set_journal(part, source)->step);
+	return refused->nshards == 0 ? move_batch(batch) : combine(code, move_batch(batch));
+}
+
+/* Begin with shards that are in no move: check them, and move them batch by batch. */
+static int
+begin_batches(Move *move)
+{
+	const Move *failing;
+	const Move *good;
+	Move	   *batch;
+	int			code = EXIT_DONE;
+
+	if (!check_source(move))
+		return EXIT_USAGE;
+	move = select_shards(move, has_not_failed, NULL);
+	(void) run_prechecks(move);
+	failing = select_shards(move, has_failed, NULL);
+	if (failing->nshards > 0)
+		report_error("%s cannot be moved yet; nothing was changed", failing->title);
+	good = select_shards(move, has_not_failed, NULL);
+	measure_shards(good, &move->source);
+	for (int first = 0; first < good->nshards && code != EXIT_INCOMPLETE; first += batch->nshards)
+	{
+		batch = next_batch(good, first);
+		claim_source(batch);
+		code = first == 0 ? move_batch(batch) : combine(code, move_batch(batch));
+	}
+	return code;
+}
+
+static int
+move_one_batch(Move *batch)
+{
+	return is_any_known(batch, &batch->source) || is_any_known(batch, &batch->target)
+		? resume_batch(batch) : begin_batches(batch);
+}
+
+/* What has become of the set. */
+static void
+tell_result(const Move *set)
+{
+	const Move *moved = select_situations(set, MOVED);
+	const Move *failed = select_shards(set->set, has_failed, NULL);
+	int64		ms = now_ms() - set->tally->start;
+
+	if (set->set->nshards > 1)
+	{
+		report_info("%d of %d shards have moved, %d of them now, in %.1f s; writes waited %d ms at most",
+					moved->nshards, set->set->nshards, set->tally->moved, ms / 1000.0, set->tally->pause_ms);
+		if (failed->nshards > 0)
+			report_error("left where they are: %s", failed->title);
+	}
+	if (moved->nshards == 0)
+		return;
+	if (set_journal(moved, &set->source)->reverse)
 		report_info("done; the source is kept current. Type snowid-move finish, or snowid-move back");
 	else
-		report_info("done; to drop the source's copy, type: snowid-move finish");
-	return EXIT_DONE;
+		report_info("done; to drop the source's cop%s, type: snowid-move finish",
+					moved->nshards == 1 ? "y" : "ies");
+}
+
+static int
+command_move(Move *set)
+{
+	int			code;
+
+	set->tally->start = now_ms();
+	set->tally->shards = set->nshards - select_situations(set, MOVED)->nshards;
+	code = for_each_batch(set, move_one_batch);
+	if (set->tally->shards > 0)
+		tell_result(set);
+	return code == EXIT_DONE && select_shards(set, has_failed, NULL)->nshards > 0 ? EXIT_FAILED : code;
 }
 
 /*
@@ -236,47 +382,76 @@ command_move(Move *move)
  * replication that has kept the old one current.
  */
 static int
-command_back(Move *move)
+back_batch(Move *batch)
 {
-	const Side *source = &move->source;
-	const Side *target = &move->target;
-	bool		is_decided = is_role(move, target, "source");
+	const Side *source = &batch->source;
+	const Side *target = &batch->target;
+	const int	can_return = MOVED | RETURNING | RETURN_DECIDED | RETURN_OPENED;
+	Move	   *part = select_situations(batch, ~(can_return | RETURNED | RETURN_ABORTING));
+	Status		status = STATUS_DONE;
 
-	if (!is_known(move, source) || !is_known(move, target) || !set_journal(move, source)->reverse ||
-		!(is_decided || (is_at(move, target, "open") &&
-						 (is_at(move, source, "moved") || is_at(move, source, "ready")))))
+	if (!is_whole(batch))
+		return EXIT_USAGE;
+	if (part->nshards > 0 ||
+		((part = select_situations(batch, MOVED | RETURNING))->nshards > 0 && !set_journal(part, source)->reverse))
 	{
-		report_error("there is no way back for %s", move->title);
-		if (is_at(move, source, "moved"))
+		report_error("there is no way back for %s", part->title);
+		if (is_at(part, source, "moved"))
 			report_hint("It was moved without --reverse. Type snowid-move finish, and then move it with --from and --to exchanged.");
 		else
 			report_hint("To see the state of the move, type: snowid-move status");
 		return EXIT_FAILED;
 	}
-	if (is_decided && is_role(move, source, "source") && is_at(move, source, "moved"))
+	if (select_situations(batch, RETURN_ABORTING)->nshards > 0)
 	{
 		report_error("an abort of the way back was begun");
 		report_hint("Type: snowid-move abort");
 		return EXIT_INCOMPLETE;
 	}
-	if (is_decided && is_at(move, target, "moved"))
+	if (select_situations(batch, RETURNED)->nshards == batch->nshards)
 	{
-		report_info("%s is back already; type: snowid-move finish", move->title);
+		report_info("%s %s back already; type: snowid-move finish", batch->title, batch->nshards == 1 ? "is" : "are");
 		return EXIT_DONE;
 	}
-	if (!is_decided && cut_over(move, target, source, move->reverse_name) != STATUS_DONE)
+
+	part = select_situations(batch, RETURN_DECIDED);
+	if (part->nshards > 0 || select_situations(batch, RETURN_OPENED)->nshards > 0)
+		failure_exit_code = EXIT_INCOMPLETE;
+	if (part->nshards > 0 && open_decided(part, target, source) != STATUS_DONE)
 		return failure();
-	failure_exit_code = EXIT_INCOMPLETE;
-	if (!is_at(move, source, "open") && open_decided(move, target, source) != STATUS_DONE)
+	part = select_situations(batch, MOVED | RETURNING);
+	if (part->nshards > 0)
+		status = hand_over(part, target, source, batch->reverse_name);
+	if (status == STATUS_UNCERTAIN)
 		return failure();
-	if (clean_up_after(move, target, source, move->reverse_name) != STATUS_DONE)
+	part = select_situations(batch, MOVED | RETURNING);
+	for (int i = 0; i < part->nshards; i++)
+		part->shards[i]->failed = true;
+	if (clean_up(batch, target, source, batch->reverse_name, RETURN_OPENED, MOVED | RETURNING | RETURN_DECIDED) != STATUS_DONE)
 		return failure();
-	report_info("done; to drop the copy on the server that it has left, type: snowid-move finish");
-	return EXIT_DONE;
+	failure_exit_code = EXIT_FAILED;
+	if (part->nshards < batch->nshards)
+		report_info("done; to drop the cop%s on the server that %s left, type: snowid-move finish",
+					batch->nshards == 1 ? "y" : "ies", batch->nshards == 1 ? "it has" : "they have");
+	return part->nshards > 0 ? failure() : EXIT_DONE;
 }
 
 static int
-command_finish(Move *move)
+command_back(Move *set)
+{
+	int			code;
+
+	set->tally->start = now_ms();
+	set->tally->shards = set->nshards;
+	code = for_each_batch(set, back_batch);
+	if (set->set->nshards > 1)
+		report_info("%d of %d shards are back; writes waited %d ms at most", set->tally->moved, set->nshards,
+					set->tally->pause_ms);
+	return code;
+}
+
+static int
+finish_part(Move *move)
 {
 	const Side *source = &move->source;
 	const Side *target = &move->target;
@@ -304,7 +479,22 @@ command_finish(Move *move)
 			return EXIT_FAILED;
 		}
 	failure_exit_code = EXIT_INCOMPLETE;
-	return exit_after(move, finish(move));
+	if (finish(move) != STATUS_DONE)
+		return failure();
+	failure_exit_code = EXIT_FAILED;
+	return EXIT_DONE;
+}
+
+static int
+finish_batch(Move *batch)
+{
+	return is_whole(batch) ? for_each_situation(batch, finish_part) : EXIT_USAGE;
+}
+
+static int
+command_finish(Move *set)
+{
+	return for_each_batch(set, finish_batch);
 }
 
 /*
@@ -350,7 +540,7 @@ may_be_on_way_back(const Move *move, const Side *reached)
 }
 
 static int
-command_abort(Move *move)
+abort_part(Move *move)
 {
 	const Side *source = &move->source;
 	const Side *target = &move->target;
@@ -396,7 +586,20 @@ command_abort(Move *move)
 		report_warning("the target could not be reached, and may have a copy of the shard, closed");
 		report_hint("When it is back, type the same command again.");
 	}
+	failure_exit_code = EXIT_FAILED;
 	return EXIT_DONE;
+}
+
+static int
+abort_batch(Move *batch)
+{
+	return for_each_situation(batch, abort_part);
+}
+
+static int
+command_abort(Move *set)
+{
+	return for_each_batch(set, abort_batch);
 }
 
 const Command *

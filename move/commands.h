@@ -16,6 +16,36 @@ typedef struct Command
 	bool		needs_target;
 } Command;
 
+/*
+ * Where a shard is, by its two journals.  Not to be asked with only one of the
+ * servers, but to tell shards apart.
+ */
+typedef enum Situation
+{
+	NOT_BEGUN = 1 << 0,
+	COPYING = 1 << 1,			/* under way, not decided */
+	DECIDED = 1 << 2,			/* not open yet */
+	OPENED = 1 << 3,			/* not cleaned up after yet */
+	MOVED = 1 << 4,
+	ABORTING = 1 << 5,
+	RETURNING = 1 << 6,			/* the same for the way back */
+	RETURN_DECIDED = 1 << 7,
+	RETURN_OPENED = 1 << 8,
+	RETURNED = 1 << 9,
+	RETURN_ABORTING = 1 << 10
+} Situation;
+
+/* batch.c */
+
+extern int	combine(int code, int other);
+extern Situation situation_of(const Move *move, Shard *shard);
+extern Move *select_situations(const Move *move, int situations);
+extern int	for_each_situation(const Move *move, int (*run) (Move *part));
+extern int	for_each_batch(const Move *set, int (*run) (Move *batch));
+extern void name_batch(Move *batch);
+extern Move *next_batch(const Move *move, int first);
+extern bool is_whole(const Move *batch);
+
 /* status.c */
 
 extern void swap_sides(Move *move);

@@ -13,6 +13,9 @@
  */
 #include "stages.h"
 
+/* So long may closing the shards of one hand-over take, as is expected. */
+#define GROUP_MS			25
+
 /* How an attempt stands. */
 typedef enum Attempt
 {
@@ -29,6 +32,7 @@ typedef struct CutOver
 	const Side *from;
 	const Side *to;
 	const char *name;			/* of publication, slot and subscription */
+	bool		quiet;			/* do not tell: its shards get another chance */
 	bool		again;			/* has an attempt failed? */
 	int64		start;			/* of the pause */
 	const char *reason;			/* for ATTEMPT_RETRY */
@@ -50,7 +54,10 @@ retry_if_passing(CutOver *cut, const Side *side, const char *reason)
 		strcmp(last_sqlstate, "57014") == 0 ||
 		strcmp(last_sqlstate, "40P01") == 0)
 		return retry(cut, reason);
-	report_error("%s: %s", side->label, PQerrorMessage(side->conn));
+	if (cut->quiet)
+		report_verbose("%s: %s", side->label, PQerrorMessage(side->conn));
+	else
+		report_error("%s: %s", side->label, PQerrorMessage(side->conn));
 	return ATTEMPT_FAILED;
 }
 
@@ -103,10 +110,17 @@ carry_all_sequences(const Move *move, const Side *from, const Side *to)
 	return true;
 }
 
-/* Open the shards, in the transaction that is open there. */
+/*
+ * Open the shards, in the transaction that is open there.  With it the
+ * publication for the way back gets their tables: what is decoded from before is
+ * what has come from there.
+ */
 static bool
 open_shards(const Move *move, const Side *to)
 {
+	if (!is_source(move, to) && set_journal(move, to)->reverse &&
+		!extend_publication(move, to, move->reverse_name))
+		return false;
 	for (int i = 0; i < move->nshards; i++)
 		if (!try_run(to->conn,
 					 "UPDATE snowid.moves SET role = 'target', step = 'open', "
@@ -161,22 +175,29 @@ read_closed_shards(CutOver *cut)
 
 	for (int i = 0; i < move->nshards; i++)
 	{
-		Journal    *j = journal_of(move->shards[i], cut->from);
+		const Journal *j = journal_of(move->shards[i], cut->from);
+		char	   *fingerprint = try_fingerprint(conn, move->shards[i]->schema);
 
-		res = try_query(conn, "SELECT (%s), (SELECT details -> 'sequences' FROM snowid.moves WHERE shard = %d)",
-						fingerprint_sql(conn, move->shards[i]->schema), move->shards[i]->number);
-		if (res == NULL)
+		if (fingerprint == NULL)
 			return retry_if_passing(cut, cut->from, "the pause limit was reached");
-		if (j->fingerprint == NULL || strcmp(j->fingerprint, PQgetvalue(res, 0, 0)) != 0)
+		if (j->fingerprint == NULL || strcmp(j->fingerprint, fingerprint) != 0)
 			changed = true;
-		j->sequences = field(res, 0, 1);
-		PQclear(res);
+		free(fingerprint);
 	}
+	res = try_query(conn, "SELECT shard, details -> 'sequences' FROM snowid.moves WHERE shard IN (%s)",
+					shard_list(move));
+	if (res == NULL)
+		return retry_if_passing(cut, cut->from, "the pause limit was reached");
+	for (int row = 0; row < PQntuples(res); row++)
+		journal_of(find_shard(move, atoi(PQgetvalue(res, row, 0))), cut->from)->sequences = field(res, row, 1);
+	PQclear(res);
 	tell_time(cut, "definitions compared");
 	if (!changed)
 		return ATTEMPT_GOES_ON;
+	if (cut->quiet)
+		return ATTEMPT_FAILED;
 	report_error("the definitions of the shard have changed since they were copied");
-	if (cut->from == &move->target)
+	if (!is_source(move, cut->from))
 		report_hint("There is no way back any more. Type snowid-move finish, and then move it with --from and --to exchanged.");
 	else
 		report_hint("Type snowid-move abort, and begin again. No table, column, index, function or grant of the shard may be changed during a move.");
@@ -238,7 +259,7 @@ prepare_decision(CutOver *cut)
  * journal what has become of it.
  */
 static Attempt
-find_decision(CutOver *cut)
+find_decision(CutOver *cut, int exit_code_before)
 {
 	const Move *move = cut->move;
 	const Side *from = cut->from;
@@ -247,7 +268,7 @@ find_decision(CutOver *cut)
 	/* An answer is an error: it is not decided. */
 	if (PQstatus(from->conn) == CONNECTION_OK)
 	{
-		failure_exit_code = EXIT_FAILED;
+		failure_exit_code = exit_code_before;
 		report_error("%s: %s", from->label, PQerrorMessage(from->conn));
 		return ATTEMPT_FAILED;
 	}
@@ -263,7 +284,7 @@ find_decision(CutOver *cut)
 		tell_other_program(move);
 		return ATTEMPT_UNCERTAIN;
 	}
-	failure_exit_code = EXIT_FAILED;
+	failure_exit_code = exit_code_before;
 	return retry(cut, text_of("the %s has ended the session", from->label));
 }
 
@@ -275,11 +296,12 @@ static Attempt
 decide(CutOver *cut)
 {
 	const Move *move = cut->move;
+	int			exit_code_before = failure_exit_code;
 	Attempt		found;
 
 	failure_exit_code = EXIT_INCOMPLETE;
 	if (!try_run(cut->from->conn, "COMMIT") &&
-		(found = find_decision(cut)) != ATTEMPT_GOES_ON)
+		(found = find_decision(cut, exit_code_before)) != ATTEMPT_GOES_ON)
 		return found;
 	if (!try_run(cut->to->conn, "COMMIT"))
 	{
@@ -315,14 +337,12 @@ try_cut_over(CutOver *cut)
 	return attempt;
 }
 
-/* Move the shards' writers from one server to the other. */
-Status
-cut_over(const Move *move, const Side *from, const Side *to, const char *name)
+/* Move the writers of some shards from one server to the other, in one decision. */
+static Status
+cut_over(const Move *move, const Side *from, const Side *to, const char *name, bool quiet)
 {
-	CutOver		cut = {.move = move,.from = from,.to = to,.name = name};
+	CutOver		cut = {.move = move,.from = from,.to = to,.name = name,.quiet = quiet};
 
-	/* What it asks the server for is better asked before writers wait. */
-	free(fingerprint_sql(from->conn, move->shards[0]->schema));
 	for (int n = 0;; n++)
 	{
 		Status		status = wait_for_lag(move, from, name);
@@ -336,12 +356,16 @@ cut_over(const Move *move, const Side *from, const Side *to, const char *name)
 		pause_ms = (int) (now_ms() - cut.start);
 		if (attempt == ATTEMPT_DONE)
 		{
-			report_info("%s now lives at %s; writes waited %d ms", move->title, to->home, pause_ms);
+			tell_moved(move, to, pause_ms);
 			read_journal(move, from);
 			read_journal(move, to);
 			return STATUS_DONE;
 		}
-		if (attempt != ATTEMPT_RETRY)
+		if (attempt == ATTEMPT_UNCERTAIN)
+			return STATUS_UNCERTAIN;
+		if (attempt == ATTEMPT_RETRY && quiet)
+			report_verbose("cut-over of %s: %s, after %d ms", move->title, cut.reason, pause_ms);
+		if (attempt != ATTEMPT_RETRY || quiet)
 			return STATUS_FAILED;
 		if (n >= move->options->retries)
 		{
@@ -354,6 +378,71 @@ cut_over(const Move *move, const Side *from, const Side *to, const char *name)
 		report_verbose("cut-over: %s, after %d ms", cut.reason, pause_ms);
 		back_off(n);
 	}
+}
+
+/* How many shards from that place on are handed over in one decision? */
+static int
+group_size(const Move *move, int first)
+{
+	int			ms = 0;
+	int			n = 0;
+
+	while (first + n < move->nshards)
+	{
+		ms += closing_ms(move->shards[first + n]);
+		if (n > 0 && ms > GROUP_MS)
+			break;
+		n++;
+	}
+	return n;
+}
+
+static bool
+is_handed_over(const Shard *shard, const Side *from)
+{
+	return strcmp(shard->journals[from->place].step, "fenced") == 0;
+}
+
+/*
+ * Hand the shards over: a few in one decision, so that each writer waits only
+ * for these.  Those that cannot be had at once come again at the end, each for
+ * itself and with all --retries.  What then fails is told, and left.
+ */
+Status
+hand_over(const Move *move, const Side *from, const Side *to, const char *name)
+{
+	int			count;
+
+	/* What it asks the server for is better asked before writers wait. */
+	prepare_fingerprint(from->conn);
+	measure_shards(move, from);
+	for (int i = 0; i < move->nshards && move->nshards > 1; i += count)
+	{
+		Status		status;
+
+		count = group_size(move, i);
+		status = cut_over(select_range(move, i, count), from, to, name, true);
+		if (status == STATUS_UNDO || status == STATUS_UNCERTAIN)
+			return status;
+		if (status == STATUS_DONE)
+			move->tally->moved += count;
+		tell_progress_of_set(move);
+	}
+	for (int i = 0; i < move->nshards; i++)
+	{
+		Status		status;
+
+		if (is_handed_over(move->shards[i], from))
+			continue;
+		status = cut_over(select_range(move, i, 1), from, to, name, false);
+		if (status == STATUS_UNDO || status == STATUS_UNCERTAIN)
+			return status;
+		if (status == STATUS_FAILED)
+			leave_shard(move, move->shards[i]);
+		else
+			move->tally->moved++;
+	}
+	return STATUS_DONE;
 }
 
 /*
@@ -380,6 +469,6 @@ open_decided(const Move *move, const Side *from, const Side *to)
 		return STATUS_FAILED;
 	}
 	run(to->conn, "COMMIT");
-	report_info("%s now lives at %s", move->title, to->home);
+	tell_moved(move, to, -1);
 	return STATUS_DONE;
 }

@@ -11,11 +11,17 @@
 
 static Severity worst;			/* of the check that is running */
 static bool printed;			/* has it printed its line? */
+static bool is_silent;			/* is only its severity asked for? */
 
 /* Print a finding of the running check. */
 void
 found(const Check *check, Severity severity, const char *what, const char *to_do)
 {
+	if (severity > worst)
+		worst = severity;
+	printed = true;
+	if (is_silent)
+		return;
 	printf("%-8s %s%s%s\n",
 		   severity == FOUND_OK ? "ok" :
 		   severity == FOUND_WARNING ? "warning" : "FAILED",
@@ -23,9 +29,6 @@ found(const Check *check, Severity severity, const char *what, const char *to_do
 		   what != NULL ? what : "");
 	if (to_do != NULL && to_do[0] != '\0')
 		printf("         %s\n", to_do);
-	if (severity > worst)
-		worst = severity;
-	printed = true;
 }
 
 void
@@ -120,4 +123,15 @@ run_check(const Move *move, const Check *check)
 	if (!printed)
 		found(check, FOUND_OK, NULL, NULL);
 	return worst;
+}
+
+Severity
+run_check_silently(const Move *move, const Check *check)
+{
+	Severity	severity;
+
+	is_silent = true;
+	severity = run_check(move, check);
+	is_silent = false;
+	return severity;
 }

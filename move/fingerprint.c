@@ -71,29 +71,36 @@ static const Catalog rows[] = {
 	"'relhasindex', 'relhastriggers', 'relhasrules', 'relhassubclass', 'relispopulated', 'reltoastrelid', 'relrewrite'"
 
 /*
- * A query for the fingerprint of a schema, to be asked of this connection.
- * It asks the server by itself, but only once for each version.
+ * Prepare the query, which takes longer to plan than to run, in a session.  To
+ * be called before writers wait; if it was not, the first fingerprint does it.
  */
-char *
-fingerprint_sql(PGconn *conn, const char *schema)
+void
+prepare_fingerprint(PGconn *conn)
 {
-	static char *columns;
-	static int	version;
+	static struct
+	{
+		PGconn	   *conn;
+		int			pid;
+	}			prepared[4];
+	static int	next;
+	char	   *columns;
 	PQExpBufferData sql;
 
-	if (version != PQserverVersion(conn))
-		columns = query_text(conn,
-							 "SELECT string_agg(format('c.%%I', attname), ', ' ORDER BY attnum) FROM pg_attribute "
-							 "WHERE attrelid = 'pg_class'::regclass AND attnum > 0 AND attname NOT IN (" VOLATILE_COLUMNS ")");
-	version = PQserverVersion(conn);
+	for (int i = 0; i < (int) lengthof(prepared); i++)
+		if (prepared[i].conn == conn && prepared[i].pid == PQbackendPID(conn))
+			return;
+	columns = query_text(conn,
+						 "SELECT string_agg(format('c.%%I', attname), ', ' ORDER BY attnum) FROM pg_attribute "
+						 "WHERE attrelid = 'pg_class'::regclass AND attnum > 0 AND attname NOT IN (" VOLATILE_COLUMNS ")");
+	run(conn, "SET plan_cache_mode = force_generic_plan");
 	initPQExpBuffer(&sql);
 	appendPQExpBuffer(&sql,
-					  "WITH n AS MATERIALIZED (SELECT oid FROM pg_namespace WHERE nspname = %s), "
+					  "PREPARE snowid_fingerprint (name) AS "
+					  "WITH n AS MATERIALIZED (SELECT oid FROM pg_namespace WHERE nspname = $1), "
 					  "c AS MATERIALIZED (SELECT * FROM pg_class WHERE relnamespace = (TABLE n)), "
 					  "t AS MATERIALIZED (SELECT oid FROM pg_type WHERE typnamespace = (TABLE n)), "
 					  "o (classid, objid, made_by) AS MATERIALIZED (SELECT 'pg_class'::regclass::oid, oid, NULL FROM c "
-					  "UNION ALL SELECT tableoid, oid, NULL FROM pg_namespace WHERE oid = (TABLE n)",
-					  literal(conn, schema));
+					  "UNION ALL SELECT tableoid, oid, NULL FROM pg_namespace WHERE oid = (TABLE n)");
 	for (int i = 0; i < (int) lengthof(objects); i++)
 		appendPQExpBuffer(&sql, " UNION ALL SELECT tableoid, oid, xmin::text FROM %s WHERE %s",
 						  objects[i].name, objects[i].condition);
@@ -116,10 +123,44 @@ fingerprint_sql(PGconn *conn, const char *schema)
 					  "coalesce(d ->> 'min', seqmin::text), coalesce(d ->> 'max', seqmax::text), "
 					  "coalesce(d ->> 'start', seqstart::text), coalesce(d ->> 'cycle', seqcycle::text))::text "
 					  "FROM pg_sequence s JOIN c ON c.oid = s.seqrelid "
-					  "LEFT JOIN snowid.moves m ON m.closed AND m.schema = %s "
+					  "LEFT JOIN snowid.moves m ON m.closed AND m.schema = $1 "
 					  "LEFT JOIN LATERAL (SELECT m.details -> 'sequences' -> c.relname::text) x (d) ON true) "
 					  "SELECT md5(string_agg(format('%%s %%s %%s', classid, rows, hash), ' ' ORDER BY classid)) FROM "
 					  "(SELECT classid, count(*), sum(hashtextextended(what, 0)::numeric) FROM r GROUP BY classid) x (classid, rows, hash)",
-					  columns, literal(conn, schema));
-	return sql.data;
+					  columns);
+	run(conn, "%s", sql.data);
+	termPQExpBuffer(&sql);
+	free(columns);
+	prepared[next].conn = conn;
+	prepared[next].pid = PQbackendPID(conn);
+	next = (next + 1) % lengthof(prepared);
+}
+
+/* The fingerprint of a schema; NULL if the query has failed, as try_query() does. */
+char *
+try_fingerprint(PGconn *conn, const char *schema)
+{
+	PGresult   *res;
+	char	   *fingerprint;
+
+	prepare_fingerprint(conn);
+	res = try_query(conn, "EXECUTE snowid_fingerprint (%s)", literal(conn, schema));
+	if (res == NULL)
+		return NULL;
+	fingerprint = field(res, 0, 0);
+	PQclear(res);
+	return fingerprint != NULL ? fingerprint : pg_strdup("");
+}
+
+char *
+take_fingerprint(PGconn *conn, const char *schema)
+{
+	char	   *fingerprint = try_fingerprint(conn, schema);
+
+	if (fingerprint == NULL)
+	{
+		report_error("%s: %s", label_of(conn), PQerrorMessage(conn));
+		fail();
+	}
+	return fingerprint;
 }

@@ -57,7 +57,7 @@ check_slot(const Move *move, const Side *from, const char *name)
 	else
 		report_error("the move keeps %lld MB of the %s's log, more than --max-wal allows",
 					 (long long) kept >> 20, from->label);
-	if (from == &move->source)
+	if (is_source(move, from))
 		return STATUS_UNDO;
 	report_hint("The shard stays where it is. Type the same command again, with a larger --max-wal if that was too little; if the slot is lost, the way back is closed: type snowid-move abort, if status says that it was begun, and then finish.");
 	return STATUS_FAILED;
@@ -78,6 +78,31 @@ count_failures(const Side *to, const char *name)
 					   "FROM pg_stat_subscription_stats WHERE subname = %s",
 					   to->version >= 190000 ? "sync_table_error_count" : "sync_error_count",
 					   literal(to->aux, name));
+}
+
+/*
+ * The copy fails: undo it for the shards whose tables are being copied, if there
+ * are others.  False if it cannot be told whose fault it is.
+ */
+static bool
+undo_failing_shards(const Move *move)
+{
+	PGresult   *res = query(move->target.conn,
+							"SELECT DISTINCT n.nspname FROM pg_subscription_rel r JOIN pg_subscription s ON s.oid = r.srsubid "
+							"JOIN pg_class c ON c.oid = r.srrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+							"WHERE s.subname = %s AND r.srsubstate = 'd' AND n.nspname IN (%s)",
+							literal(move->target.conn, move->name), schema_list(move, move->target.conn));
+	int			failing = PQntuples(res);
+
+	for (int row = 0; row < failing && failing < move->nshards; row++)
+		for (int i = 0; i < move->nshards; i++)
+			if (strcmp(move->shards[i]->schema, PQgetvalue(res, row, 0)) == 0)
+			{
+				(void) abort_move(select_range(move, i, 1));
+				leave_shard(move, move->shards[i]);
+			}
+	PQclear(res);
+	return failing > 0 && failing < move->nshards;
 }
 
 /* Give up if the subscription fails again and again. */
@@ -141,16 +166,17 @@ has_got_on(const CopyState *last, const CopyState *state)
 
 /* Tell how far the copy is; on a terminal, over the line before. */
 static void
-tell_progress(const CopyState *state, int64 total_bytes, int64 elapsed_ms, bool terminal)
+tell_progress(const Move *move, const CopyState *state, int64 total_bytes, int64 elapsed_ms, bool terminal)
 {
+	const char *set = progress_of_set(move);
 	double		rate = state->bytes / (Max(elapsed_ms, 1) / 1000.0) / 1048576.0;
 	int64		left = Max(total_bytes - state->bytes, 0) >> 20;
 	bool		goes_on = state->done < state->tables;
 
 	if (terminal)
 		fputc('\r', stderr);
-	fprintf(stderr, "%s: %d of %d tables, %lld of about %lld MB, %.1f MB/s",
-			progname, state->done, state->tables, (long long) (state->bytes >> 20),
+	fprintf(stderr, "%s: %s%s%d of %d tables, %lld of about %lld MB, %.1f MB/s",
+			progname, set, *set != '\0' ? "; copying: " : "", state->done, state->tables, (long long) (state->bytes >> 20),
 			(long long) (total_bytes >> 20), rate);
 	if (goes_on && rate > 0)
 		fprintf(stderr, ", %d s left", (int) (left / rate));
@@ -188,15 +214,21 @@ wait_for_copy(const Move *move)
 
 		if (state.done == state.tables || now - told >= (terminal ? TELL_TERMINAL_MS : TELL_MS))
 		{
-			tell_progress(&state, total_bytes, now - start, terminal);
+			tell_progress(move, &state, total_bytes, now - start, terminal);
 			told = now;
 		}
 		if (state.done == state.tables)
 			break;
 
-		if ((status = check_slot(move, source, move->name)) != STATUS_DONE ||
-			(status = check_failures(move, &failures, is_getting_on)) != STATUS_DONE)
+		if ((status = check_slot(move, source, move->name)) != STATUS_DONE)
 			return status;
+		if ((status = check_failures(move, &failures, is_getting_on)) != STATUS_DONE)
+		{
+			if (!undo_failing_shards(move))
+				return status;
+			move = select_shards(move, has_not_failed, NULL);
+			failures.base = failures.now;
+		}
 		if (is_getting_on)
 			got_on = now;
 		else if (now - got_on >= STUCK_MS)
@@ -281,7 +313,7 @@ read_lag(const Side *from, const char *name)
 Status
 wait_for_lag(const Move *move, const Side *from, const char *name)
 {
-	const Side *to = from == &move->source ? &move->target : &move->source;
+	const Side *to = is_source(move, from) ? &move->target : &move->source;
 	int64		told = now_ms();
 	int64		last_lag = PG_INT64_MAX;
 	int			slow = 0;
@@ -309,7 +341,7 @@ wait_for_lag(const Move *move, const Side *from, const char *name)
 		}
 		if ((status = check_slot(move, from, name)) != STATUS_DONE)
 			return status;
-		if (from == &move->source &&
+		if (is_source(move, from) &&
 			(status = check_failures(move, &failures, lag >= 0 && lag < last_lag)) != STATUS_DONE)
 			return status;
 		last_lag = lag >= 0 ? lag : PG_INT64_MAX;

@@ -29,6 +29,98 @@ static const char *const steps[] = {
 	"ready", "fenced", "open", "moved"
 };
 
+/* "5", "0-9,15": as --shard takes them. */
+static char *
+ranges_of(const Move *move)
+{
+	PQExpBufferData list;
+	int			last;
+
+	initPQExpBuffer(&list);
+	for (int i = 0; i < move->nshards; i = last + 1)
+	{
+		for (last = i; last + 1 < move->nshards &&
+			 move->shards[last + 1]->number == move->shards[last]->number + 1;)
+			last++;
+		appendPQExpBuffer(&list, "%s%d", i > 0 ? "," : "", move->shards[i]->number);
+		if (last > i)
+			appendPQExpBuffer(&list, "-%d", move->shards[last]->number);
+	}
+	return list.data;
+}
+
+static void
+give_title(Move *move)
+{
+	char	   *ranges = ranges_of(move);
+
+	move->title = text_of("shard%s %s", move->nshards == 1 ? "" : "s", ranges);
+	free(ranges);
+}
+
+/* The set that the command line names. */
+Move *
+make_set(const MoveOptions *options)
+{
+	Move	   *set = pg_malloc0(sizeof(Move));
+
+	set->options = options;
+	set->source.label = "source";
+	set->target.label = "target";
+	set->target.place = 1;
+	set->set = set;
+	set->tally = pg_malloc0(sizeof(Tally));
+	set->nshards = options->nshards;
+	set->shards = pg_malloc(sizeof(Shard *) * set->nshards);
+	for (int i = 0; i < set->nshards; i++)
+	{
+		set->shards[i] = pg_malloc0(sizeof(Shard));
+		set->shards[i]->number = options->shards[i];
+	}
+	give_title(set);
+	return set;
+}
+
+Move *
+select_shards(const Move *move, ShardTest test, const void *argument)
+{
+	Move	   *part = pg_malloc(sizeof(Move));
+
+	*part = *move;
+	part->nshards = 0;
+	part->shards = pg_malloc(sizeof(Shard *) * Max(move->nshards, 1));
+	for (int i = 0; i < move->nshards; i++)
+		if (test(move, move->shards[i], argument))
+			part->shards[part->nshards++] = move->shards[i];
+	give_title(part);
+	return part;
+}
+
+Move *
+select_range(const Move *move, int first, int count)
+{
+	Move	   *part = pg_malloc(sizeof(Move));
+
+	*part = *move;
+	part->shards = move->shards + first;
+	part->nshards = Min(count, move->nshards - first);
+	give_title(part);
+	return part;
+}
+
+bool
+has_not_failed(const Move *move, Shard *shard, const void *unused)
+{
+	return !shard->failed;
+}
+
+/* A part has the set's sides, but not in the same place. */
+bool
+is_source(const Move *move, const Side *side)
+{
+	return side->place == move->source.place;
+}
+
 Journal *
 journal_of(Shard *shard, const Side *side)
 {
@@ -124,37 +216,71 @@ is_closed(const Move *move, const Side *side)
 	return true;
 }
 
+bool
+is_any_known(const Move *move, const Side *side)
+{
+	for (int i = 0; i < move->nshards; i++)
+		if (journal_of(move->shards[i], side)->exists)
+			return true;
+	return false;
+}
+
+bool
+is_any_at(const Move *move, const Side *side, const char *step)
+{
+	for (int i = 0; i < move->nshards; i++)
+	{
+		const Journal *j = journal_of(move->shards[i], side);
+
+		if (j->exists && strcmp(j->step, step) == 0)
+			return true;
+	}
+	return false;
+}
+
 /*
- * Lock the shards on a server against other snowid-moves, as long as the
- * connection lasts.  A program that has just died may keep one for a moment.
+ * Lock all shards of the command on a server against other snowid-moves, as
+ * long as the connection lasts.  A program that has just died may keep one for
+ * a moment.
  */
 bool
 lock_shards(const Move *move, const Side *side)
 {
 	int64		until = now_ms() + LOCK_WAIT_MS;
+	char	   *wanted = shard_list(move->set);
 
-	for (int i = 0; i < move->nshards; i++)
+	/* One that we have, we can have again: it is the session's. */
+	for (;;)
 	{
-		int			shard = move->shards[i]->number;
+		char	   *locked = query_text(side->conn,
+										"SELECT string_agg(shard::text, ', ') FROM unnest(ARRAY[%s]) shard "
+										"WHERE NOT pg_try_advisory_lock(%d, shard)", wanted, LOCK_CLASS);
 
-		while (!query_bool(side->conn, "SELECT pg_try_advisory_lock(%d, %d)",
-						   LOCK_CLASS, shard))
+		if (locked == NULL)
+			return true;
+		if (now_ms() > until)
 		{
-			if (now_ms() > until)
-			{
-				report_error("another snowid-move is at work on shard %d", shard);
-				report_detail("On the %s, it is the session with process id %s.", side->label,
-							  query_text(side->conn,
-										 "SELECT string_agg(pid::text, ', ') FROM pg_locks "
-										 "WHERE locktype = 'advisory' AND classid = %d AND objid = %d "
-										 "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-										 "AND granted", LOCK_CLASS, shard));
-				return false;
-			}
-			wait_ms(100);
+			report_error("another snowid-move is at work on shard %s", locked);
+			report_detail("On the %s, it is the session with process id %s.", side->label,
+						  query_text(side->conn,
+									 "SELECT string_agg(DISTINCT pid::text, ', ') FROM pg_locks "
+									 "WHERE locktype = 'advisory' AND classid = %d AND objid IN (%s) "
+									 "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+									 "AND granted AND pid <> pg_backend_pid()", LOCK_CLASS, locked));
+			return false;
 		}
+		wanted = locked;
+		wait_ms(100);
 	}
-	return true;
+}
+
+Shard *
+find_shard(const Move *move, int number)
+{
+	for (int i = 0; i < move->nshards; i++)
+		if (move->shards[i]->number == number)
+			return move->shards[i];
+	return NULL;
 }
 
 /* May our role read it?  If not, says so. */
@@ -174,46 +300,43 @@ check_journal_rights(const Side *side)
 void
 read_journal(const Move *move, const Side *side)
 {
-	bool		has_table = query_bool(side->conn, "SELECT to_regclass('snowid.moves') IS NOT NULL");
+	PGresult   *res;
 
 	for (int i = 0; i < move->nshards; i++)
+		memset(journal_of(move->shards[i], side), 0, sizeof(Journal));
+	if (!query_bool(side->conn, "SELECT to_regclass('snowid.moves') IS NOT NULL"))
+		return;
+	res = query(side->conn,
+				"SELECT shard, details ->> 'move_id', role, step, closed, schema, "
+				"details ->> 'fingerprint', "
+				"coalesce((details ->> 'reverse')::boolean, false), "
+				"details ->> 'reverse_lsn', "
+				"coalesce((details ->> 'keep_name')::boolean, false), "
+				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
+				"peer, date_trunc('second', changed_at), details -> 'sequences' "
+				"FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
+	for (int row = 0; row < PQntuples(res); row++)
 	{
-		Journal    *j = journal_of(move->shards[i], side);
-		PGresult   *res;
+		Journal    *j = journal_of(find_shard(move, atoi(PQgetvalue(res, row, 0))), side);
 
-		memset(j, 0, sizeof(Journal));
-		if (!has_table)
-			continue;
-		res = query(side->conn,
-					"SELECT details ->> 'move_id', role, step, closed, schema, "
-					"details ->> 'fingerprint', "
-					"coalesce((details ->> 'reverse')::boolean, false), "
-					"details ->> 'reverse_lsn', "
-					"coalesce((details ->> 'keep_name')::boolean, false), "
-					"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
-					"peer, date_trunc('second', changed_at), details -> 'sequences' "
-					"FROM snowid.moves WHERE shard = %d", move->shards[i]->number);
-		if (PQntuples(res) > 0)
-		{
-			j->exists = true;
-			j->move_id = field(res, 0, 0);
-			j->role = field(res, 0, 1);
-			j->step = field(res, 0, 2);
-			j->closed = *PQgetvalue(res, 0, 3) == 't';
-			j->schema = field(res, 0, 4);
-			j->fingerprint = field(res, 0, 5);
-			j->reverse = *PQgetvalue(res, 0, 6) == 't';
-			j->reverse_lsn = field(res, 0, 7);
-			j->keep_name = *PQgetvalue(res, 0, 8) == 't';
-			j->name = field(res, 0, 9);
-			j->reverse_name = field(res, 0, 10);
-			j->registry = field(res, 0, 11);
-			j->peer = field(res, 0, 12);
-			j->changed_at = field(res, 0, 13);
-			j->sequences = field(res, 0, 14);
-		}
-		PQclear(res);
+		j->exists = true;
+		j->move_id = field(res, row, 1);
+		j->role = field(res, row, 2);
+		j->step = field(res, row, 3);
+		j->closed = *PQgetvalue(res, row, 4) == 't';
+		j->schema = field(res, row, 5);
+		j->fingerprint = field(res, row, 6);
+		j->reverse = *PQgetvalue(res, row, 7) == 't';
+		j->reverse_lsn = field(res, row, 8);
+		j->keep_name = *PQgetvalue(res, row, 9) == 't';
+		j->name = field(res, row, 10);
+		j->reverse_name = field(res, row, 11);
+		j->registry = field(res, row, 12);
+		j->peer = field(res, row, 13);
+		j->changed_at = field(res, row, 14);
+		j->sequences = field(res, row, 15);
 	}
+	PQclear(res);
 }
 
 /* On another connection than the side's own. */

@@ -2,10 +2,16 @@
  * The journal, and what a move is: the set of shards, the two servers, and the
  * options.
  *
- * The unit is a set of shards; one shard is a set of one.  The shards of a set
- * share the connections, the publication, the slot and the subscription, and
- * go from step to step together: a step is recorded for all of them in one
- * statement.
+ * The unit of a command is a set of shards; one shard is a set of one.  The set
+ * is moved in batches.  The shards of a batch share the publication, the slot
+ * and the subscription, and the move_id in their rows of the journal.  They are
+ * copied together, and then handed over some at a time: each hand-over is a
+ * decision of its own, so that nobody waits for a shard but his own and a few
+ * neighbours, and a shard that cannot be handed over holds nobody up.
+ *
+ * A Move is all of the set, a batch, or any part of one: parts share the shards
+ * and the connections with the set.  A step is recorded for all shards of a part
+ * in one statement.
  */
 #ifndef JOURNAL_H
 #define JOURNAL_H
@@ -30,7 +36,9 @@ typedef enum StopAfter
 
 typedef struct MoveOptions
 {
-	int			shard;
+	int		   *shards;			/* rising, none twice */
+	int			nshards;
+	int			batch;			/* shards that are copied together; 0: choose */
 	const char *from;			/* connection strings, as given */
 	const char *to;
 	const char *source_for_target;	/* how the servers reach each other; NULL: */
@@ -77,7 +85,20 @@ typedef struct Shard
 	int			number;
 	char	   *schema;			/* its name as the shard; NULL: not registered */
 	Journal		journals[2];	/* of the two servers: journal_of() */
+	bool		failed;			/* it has been told, and is left where it is */
+	int			tables;			/* measure_shards() */
+	int			sequences;
+	int64		bytes;
 } Shard;
+
+/* How far the command is with its set. */
+typedef struct Tally
+{
+	int			shards;			/* that are to be moved */
+	int			moved;
+	int			pause_ms;		/* the longest */
+	int64		start;
+}			Tally;
 
 typedef struct Move
 {
@@ -86,10 +107,22 @@ typedef struct Move
 	Side		target;
 	Shard	  **shards;
 	int			nshards;
-	char	   *title;			/* "shard 5", for messages */
+	const struct Move *set;		/* all shards of the command */
+	Tally	   *tally;
+	char	   *title;			/* "shard 5", "shards 0-9,15": for messages */
 	char	   *name;			/* of publication, slot and subscription */
 	char	   *reverse_name;	/* the same for the way back */
 } Move;
+
+/* Parts of a set, in its order. */
+typedef bool (*ShardTest) (const Move *move, Shard *shard, const void *argument);
+
+extern Move *make_set(const MoveOptions *options);
+extern Move *select_shards(const Move *move, ShardTest test, const void *argument);
+extern Shard *find_shard(const Move *move, int number);
+extern Move *select_range(const Move *move, int first, int count);
+extern bool has_not_failed(const Move *move, Shard *shard, const void *unused);
+extern bool is_source(const Move *move, const Side *side);
 
 /* A shard's row on a server; and, where all rows say the same, the first. */
 extern Journal *journal_of(Shard *shard, const Side *side);
@@ -109,6 +142,10 @@ extern bool has_reached(const Move *move, const Side *side, const char *step);
 extern bool is_at(const Move *move, const Side *side, const char *step);
 extern bool is_role(const Move *move, const Side *side, const char *role);
 extern bool is_closed(const Move *move, const Side *side);
+
+/* Is one of them? */
+extern bool is_any_known(const Move *move, const Side *side);
+extern bool is_any_at(const Move *move, const Side *side, const char *step);
 
 /* In the transaction that the connection has open, if any. */
 extern void record_step_on(const Move *move, const Side *side, PGconn *conn, const char *step);

@@ -3,16 +3,19 @@
  */
 #include "commands.h"
 
+#include <ctype.h>
 #include <getopt.h>
 #include <limits.h>
 
 #define SNOWID_MOVE_VERSION "1.0"
 
+#define MAX_SHARD	8191
+
 enum
 {
 	OPT_SOURCE_FOR_TARGET = 256, OPT_TARGET_FOR_SOURCE, OPT_REGISTRY, OPT_PAUSE_LIMIT,
 	OPT_LOCK_TIMEOUT, OPT_RETRIES, OPT_VERIFY, OPT_MAX_WAL, OPT_MAX_LAG,
-	OPT_STOP_AFTER, OPT_REVERSE, OPT_KEEP_NAME, OPT_BINDIR, OPT_TRUST_OWNERS, OPT_CASCADE
+	OPT_STOP_AFTER, OPT_REVERSE, OPT_KEEP_NAME, OPT_BINDIR, OPT_TRUST_OWNERS, OPT_CASCADE, OPT_BATCH
 };
 
 static const struct option long_options[] = {
@@ -34,6 +37,7 @@ static const struct option long_options[] = {
 	{"bindir", required_argument, NULL, OPT_BINDIR},
 	{"trust-owners", no_argument, NULL, OPT_TRUST_OWNERS},
 	{"cascade", no_argument, NULL, OPT_CASCADE},
+	{"batch", required_argument, NULL, OPT_BATCH},
 	{"verbose", no_argument, NULL, 'v'},
 	{"version", no_argument, NULL, 'V'},
 	{"help", no_argument, NULL, '?'},
@@ -43,20 +47,22 @@ static const struct option long_options[] = {
 static void
 usage(void)
 {
-	printf("%s moves a logical shard of snowid to another server.\n\n", progname);
+	printf("%s moves logical shards of snowid to another server.\n\n", progname);
 	printf("Usage:\n");
-	printf("  %s [COMMAND] --shard=NUMBER --from=CONNSTR --to=CONNSTR [OPTION]...\n\n", progname);
+	printf("  %s [COMMAND] --shard=SET --from=CONNSTR --to=CONNSTR [OPTION]...\n\n", progname);
 	printf("Commands:\n");
 	printf("  plan                   check and say what would be done, and change nothing\n");
-	printf("  move                   move the shard, or go on with it (default)\n");
+	printf("  move                   move the shards, or go on with it (default)\n");
 	printf("  status                 show how far a move is\n");
 	printf("  abort                  undo a move that has not been completed\n");
-	printf("  back                   take the shard back, after a move with --reverse\n");
-	printf("  finish                 drop the copy that a move has left behind\n\n");
+	printf("  back                   take the shards back, after a move with --reverse\n");
+	printf("  finish                 drop the copies that a move has left behind\n\n");
 	printf("Options:\n");
-	printf("  -s, --shard=NUMBER     the shard\n");
-	printf("  -f, --from=CONNSTR     the server where it lives\n");
-	printf("  -t, --to=CONNSTR       the server to move it to\n");
+	printf("  -s, --shard=SET        the shards: numbers and ranges, as in 0-999,1500\n");
+	printf("  -f, --from=CONNSTR     the server where they live\n");
+	printf("  -t, --to=CONNSTR       the server to move them to\n");
+	printf("      --batch=N          how many to copy together (default: by what the\n"
+		   "                         servers have free)\n");
 	printf("      --source-for-target=CONNSTR\n");
 	printf("                         how the target reaches the source (default: as --from)\n");
 	printf("      --target-for-source=CONNSTR\n");
@@ -153,6 +159,49 @@ parse_stop_after(const char *value)
 	exit(EXIT_USAGE);
 }
 
+/*
+ * Numbers and ranges of shards, "0-999,1500", in any order; with those of an
+ * earlier --shard.
+ */
+static void
+parse_shards(const char *value, MoveOptions *options)
+{
+	static bool wanted[MAX_SHARD + 1];
+	const char *next = value;
+
+	for (;;)
+	{
+		int			first = -1;
+		int			last;
+		int			length = 0;
+
+		if (isdigit((unsigned char) *next))
+			(void) sscanf(next, "%9d%n", &first, &length);
+		next += length;
+		last = first;
+		if (*next == '-' && isdigit((unsigned char) next[1]))
+		{
+			(void) sscanf(next + 1, "%9d%n", &last, &length);
+			next += 1 + length;
+		}
+		if (first < 0 || first > last || last > MAX_SHARD || (*next != ',' && *next != '\0'))
+		{
+			report_error("invalid value \"%s\" for option --shard", value);
+			report_detail("It must be numbers from 0 to %d and ranges of them, such as 5 or 0-999,1500.", MAX_SHARD);
+			exit(EXIT_USAGE);
+		}
+		for (int i = first; i <= last; i++)
+			wanted[i] = true;
+		if (*next++ == '\0')
+			break;
+	}
+	options->shards = pg_malloc(sizeof(wanted) * sizeof(int));
+	options->nshards = 0;
+	for (int i = 0; i <= MAX_SHARD; i++)
+		if (wanted[i])
+			options->shards[options->nshards++] = i;
+}
+
 /* What one option says. */
 static void
 parse_option(int option, char *argv[], MoveOptions *options)
@@ -160,7 +209,7 @@ parse_option(int option, char *argv[], MoveOptions *options)
 	switch (option)
 	{
 		case 's':
-			options->shard = parse_int("--shard", optarg, 0, 8191);
+			parse_shards(optarg, options);
 			break;
 		case 'f':
 			options->from = optarg;
@@ -211,6 +260,9 @@ parse_option(int option, char *argv[], MoveOptions *options)
 		case OPT_TRUST_OWNERS:
 			options->trust_owners = true;
 			break;
+		case OPT_BATCH:
+			options->batch = parse_int("--batch", optarg, 1, MAX_SHARD + 1);
+			break;
 		case OPT_CASCADE:
 			options->cascade = true;
 			break;
@@ -238,7 +290,7 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 
 	*options = (MoveOptions)
 	{
-		.shard = -1,.pause_limit_ms = 1000,.lock_timeout_ms = 100,
+		.pause_limit_ms = 1000,.lock_timeout_ms = 100,
 			.retries = 20,.verify = VERIFY_COUNTS,.max_wal = INT64CONST(10) << 30,
 			.max_lag = 1 << 20
 	};
@@ -256,7 +308,7 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 		report_error("unknown argument \"%s\"", argv[command == NULL ? optind : optind + 1]);
 		try_help();
 	}
-	if (options->shard < 0 || options->from == NULL || options->to == NULL)
+	if (options->nshards == 0 || options->from == NULL || options->to == NULL)
 	{
 		report_error("--shard, --from and --to are needed");
 		try_help();

@@ -467,8 +467,8 @@ static const Check checks[] =
 		" FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
 		" JOIN pg_namespace cn ON cn.oid = c.relnamespace"
 		" JOIN pg_class p ON p.oid = i.inhparent JOIN pg_namespace pn ON pn.oid = p.relnamespace"
-		" WHERE c.relkind IN ('r', 'p', 'f') AND (cn.nspname = ANY ($2)) <> (pn.nspname = ANY"
-		" ($2)) ORDER BY 2"
+		" WHERE c.relkind IN ('r', 'p', 'f') AND cn.oid <> pn.oid"
+		" AND (cn.nspname = ANY ($2) OR pn.nspname = ANY ($2)) ORDER BY 2"
 	},
 	{
 		.name = "foreign tables",.where = ON_SOURCE,
@@ -494,7 +494,8 @@ static const Check checks[] =
 		" FROM pg_constraint k JOIN pg_class c ON c.oid = conrelid"
 		" JOIN pg_class p ON p.oid = confrelid"
 		" WHERE contype = 'f' AND conparentid = 0"
-		" AND (c.relnamespace " IN_SHARD ") <> (p.relnamespace " IN_SHARD ") ORDER BY 2"
+		" AND c.relnamespace <> p.relnamespace"
+		" AND (c.relnamespace " IN_SHARD " OR p.relnamespace " IN_SHARD ") ORDER BY 2"
 	},
 	{
 		.name = "users in other schemas",.where = ON_SOURCE,
@@ -669,18 +670,32 @@ static const Check checks[] =
 	},
 };
 
+/*
+ * Which shards make a check fail?  Those that fail alone; or all, if it is a
+ * matter of the servers, or of all shards together.
+ */
+static void
+mark_failing(const Move *move, const Check *check)
+{
+	int			failing = 0;
+
+	for (int i = 0; i < move->nshards && move->nshards > 1; i++)
+		if (run_check_silently(select_range(move, i, 1), check) == FOUND_FAILED)
+		{
+			move->shards[i]->failed = true;
+			failing++;
+		}
+	for (int i = 0; i < move->nshards && failing == 0; i++)
+		move->shards[i]->failed = true;
+}
+
 bool
 run_prechecks(const Move *move)
 {
-	Severity	worst = FOUND_OK;
-
 	for (size_t i = 0; i < lengthof(checks); i++)
-		if (!checks[i].only_reverse || move->options->reverse)
-		{
-			Severity	severity = run_check(move, &checks[i]);
-
-			worst = Max(worst, severity);
-		}
+		if ((!checks[i].only_reverse || move->options->reverse) &&
+			run_check(move, &checks[i]) == FOUND_FAILED)
+			mark_failing(move, &checks[i]);
 	fflush(stdout);
-	return worst != FOUND_FAILED;
+	return select_shards(move, has_not_failed, NULL)->nshards > 0;
 }

@@ -95,6 +95,7 @@ struct Check
 
 /* Run a check and print its findings, at least one line; returns the worst. */
 extern Severity run_check(const Move *move, const Check *check);
+extern Severity run_check_silently(const Move *move, const Check *check);
 
 /* Findings of the check that is running. */
 extern void found(const Check *check, Severity severity, const char *what, const char *to_do);

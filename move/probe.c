@@ -521,8 +521,9 @@ check_closing_time(const Move *move, const Check *check)
 {
 	int			limit = move->options->pause_limit_ms;
 	PGresult   *res = ask(move, move->source.conn,
-						  "SELECT count(*) FILTER (WHERE relkind = 'r'), count(*) FILTER (WHERE relkind = 'S')"
-						  " FROM " TABLES " WHERE n.nspname = ANY ($2)", NULL);
+						  "SELECT count(*) FILTER (WHERE relkind = 'r') AS tables, count(*) FILTER (WHERE relkind = 'S')"
+						  " FROM " TABLES " WHERE n.nspname = ANY ($2) GROUP BY n.nspname"
+						  " ORDER BY 1 DESC LIMIT 1", NULL);
 	int			tables;
 	int			sequences;
 	int			ms;

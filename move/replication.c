@@ -16,21 +16,34 @@
 #define TURN_KEY		-1
 
 /*
- * Publish a shard's tables.  Partitions one by one, since that is what a
- * write to their parent comes to.
+ * Add the shards' tables to a publication that does not have them.  Partitions
+ * one by one, since that is what a write to their parent comes to.  False if a
+ * query failed, as try_run() does.
  */
-static void
-create_publication(const Move *move, const Side *side, const char *name)
+bool
+extend_publication(const Move *move, const Side *side, const char *name)
 {
-	char	   *tables;
+	PGresult   *res = try_query(side->conn,
+								"SELECT string_agg(format('ONLY %%I.%%I', n.nspname, c.relname), ', ' ORDER BY c.oid) "
+								"FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+								"WHERE n.nspname IN (%s) AND c.relkind = 'r' AND c.relpersistence = 'p'",
+								schema_list(move, side->conn));
+	bool		done = res != NULL;
 
-	tables = query_text(side->conn,
-						"SELECT ' FOR TABLE ' || string_agg(format('ONLY %%I.%%I', n.nspname, c.relname), ', ' ORDER BY c.oid) "
-						"FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-						"WHERE n.nspname IN (%s) AND c.relkind = 'r' AND c.relpersistence = 'p'",
-						schema_list(move, side->conn));
-	run(side->conn, "CREATE PUBLICATION %s%s", ident(side->conn, name),
-		tables != NULL ? tables : "");
+	if (done && !PQgetisnull(res, 0, 0))
+		done = try_run(side->conn, "ALTER PUBLICATION %s ADD TABLE %s", ident(side->conn, name),
+					   PQgetvalue(res, 0, 0));
+	PQclear(res);
+	return done;
+}
+
+static bool
+has_subscription(PGconn *conn, const char *name)
+{
+	return query_bool(conn,
+					  "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
+					  "(SELECT oid FROM pg_database WHERE datname = current_database()))",
+					  literal(conn, name));
 }
 
 static bool
@@ -41,19 +54,50 @@ publication_exists(const Side *side, const char *name)
 					  literal(side->conn, name));
 }
 
-/* On the source: with the journal. On the target, for the way back: without. */
+/*
+ * On the source: with the tables, and the journal.  On the target, for the way
+ * back: it gets each shard's tables when that is opened.
+ */
 void
 publish(const Move *move, const Side *side, const char *name)
 {
-	bool		is_source = side == &move->source;
+	bool		on_source = is_source(move, side);
 
-	if (!is_source && publication_exists(side, name))
+	if (!on_source && publication_exists(side, name))
 		return;
 	run(side->conn, "BEGIN");
-	create_publication(move, side, name);
-	if (is_source)
+	run(side->conn, "CREATE PUBLICATION %s", ident(side->conn, name));
+	if (on_source)
+	{
+		if (!extend_publication(move, side, name))
+		{
+			report_error("%s: %s", side->label, PQerrorMessage(side->conn));
+			fail();
+		}
 		record_step(move, side, "published");
+	}
 	run(side->conn, "COMMIT");
+}
+
+/*
+ * Take shards out of the replication that others of their batch still need.  A
+ * subscription follows its publication by names, so this comes before any of
+ * theirs changes.  The slots that tables have go with it.
+ */
+void
+take_out(const Move *move, const Side *from, const Side *to, const char *name)
+{
+	char	   *tables = query_text(from->conn,
+									"SELECT string_agg(format('ONLY %%I.%%I', n.nspname, c.relname), ', ') "
+									"FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid "
+									"JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+									"WHERE p.pubname = %s AND n.nspname IN (%s)",
+									literal(from->conn, name), schema_list(move, from->conn));
+
+	if (tables != NULL)
+		run(from->conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(from->conn, name), tables);
+	if (to->conn != NULL && has_subscription(to->conn, name))
+		run_and_tell(to, to->conn, to->aux, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION", ident(to->conn, name));
 }
 
 /*
@@ -236,18 +280,9 @@ subscribe(const Move *move)
 	hurry_launcher(move);
 }
 
-static bool
-has_subscription(PGconn *conn, const char *name)
-{
-	return query_bool(conn,
-					  "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
-					  "(SELECT oid FROM pg_database WHERE datname = current_database()))",
-					  literal(conn, name));
-}
-
 /*
- * Have the writes on the server that the shard has come to sent back to the
- * one that it has left, from the instant on when it was opened.
+ * Have the writes on the server that the shards have come to sent back to the
+ * one that they have left, from the instant on when the first was opened.
  */
 void
 subscribe_back(const Move *move, const Side *from, const Side *to)
@@ -273,8 +308,10 @@ subscribe_back(const Move *move, const Side *from, const Side *to)
 	 * can be set.  The slot is older: what it still holds from before is what
 	 * has come from here.
 	 */
-	run(conn, "SELECT pg_replication_origin_advance(%s, %s)",
-		literal(conn, text_of("pg_%s", oid)), literal(conn, set_journal(move, to)->reverse_lsn));
+	run(conn, "SELECT pg_replication_origin_advance(%s, %s)", literal(conn, text_of("pg_%s", oid)),
+		literal(conn, query_text(to->conn,
+								 "SELECT min((details ->> 'reverse_lsn')::pg_lsn) FROM snowid.moves WHERE shard IN (%s)",
+								 shard_list(move))));
 	run(conn, "ALTER SUBSCRIPTION %s ENABLE", ident(conn, name));
 }
 
@@ -307,9 +344,7 @@ end_table_copies(const Move *move)
 	const Side *source = &move->source;
 	const Side *target = &move->target;
 
-	if (!query_bool(target->conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s "
-					"AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()))",
-					literal(target->conn, move->name)))
+	if (!has_subscription(target->conn, move->name))
 		return;
 	run(target->conn, "ALTER SUBSCRIPTION %s DISABLE", ident(target->conn, move->name));
 	if (!try_run(source->conn,

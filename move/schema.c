@@ -234,7 +234,7 @@ read_definitions(const Move *move, char **script)
 
 	for (int i = 0; i < move->nshards; i++)
 		journal_of(move->shards[i], source)->fingerprint =
-			query_text(conn, "%s", fingerprint_sql(conn, move->shards[i]->schema));
+			take_fingerprint(conn, move->shards[i]->schema);
 	*script = dump_schemas(move);
 	if (*script == NULL)
 		return STATUS_FAILED;
@@ -243,9 +243,9 @@ read_definitions(const Move *move, char **script)
 	{
 		const Shard *shard = move->shards[i];
 		const char *before = journal_of(move->shards[i], source)->fingerprint;
-		const char *after = query_text(conn, "%s", fingerprint_sql(conn, shard->schema));
+		const char *after = take_fingerprint(conn, shard->schema);
 
-		if (before == NULL || after == NULL || strcmp(before, after) != 0)
+		if (strcmp(before, after) != 0)
 		{
 			report_error("the definitions of the shard have changed while they were read");
 			report_hint("Type the same command again.");
@@ -260,8 +260,8 @@ read_definitions(const Move *move, char **script)
  * Make the shards' schemas on the target, closed, in one transaction with the
  * journal.
  */
-Status
-copy_schema(const Move *move)
+static Status
+copy_schemas(const Move *move)
 {
 	const Side *target = &move->target;
 	char	   *script;
@@ -297,5 +297,29 @@ copy_schema(const Move *move)
 	record_step_on(move, target, conn, "schema");
 	run(conn, "COMMIT");
 	PQfinish(conn);
+	return STATUS_DONE;
+}
+
+/*
+ * The same for a batch: all at once; or, if that fails, one by one.  A shard
+ * that cannot be made there is left, and its move undone, unless it is alone.
+ */
+Status
+copy_schema(const Move *move)
+{
+	if (copy_schemas(move) == STATUS_DONE)
+		return STATUS_DONE;
+	if (move->nshards == 1)
+		return STATUS_FAILED;
+	for (int i = 0; i < move->nshards; i++)
+	{
+		const Move *single = select_range(move, i, 1);
+
+		if (copy_schemas(single) == STATUS_DONE)
+			continue;
+		leave_shard(move, move->shards[i]);
+		if (abort_move(single) != STATUS_DONE)
+			return STATUS_FAILED;
+	}
 	return STATUS_DONE;
 }

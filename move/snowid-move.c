@@ -8,28 +8,6 @@
  */
 #include "commands.h"
 
-static void
-make_set(Move *move, const MoveOptions *options)
-{
-	*move = (Move)
-	{
-		.options = options,
-			.source =
-		{
-			.label = "source",.place = 0
-		},
-			.target =
-		{
-			.label = "target",.place = 1
-		},
-			.nshards = 1
-	};
-	move->shards = pg_malloc(sizeof(Shard *) * move->nshards);
-	move->shards[0] = pg_malloc0(sizeof(Shard));
-	move->shards[0]->number = options->shard;
-	move->title = text_of("shard %d", options->shard);
-}
-
 typedef enum Joined
 {
 	JOINED,
@@ -63,10 +41,10 @@ join_side(const Move *move, const Command *command, Side *side)
 static int
 exit_without(const Move *move, const Side *reached)
 {
-	if (!is_known(move, reached))
+	if (!is_any_known(move, reached))
 		return EXIT_USAGE;
-	if (is_at(move, reached, "ready") || is_at(move, reached, "fenced") ||
-		is_at(move, reached, "open") || may_be_on_way_back(move, reached))
+	if (is_any_at(move, reached, "ready") || is_any_at(move, reached, "fenced") ||
+		is_any_at(move, reached, "open") || may_be_on_way_back(move, reached))
 		failure_exit_code = EXIT_INCOMPLETE;
 	return failure();
 }
@@ -135,31 +113,47 @@ check_journals(const Move *move, Shard *shard, int *exit_code)
 		check_peer(t, &move->target, s, &move->source, "--from", shard->number);
 }
 
-/* What the shards are called, and what replicates them. */
+/* What the shards are called. */
 static void
-find_names(Move *move)
+find_schemas(const Move *move)
 {
 	PGconn	   *conn = move->source.conn != NULL ? move->source.conn : move->target.conn;
-	const Journal *journal = set_journal(move, &move->source)->exists
-	? set_journal(move, &move->source) : set_journal(move, &move->target);
+	PGresult   *res;
 
-	if (query_bool(conn, "SELECT to_regclass('snowid.shard_registry') IS NOT NULL"))
-		for (int i = 0; i < move->nshards; i++)
-			move->shards[i]->schema = query_text(conn, "SELECT schema FROM snowid.shard_registry WHERE shard = %d",
-												 move->shards[i]->number);
-	if (journal->exists)
-	{
-		move->name = journal->name;
-		move->reverse_name = journal->reverse_name;
-	}
-	else
-	{
-		/* A slot's name must be free in the whole cluster, on both sides. */
-		char	   *suffix = query_text(conn, "SELECT left(gen_random_uuid()::text, 8)");
+	if (!query_bool(conn, "SELECT to_regclass('snowid.shard_registry') IS NOT NULL"))
+		return;
+	res = query(conn, "SELECT shard, schema FROM snowid.shard_registry WHERE shard IN (%s)", shard_list(move));
+	for (int row = 0; row < PQntuples(res); row++)
+		find_shard(move, atoi(PQgetvalue(res, row, 0)))->schema = field(res, row, 1);
+	PQclear(res);
+}
 
-		move->name = text_of("snowid_move_%d_%s", move->shards[0]->number, suffix);
-		move->reverse_name = text_of("snowid_back_%d_%s", move->shards[0]->number, suffix);
+/* Run the command for those shards whose journals make sense. */
+static int
+run_command(const Command *command, Move *set)
+{
+	Move	   *good;
+	int			exit_code = -1;
+
+	for (int i = 0; i < set->nshards; i++)
+	{
+		int			code;
+
+		if (!check_journals(set, set->shards[i], &code))
+		{
+			exit_code = exit_code < 0 ? code : combine(exit_code, code);
+			set->shards[i]->failed = true;
+		}
 	}
+	find_schemas(set);
+	good = select_shards(set, has_not_failed, NULL);
+	if (good->nshards > 0)
+	{
+		int			code = command->run(good);
+
+		exit_code = exit_code < 0 ? code : combine(exit_code, code);
+	}
+	return exit_code;
 }
 
 int
@@ -167,20 +161,12 @@ main(int argc, char *argv[])
 {
 	MoveOptions options;
 	const Command *command = parse_options(argc, argv, &options);
-	Move		move;
+	Move	   *set = make_set(&options);
 	int			exit_code;
-	bool		ready;
 
-	make_set(&move, &options);
-	ready = join_sides(&move, command, &exit_code);
-	for (int i = 0; ready && i < move.nshards; i++)
-		ready = check_journals(&move, move.shards[i], &exit_code);
-	if (ready)
-	{
-		find_names(&move);
-		exit_code = command->run(&move);
-	}
-	close_side(&move.source);
-	close_side(&move.target);
+	if (join_sides(set, command, &exit_code))
+		exit_code = run_command(command, set);
+	close_side(&set->source);
+	close_side(&set->target);
 	return exit_code;
 }

@@ -11,26 +11,32 @@
 #define SILENCE_MS			3000
 #define TELL_MS				10000
 
-/* Whatever is not done has been told, with its hint. */
+/*
+ * Whatever is not done has been told, with its hint.  A shard for which a stage
+ * could not be done, though it could for others, is marked as failed.
+ */
 typedef enum Status
 {
-	STATUS_DONE,
+	STATUS_DONE,				/* for all that are not marked */
 	STATUS_FAILED,				/* the same command may go on from here */
-	STATUS_UNDO					/* no repetition would cure it: undo the move */
+	STATUS_UNDO,				/* no repetition would cure it: undo the move */
+	STATUS_UNCERTAIN			/* decided, or perhaps, and not complete: stop */
 } Status;
 
 /* precheck.c, on finding.c and probe.c */
 
 /*
- * Run all prechecks and print each with its result.  Returns false if one
- * has failed.  Needs both connections, the schemas, the names and the
+ * Run all prechecks and print each with its result.  Shards for which one has
+ * failed are marked; returns false if none is left.  Needs both connections, the schemas, the names and the
  * journals as they are.
  */
 extern bool run_prechecks(const Move *move);
 
 /* fingerprint.c: has anybody changed the definitions? */
 
-extern char *fingerprint_sql(PGconn *conn, const char *schema);
+extern void prepare_fingerprint(PGconn *conn);
+extern char *try_fingerprint(PGconn *conn, const char *schema);
+extern char *take_fingerprint(PGconn *conn, const char *schema);
 
 /*
  * A query: what other schemas have that uses something of these schemas, and so
@@ -84,6 +90,8 @@ extern Status copy_schema(const Move *move);
 extern void publish(const Move *move, const Side *side, const char *name);
 extern void await_turn(const Move *move);
 extern void leave_turn(const Move *move);
+extern bool extend_publication(const Move *move, const Side *side, const char *name);
+extern void take_out(const Move *move, const Side *from, const Side *to, const char *name);
 extern void create_slot(const Side *side, const char *name);
 extern void subscribe(const Move *move);
 extern void calm_launcher(const Move *move);
@@ -93,6 +101,15 @@ extern void end_table_copies(const Move *move);
 extern Status drop_slot(const Side *side, const char *name);
 extern Status drop_table_slots(const Move *move, const Side *source);
 extern void drop_publication(const Side *side, const char *name);
+
+/* set.c: what concerns the set as a whole */
+
+extern void measure_shards(const Move *move, const Side *side);
+extern int	closing_ms(const Shard *shard);
+extern void tell_moved(const Move *move, const Side *to, int pause_ms);
+extern char *progress_of_set(const Move *move);
+extern void tell_progress_of_set(const Move *move);
+extern void leave_shard(const Move *move, Shard *shard);
 
 /* mend.c: tables that must be copied anew */
 
@@ -135,13 +152,14 @@ extern Status verify(const Move *move);
 
 /* cutover.c */
 
-extern Status cut_over(const Move *move, const Side *from, const Side *to, const char *name);
+extern Status hand_over(const Move *move, const Side *from, const Side *to, const char *name);
 extern Status open_decided(const Move *move, const Side *from, const Side *to);
 
 /* clean.c: after the cut-over, and the two ends of a move */
 
 extern void tell_publications(const Move *move);
-extern Status clean_up_after(const Move *move, const Side *from, const Side *to, const char *name);
+extern Status clean_up_after(const Move *move, const Side *from, const Side *to, const char *name,
+							 bool is_complete);
 extern Status finish(const Move *move);
 extern Status abort_move(const Move *move);
 

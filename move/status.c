@@ -56,7 +56,6 @@ show_side(const Move *move, Shard *shard, const Side *side)
 	{
 		printf("%s (%s): %s, %s, schema \"%s\", %s, since %s\n", side->label, side->home,
 			   j->role, j->step, j->schema, openness(j), j->changed_at);
-		show_slots(side, j);
 	}
 }
 
@@ -104,16 +103,36 @@ what_next(const Move *move)
 	return "under way: type snowid-move move to go on, or abort";
 }
 
-int
-command_status(Move *move)
+static int
+status_of_part(Move *part)
 {
-	if (is_role(move, &move->source, "target"))
-		swap_sides(move);
-	printf("%s: %s\n", move->title, what_next(move));
-	for (int i = 0; i < move->nshards; i++)
+	bool		in_detail = part->set->nshards == 1 || verbose;
+
+	if (is_role(part, &part->source, "target"))
+		swap_sides(part);
+	printf("%s: %s\n", part->title, what_next(part));
+	for (int i = 0; i < part->nshards && in_detail; i++)
 	{
-		show_side(move, move->shards[i], &move->source);
-		show_side(move, move->shards[i], &move->target);
+		show_side(part, part->shards[i], &part->source);
+		show_side(part, part->shards[i], &part->target);
 	}
 	return EXIT_DONE;
+}
+
+static int
+status_of_batch(Move *batch)
+{
+	const Side *sides[] = {&batch->source, &batch->target};
+	int			code = for_each_situation(batch, status_of_part);
+
+	for (int i = 0; i < 2; i++)
+		if (sides[i]->conn != NULL && set_journal(batch, sides[i])->exists)
+			show_slots(sides[i], set_journal(batch, sides[i]));
+	return code;
+}
+
+int
+command_status(Move *set)
+{
+	return for_each_batch(set, status_of_batch);
 }

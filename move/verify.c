@@ -132,12 +132,24 @@ compare_table(const Move *move, const char *schema, const char *table, bool *dif
 	return STATUS_DONE;
 }
 
-/* Compare all tables, within the two snapshots. */
-static Status
+static Shard *
+shard_of_schema(const Move *move, const char *schema)
+{
+	for (int i = 0; i < move->nshards; i++)
+		if (strcmp(move->shards[i]->schema, schema) == 0)
+			return move->shards[i];
+	return NULL;
+}
+
+/*
+ * Compare all tables, within the two snapshots.  A shard with a table that
+ * differs is told, and left.
+ */
+static void
 compare_tables(const Move *move)
 {
 	PGconn	   *conn = move->source.aux;
-	int			differ = 0;
+	bool		all_equal = true;
 	PGresult   *tables = query(conn,
 							   "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
 							   "WHERE n.nspname IN (%s) AND c.relkind = 'r' ORDER BY 1, 2",
@@ -149,52 +161,93 @@ compare_tables(const Move *move)
 
 		if (compare_table(move, PQgetvalue(tables, i, 0), PQgetvalue(tables, i, 1),
 						  &differs) != STATUS_DONE)
-			return STATUS_FAILED;
-		differ += differs;
+			fail();
+		if (differs)
+		{
+			Shard	   *shard = shard_of_schema(move, PQgetvalue(tables, i, 0));
+
+			if (!shard->failed)
+			{
+				report_hint("The shard is where it was. To drop the copy, type: snowid-move abort");
+				leave_shard(move, shard);
+			}
+			all_equal = false;
+		}
 	}
-	if (differ > 0)
-	{
-		report_hint("The shard is where it was. To drop the copy, type: snowid-move abort");
-		return STATUS_FAILED;
-	}
-	report_info("%d tables compared, no difference", PQntuples(tables));
+	if (all_equal)
+		report_info("%d tables compared, no difference", PQntuples(tables));
 	PQclear(tables);
-	return STATUS_DONE;
 }
 
-/* Compare the copies as deep as the options say. */
-Status
-verify(const Move *move)
+/*
+ * Compare the copies of some shards at the same instant.  Says whether writers
+ * could be held up for that.
+ */
+static Status
+verify_some(const Move *move, int retries, bool *taken)
 {
-	bool		taken = false;
 	int			pause_ms = 0;
 	Status		status;
 
-	if (move->options->verify == VERIFY_NONE)
-		return STATUS_DONE;
-	for (int attempt = 0; !taken; attempt++)
+	*taken = false;
+	for (int attempt = 0; attempt <= retries; attempt++)
 	{
-		if (attempt > move->options->retries)
-		{
-			report_error("could not lock the shard's tables against writers within the limits");
-			report_hint("The copy stays, and is kept current. Type the same command again at a quieter time, with a longer --lock-timeout or --pause-limit, or with --verify=none; or snowid-move abort.");
-			return STATUS_FAILED;
-		}
 		if (attempt > 0)
 		{
 			report_verbose("comparison: the locks took too long, attempt %d", attempt);
 			back_off(attempt - 1);
 		}
 		if ((status = wait_for_lag(move, &move->source, move->name)) != STATUS_DONE ||
-			(status = take_snapshots(move, &taken, &pause_ms)) != STATUS_DONE)
+			(status = take_snapshots(move, taken, &pause_ms)) != STATUS_DONE)
 			return status;
+		if (*taken)
+			break;
 	}
+	if (!*taken)
+		return STATUS_DONE;
+	move->tally->pause_ms = Max(move->tally->pause_ms, pause_ms);
 	report_info("comparing; writes waited %d ms for it", pause_ms);
-
-	if (compare_tables(move) != STATUS_DONE)
-		return STATUS_FAILED;
+	compare_tables(move);
 	run(move->source.aux, "COMMIT");
 	run(move->target.aux, "COMMIT");
-	record_step(move, &move->source, "verified");
+	move = select_shards(move, has_not_failed, NULL);
+	if (move->nshards > 0)
+		record_step(move, &move->source, "verified");
+	return STATUS_DONE;
+}
+
+static bool
+is_not_verified(const Move *move, Shard *shard, const void *unused)
+{
+	return !shard->failed && strcmp(journal_of(shard, &move->source)->step, "copied") == 0;
+}
+
+/*
+ * Compare the copies as deep as the options say: all together; or, if they
+ * cannot be locked at once, one by one.  Who differs or cannot be locked is told
+ * and left.
+ */
+Status
+verify(const Move *move)
+{
+	bool		taken;
+	Status		status;
+
+	move = select_shards(move, is_not_verified, NULL);
+	if (move->nshards == 0 || move->options->verify == VERIFY_NONE)
+		return STATUS_DONE;
+	if (move->nshards > 1 &&
+		((status = verify_some(move, 0, &taken)) != STATUS_DONE || taken))
+		return status;
+	for (int i = 0; i < move->nshards; i++)
+	{
+		if ((status = verify_some(select_range(move, i, 1), move->options->retries, &taken)) != STATUS_DONE)
+			return status;
+		if (taken)
+			continue;
+		report_error("could not lock the shard's tables against writers within the limits");
+		report_hint("The copy stays, and is kept current. Type the same command again at a quieter time, with a longer --lock-timeout or --pause-limit, or with --verify=none; or snowid-move abort.");
+		leave_shard(move, move->shards[i]);
+	}
 	return STATUS_DONE;
 }

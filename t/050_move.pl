@@ -20,7 +20,7 @@ program_help_ok('snowid-move');
 program_version_ok('snowid-move');
 program_options_handling_ok('snowid-move');
 for ([ [], qr/--shard, --from and --to are needed/ ],
-	[ [ '--shard', 8192 ], qr/number from 0 to 8191/ ],
+	[ [ '--shard', 8192 ], qr/numbers from 0 to 8191/ ],
 	[ [ '--max-wal', '3 potatoes' ], qr/invalid size/ ],
 	[ [ '--verify', 'a bit' ], qr/none, counts or checksums/ ],
 	[ ['levitate'], qr/unknown argument "levitate"/ ])

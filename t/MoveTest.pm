@@ -272,13 +272,13 @@ SELECT count(*) - count(DISTINCT id), count(*) - count(DISTINCT n) FROM $new.pho
 # that come before.
 sub hold_at_step
 {
-	my ($node, $step, $in_commit) = @_;
+	my ($node, $step, $in_commit, $shard) = @_;
 
 	let_go_steps($node);
 	$node->safe_psql('postgres', q{
 CREATE OR REPLACE FUNCTION public.hold_step() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-	IF NEW.step = TG_ARGV[0] AND (TG_OP = 'INSERT' OR OLD.step <> NEW.step) THEN
+	IF NEW.step = TG_ARGV[0] AND TG_ARGV[1] IN (NEW.shard::text, '') AND (TG_OP = 'INSERT' OR OLD.step <> NEW.step) THEN
 		PERFORM pg_advisory_xact_lock_shared(47);
 	END IF;
 	RETURN NEW;
@@ -286,7 +286,7 @@ END $$;
 } . ($in_commit
 		? 'CREATE CONSTRAINT TRIGGER hold_step AFTER INSERT OR UPDATE ON snowid.moves DEFERRABLE INITIALLY DEFERRED'
 		: 'CREATE TRIGGER hold_step BEFORE INSERT OR UPDATE ON snowid.moves')
-		. " FOR EACH ROW EXECUTE FUNCTION public.hold_step('$step')");
+		. " FOR EACH ROW EXECUTE FUNCTION public.hold_step('$step', '" . ($shard // '') . "')");
 	my $session = $node->background_psql('postgres');
 	$session->query_safe('SELECT pg_advisory_lock(47)');
 	return $session;

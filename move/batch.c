@@ -1,0 +1,231 @@
+/*
+ * The batches of a set, and where each shard of them is.
+ *
+ * Shards that have rows in the journal belong to the batch that their move_id
+ * names; others get into new ones.  The shards of a batch can be in different
+ * situations, since they are handed over some at a time.
+ */
+#include "commands.h"
+
+/* By default so many shards are copied together, */
+#define BATCH_MAX			100
+
+/* or fewer, if they have so many bytes, */
+#define BATCH_BYTES			(INT64CONST(1) << 30)
+
+/* or fewer, so that most of the lock table is free for others. */
+#define BATCH_LOCKS			"current_setting('max_locks_per_transaction')::int * " \
+	"(current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int) / 4"
+
+/*
+ * How many locks it takes to create, or to drop, a shard: for its tables, with
+ * index and TOAST, its sequences and functions.
+ */
+static int
+count_locks(const Shard *shard)
+{
+	return shard->tables * 5 + shard->sequences + 5;
+}
+
+/* Exit codes of two parts: what cannot be left so, what has failed, what is done. */
+int
+combine(int code, int other)
+{
+	if (code == other)
+		return code;
+	return code == EXIT_INCOMPLETE || other == EXIT_INCOMPLETE ? EXIT_INCOMPLETE : EXIT_FAILED;
+}
+
+Situation
+situation_of(const Move *move, Shard *shard)
+{
+	const Journal *s = journal_of(shard, &move->source);
+	const Journal *t = journal_of(shard, &move->target);
+
+	if (!s->exists && !t->exists)
+		return NOT_BEGUN;
+	if (s->exists && strcmp(s->role, "target") == 0)
+		return t->exists && strcmp(t->step, "moved") == 0 ? RETURNED : RETURN_OPENED;
+	if (t->exists && strcmp(t->role, "source") == 0)
+		return s->exists && strcmp(s->step, "moved") == 0 ? RETURN_ABORTING : RETURN_DECIDED;
+	if (!s->exists || strcmp(s->step, "aborted") == 0 || (t->exists && strcmp(t->step, "aborted") == 0))
+		return ABORTING;
+	if (strcmp(s->step, "ready") == 0)
+		return RETURNING;
+	if (strcmp(s->step, "moved") == 0)
+		return MOVED;
+	if (strcmp(s->step, "fenced") == 0)
+		return t->exists && strcmp(t->step, "open") == 0 ? OPENED : DECIDED;
+	return COPYING;
+}
+
+static bool
+is_in_situation(const Move *move, Shard *shard, const void *situations)
+{
+	return (*(const int *) situations & situation_of(move, shard)) != 0;
+}
+
+Move *
+select_situations(const Move *move, int situations)
+{
+	return select_shards(move, is_in_situation, &situations);
+}
+
+/* The same situation, with rows on the same servers. */
+static bool
+is_alike(const Move *move, Shard *shard, const void *argument)
+{
+	Shard	   *other = unconstify(void *, argument);
+
+	return situation_of(move, shard) == situation_of(move, other) &&
+		shard->journals[0].exists == other->journals[0].exists &&
+		shard->journals[1].exists == other->journals[1].exists;
+}
+
+/* Run a function for the shards that are in the same situation, by turns. */
+int
+for_each_situation(const Move *move, int (*run) (Move *part))
+{
+	int			code = -1;
+	Move	  **parts = pg_malloc(sizeof(Move *) * move->nshards);
+	int			nparts = 0;
+
+	/* They are chosen before any of them changes. */
+	for (int i = 0; i < move->nshards; i++)
+	{
+		bool		is_first = true;
+
+		for (int j = 0; j < nparts; j++)
+			if (is_alike(move, move->shards[i], parts[j]->shards[0]))
+				is_first = false;
+		if (is_first)
+			parts[nparts++] = select_shards(move, is_alike, move->shards[i]);
+	}
+	for (int j = 0; j < nparts; j++)
+	{
+		int			result = run(parts[j]);
+
+		code = code < 0 ? result : combine(code, result);
+	}
+	return Max(code, EXIT_DONE);
+}
+
+/* The id of the move that a shard is in; NULL if it is in none. */
+static const char *
+move_id_of(const Shard *shard)
+{
+	return shard->journals[0].exists ? shard->journals[0].move_id : shard->journals[1].move_id;
+}
+
+static bool
+is_of_batch(const Move *move, Shard *shard, const void *move_id)
+{
+	const char *id = move_id_of(shard);
+
+	return move_id == NULL ? id == NULL : id != NULL && strcmp(id, move_id) == 0;
+}
+
+/*
+ * Run a function for each batch that has been begun, in the order of the first
+ * shards, and then for all shards that are in none; until one is left
+ * incomplete.
+ */
+int
+for_each_batch(const Move *set, int (*run) (Move *batch))
+{
+	int			code = -1;
+
+	for (int i = 0; i <= set->nshards && code != EXIT_INCOMPLETE; i++)
+	{
+		const char *id = i < set->nshards ? move_id_of(set->shards[i]) : NULL;
+		Move	   *batch;
+		int			result;
+
+		if (i < set->nshards && id == NULL)
+			continue;
+		batch = select_shards(set, is_of_batch, id);
+		if (batch->nshards == 0 || (id != NULL && batch->shards[0] != set->shards[i]))
+			continue;
+		name_batch(batch);
+		result = run(batch);
+		code = code < 0 ? result : combine(code, result);
+	}
+	return Max(code, EXIT_DONE);
+}
+
+/* What replicates a batch: as its journal says, or a new name. */
+void
+name_batch(Move *batch)
+{
+	PGconn	   *conn = batch->source.conn != NULL ? batch->source.conn : batch->target.conn;
+	const Journal *journal = set_journal(batch, &batch->source)->exists
+	? set_journal(batch, &batch->source) : set_journal(batch, &batch->target);
+	int			number = batch->shards[0]->number;
+	char	   *suffix;
+
+	if (journal->exists)
+	{
+		batch->name = journal->name;
+		batch->reverse_name = journal->reverse_name;
+		return;
+	}
+
+	/* A slot's name must be free in the whole cluster, on both sides. */
+	suffix = query_text(conn, "SELECT left(gen_random_uuid()::text, 8)");
+	batch->name = text_of("snowid_move_%d_%s", number, suffix);
+	batch->reverse_name = text_of("snowid_back_%d_%s", number, suffix);
+}
+
+/* The next batch of shards that have been measured. */
+Move *
+next_batch(const Move *move, int first)
+{
+	int			max = move->options->batch;
+	int64		locks = Min(query_int64(move->source.conn, "SELECT " BATCH_LOCKS),
+							query_int64(move->target.conn, "SELECT " BATCH_LOCKS));
+	int64		bytes = BATCH_BYTES;
+	int			n = 0;
+	Move	   *batch;
+
+	for (; first + n < move->nshards && n < (max > 0 ? max : BATCH_MAX); n++)
+	{
+		const Shard *shard = move->shards[first + n];
+
+		locks -= count_locks(shard);
+		bytes -= shard->bytes;
+		if (max == 0 && n > 0 && (locks < 0 || bytes < 0))
+			break;
+	}
+	batch = select_range(move, first, n);
+	name_batch(batch);
+	return batch;
+}
+
+/*
+ * A batch shares what replicates it, so it must be named as a whole.  Says which
+ * shards are missing.
+ */
+bool
+is_whole(const Move *batch)
+{
+	const Side *sides[] = {&batch->source, &batch->target};
+
+	for (int i = 0; i < 2; i++)
+	{
+		char	   *others;
+
+		if (sides[i]->conn == NULL || !is_any_known(batch, sides[i]))
+			continue;
+		others = query_text(sides[i]->conn,
+							"SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.moves "
+							"WHERE details ->> 'move_id' = %s AND shard NOT IN (%s)",
+							literal(sides[i]->conn, move_id_of(batch->shards[0])), shard_list(batch->set));
+		if (others == NULL)
+			continue;
+		report_error("%s belong%s to a batch with others: %s", batch->title,
+					 batch->nshards == 1 ? "s" : "", others);
+		report_hint("Name them all: --shard=%s,%s", batch->title + strcspn(batch->title, "0123456789"), others);
+		return false;
+	}
+	return true;
+}

@@ -1,0 +1,98 @@
+/*
+ * The set as a whole: what its shards are made of, how far it is, and which of
+ * them are left where they are.
+ */
+#include "stages.h"
+
+#include <unistd.h>
+
+/* How often progress is told. */
+#define TELL_MS				10000
+#define TELL_TERMINAL_MS	1000
+
+/* What fence_shard takes, about. */
+#define CLOSE_TABLE_MS		1
+#define CLOSE_SEQUENCE_MS	3
+
+/* Count what the shards have, where they live, and how large they are. */
+void
+measure_shards(const Move *move, const Side *side)
+{
+	PGresult   *res = query(side->conn,
+							"SELECT shard, count(*) FILTER (WHERE c.relkind = 'r'), count(*) FILTER (WHERE c.relkind = 'S'), "
+							"coalesce(sum(pg_table_size(c.oid)) FILTER (WHERE c.relkind = 'r'), 0)::bigint "
+							"FROM snowid.shard_registry r JOIN pg_namespace n ON n.nspname = r.schema "
+							"JOIN pg_class c ON c.relnamespace = n.oid "
+							"WHERE shard IN (%s) GROUP BY shard", shard_list(move));
+
+	for (int row = 0; row < PQntuples(res); row++)
+		for (int i = 0; i < move->nshards; i++)
+			if (move->shards[i]->number == atoi(PQgetvalue(res, row, 0)))
+			{
+				move->shards[i]->tables = atoi(PQgetvalue(res, row, 1));
+				move->shards[i]->sequences = atoi(PQgetvalue(res, row, 2));
+				move->shards[i]->bytes = strtoll(PQgetvalue(res, row, 3), NULL, 10);
+			}
+	PQclear(res);
+}
+
+/* How long closing a shard takes, about, on a machine of two cores. */
+int
+closing_ms(const Shard *shard)
+{
+	return shard->tables * CLOSE_TABLE_MS + shard->sequences * CLOSE_SEQUENCE_MS;
+}
+
+/* Say that shards are open at their new home; -1: nobody knows how long writes waited. */
+void
+tell_moved(const Move *move, const Side *to, int pause_ms)
+{
+	move->tally->pause_ms = Max(move->tally->pause_ms, pause_ms);
+	if (pause_ms < 0)
+		report_info("%s now live%s at %s", move->title, move->nshards == 1 ? "s" : "", to->home);
+	else if (move->set->nshards == 1)
+		report_info("%s now lives at %s; writes waited %d ms", move->title, to->home, pause_ms);
+	else
+		report_verbose("%s now live%s at %s; writes waited %d ms", move->title,
+					   move->nshards == 1 ? "s" : "", to->home, pause_ms);
+}
+
+/*
+ * How far the set is, and how long the rest will take if it goes on like this;
+ * "" for a single shard.
+ */
+char *
+progress_of_set(const Move *move)
+{
+	const		Tally *tally = move->tally;
+	int64		elapsed = now_ms() - tally->start;
+
+	if (move->set->nshards == 1)
+		return "";
+	if (tally->moved == 0)
+		return text_of("0 of %d shards moved", tally->shards);
+	return text_of("%d of %d shards moved, %d s left", tally->moved, tally->shards,
+				   (int) (elapsed * (tally->shards - tally->moved) / tally->moved / 1000));
+}
+
+/* Tell it now and then; on a terminal, over the line before. */
+void
+tell_progress_of_set(const Move *move)
+{
+	static int64 told = 0;
+	bool		terminal = isatty(STDERR_FILENO);
+
+	if (now_ms() - told < (terminal ? TELL_TERMINAL_MS : TELL_MS))
+		return;
+	told = now_ms();
+	fprintf(stderr, "%s%s: %s%s", terminal ? "\r" : "", progname, progress_of_set(move), terminal ? "   " : "\n");
+}
+
+/* After its error was told: the others of the set go on without this one. */
+void
+leave_shard(const Move *move, Shard *shard)
+{
+	shard->failed = true;
+	if (move->set->nshards > 1)
+		report_info("shard %d is left where it is", shard->number);
+}
