@@ -22,7 +22,7 @@ SRC_HEADERS = $(wildcard src/*.h)
 
 REGRESS = install layout vectors next_id cache errors privileges catalog planner \
 	shards shards_bulk shards_default shards_adopt shards_names \
-	shards_privileges shard_of safe_upper_id partitions newest_rows fence
+	shards_privileges shard_of safe_upper_id partitions newest_rows shard_load fence
 REGRESS_OPTS = --encoding=UTF8
 ISOLATION = order lock advance set_default safe_upper create_partition fence_waits
 TAP_TESTS ?= 1

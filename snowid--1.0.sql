@@ -1967,6 +1967,69 @@ $$;
 COMMENT ON FUNCTION snowid.newest_rows(anyelement, int, bigint, name) IS
 'newest rows of a table over all shards of this server, as in newest_rows(NULL::insta0.photos, 50)';
 
+/*
+ * shard_load: how large the shards of this server are, and how fast they grow.
+ *
+ * For whoever balances servers or drains one.  It reads no table: sizes are
+ * those of the files, rows an estimate of ANALYZE, and inserts are counted by
+ * the server, at the beginning of the period and at its end.  Of a shard with
+ * tables that Citus has distributed only the number of tables is known here.
+ *
+ * Errors: 22023 period not positive, or over an hour; 55000 a period where the
+ * server does not count.
+ */
+CREATE FUNCTION snowid.shard_load(period interval DEFAULT NULL)
+RETURNS TABLE (shard int, schema name, tables int, bytes bigint, rows bigint, inserts_per_second float8)
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	distributed CONSTANT oid[] := ARRAY(SELECT * FROM snowid_internal.citus_oids('table'::text));
+	before jsonb;				-- inserts until then, by table
+	start timestamptz;
+	seconds float8;
+BEGIN
+	IF period <= interval '0' OR period > interval '1 hour' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'period must be more than 0, and at most an hour';
+	END IF;
+	IF period IS NOT NULL AND (pg_is_in_recovery() OR NOT current_setting('track_counts')::boolean) THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'this server does not count inserts',
+			HINT = 'Ask a primary, with track_counts = on.';
+	END IF;
+	IF period IS NOT NULL THEN
+		PERFORM pg_stat_clear_snapshot();
+		start := clock_timestamp();
+		SELECT jsonb_object_agg(c.oid, pg_stat_get_tuples_inserted(c.oid)) INTO before
+		FROM snowid.shard_registry r
+		JOIN pg_namespace n ON n.nspname = r.schema
+		JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'r';
+		PERFORM pg_sleep(extract(epoch FROM period));
+		PERFORM pg_stat_clear_snapshot();
+		seconds := extract(epoch FROM clock_timestamp() - start);
+	END IF;
+	RETURN QUERY
+	SELECT r.shard, r.schema, count(c.oid)::int,
+		   CASE WHEN k.known THEN coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint END,
+		   CASE WHEN k.known THEN coalesce(sum(greatest(c.reltuples, 0)) FILTER (WHERE c.relkind = 'r'), 0)::bigint END,
+		   CASE WHEN k.known AND seconds > 0 THEN
+				greatest(coalesce(sum(pg_stat_get_tuples_inserted(c.oid) - coalesce((before ->> c.oid::text)::bigint, 0))
+									FILTER (WHERE c.relkind = 'r'), 0)::float8 / seconds, 0) END
+	FROM snowid.shard_registry r
+	JOIN pg_namespace n ON n.nspname = r.schema
+	LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind IN ('r', 'p')
+	CROSS JOIN LATERAL (SELECT NOT EXISTS (SELECT FROM pg_class d WHERE d.relnamespace = n.oid
+										   AND d.oid = ANY (distributed))) k (known)
+	WHERE snowid_internal.lives(r) IN ('here', 'closed')
+	GROUP BY r.shard, r.schema, k.known
+	ORDER BY r.shard;
+END
+$$;
+
+COMMENT ON FUNCTION snowid.shard_load(interval) IS
+'size of each shard of this server, and its inserts a second over a period';
+
 
 /* -------- moving shards -------- */
 

@@ -13,8 +13,8 @@
  */
 #include "stages.h"
 
-/* So long may closing the shards of one hand-over take, as is expected. */
-#define GROUP_MS			25
+/* How long the writers of some shards may wait, so that many go at once. */
+#define GOOD_PAUSE_MS		100
 
 /* How an attempt stands. */
 typedef enum Attempt
@@ -380,21 +380,16 @@ cut_over(const Move *move, const Side *from, const Side *to, const char *name, b
 	}
 }
 
-/* How many shards from that place on are handed over in one decision? */
+/*
+ * How many shards to hand over in the next decision: as many as will take about
+ * the time that is a good pause, by what the last took.
+ */
 static int
-group_size(const Move *move, int first)
+next_group(int count, int pause_ms)
 {
-	int			ms = 0;
-	int			n = 0;
-
-	while (first + n < move->nshards)
-	{
-		ms += closing_ms(move->shards[first + n]);
-		if (n > 0 && ms > GROUP_MS)
-			break;
-		n++;
-	}
-	return n;
+	if (pause_ms > GOOD_PAUSE_MS)
+		return Max(count / 2, 1);
+	return pause_ms < GOOD_PAUSE_MS / 2 ? 2 * count : count;
 }
 
 static bool
@@ -411,21 +406,29 @@ is_handed_over(const Shard *shard, const Side *from)
 Status
 hand_over(const Move *move, const Side *from, const Side *to, const char *name)
 {
-	int			count;
+	int			count = 1;
+	const Move *group;
 
-	/* What it asks the server for is better asked before writers wait. */
-	prepare_fingerprint(from->conn);
-	measure_shards(move, from);
-	for (int i = 0; i < move->nshards && move->nshards > 1; i += count)
+	/*
+	 * The query for it is better planned before writers wait, but never
+	 * awaited.
+	 */
+	run(from->conn, "SET lock_timeout = %d", move->options->lock_timeout_ms);
+	free(try_fingerprint(from->conn, move->shards[0]->schema));
+	run(from->conn, "SET lock_timeout = 0");
+	for (int i = 0; i < move->nshards && move->nshards > 1; i += group->nshards)
 	{
 		Status		status;
 
-		count = group_size(move, i);
-		status = cut_over(select_range(move, i, count), from, to, name, true);
+		group = select_range(move, i, count);
+		status = cut_over(group, from, to, name, true);
 		if (status == STATUS_UNDO || status == STATUS_UNCERTAIN)
 			return status;
 		if (status == STATUS_DONE)
-			move->tally->moved += count;
+		{
+			move->tally->moved += group->nshards;
+			count = next_group(group->nshards, move->tally->last_pause_ms);
+		}
 		tell_progress_of_set(move);
 	}
 	for (int i = 0; i < move->nshards; i++)

@@ -71,10 +71,10 @@ static const Catalog rows[] = {
 	"'relhasindex', 'relhastriggers', 'relhasrules', 'relhassubclass', 'relispopulated', 'reltoastrelid', 'relrewrite'"
 
 /*
- * Prepare the query, which takes longer to plan than to run, in a session.  To
- * be called before writers wait; if it was not, the first fingerprint does it.
+ * Prepare the query, which takes longer to plan than to run, in a session.  False
+ * if that has failed, as try_run() does.
  */
-void
+static bool
 prepare_fingerprint(PGconn *conn)
 {
 	static struct
@@ -83,16 +83,18 @@ prepare_fingerprint(PGconn *conn)
 		int			pid;
 	}			prepared[4];
 	static int	next;
-	char	   *columns;
+	PGresult   *columns;
 	PQExpBufferData sql;
+	bool		done;
 
 	for (int i = 0; i < (int) lengthof(prepared); i++)
 		if (prepared[i].conn == conn && prepared[i].pid == PQbackendPID(conn))
-			return;
-	columns = query_text(conn,
-						 "SELECT string_agg(format('c.%%I', attname), ', ' ORDER BY attnum) FROM pg_attribute "
-						 "WHERE attrelid = 'pg_class'::regclass AND attnum > 0 AND attname NOT IN (" VOLATILE_COLUMNS ")");
-	run(conn, "SET plan_cache_mode = force_generic_plan");
+			return true;
+	columns = try_query(conn,
+						"SELECT string_agg(format('c.%%I', attname), ', ' ORDER BY attnum) FROM pg_attribute "
+						"WHERE attrelid = 'pg_class'::regclass AND attnum > 0 AND attname NOT IN (" VOLATILE_COLUMNS ")");
+	if (columns == NULL || !try_run(conn, "SET plan_cache_mode = force_generic_plan"))
+		return false;
 	initPQExpBuffer(&sql);
 	appendPQExpBuffer(&sql,
 					  "PREPARE snowid_fingerprint (name) AS "
@@ -127,13 +129,16 @@ prepare_fingerprint(PGconn *conn)
 					  "LEFT JOIN LATERAL (SELECT m.details -> 'sequences' -> c.relname::text) x (d) ON true) "
 					  "SELECT md5(string_agg(format('%%s %%s %%s', classid, rows, hash), ' ' ORDER BY classid)) FROM "
 					  "(SELECT classid, count(*), sum(hashtextextended(what, 0)::numeric) FROM r GROUP BY classid) x (classid, rows, hash)",
-					  columns);
-	run(conn, "%s", sql.data);
+					  PQgetvalue(columns, 0, 0));
+	done = try_run(conn, "%s", sql.data);
 	termPQExpBuffer(&sql);
-	free(columns);
+	PQclear(columns);
+	if (!done)
+		return false;
 	prepared[next].conn = conn;
 	prepared[next].pid = PQbackendPID(conn);
 	next = (next + 1) % lengthof(prepared);
+	return true;
 }
 
 /* The fingerprint of a schema; NULL if the query has failed, as try_query() does. */
@@ -143,9 +148,8 @@ try_fingerprint(PGconn *conn, const char *schema)
 	PGresult   *res;
 	char	   *fingerprint;
 
-	prepare_fingerprint(conn);
-	res = try_query(conn, "EXECUTE snowid_fingerprint (%s)", literal(conn, schema));
-	if (res == NULL)
+	if (!prepare_fingerprint(conn) ||
+		(res = try_query(conn, "EXECUTE snowid_fingerprint (%s)", literal(conn, schema))) == NULL)
 		return NULL;
 	fingerprint = field(res, 0, 0);
 	PQclear(res);

@@ -97,6 +97,7 @@ typedef struct Tally
 	int			shards;			/* that are to be moved */
 	int			moved;
 	int			pause_ms;		/* the longest */
+	int			last_pause_ms;
 	int64		start;
 }			Tally;
 

@@ -32,32 +32,47 @@ static const char wal_level[] =
 " AND NOT (setting = 'replica' AND EXISTS"
 "  (SELECT FROM pg_settings WHERE name = 'effective_wal_level'))";
 
+/*
+ * What other moves, which are in the journal, will still take of something, with
+ * what they need of it, less what they have: where they are at those steps.
+ */
+#define CLAIMED(role, steps, need, have) \
+"(SELECT coalesce(sum(greatest(" need " - (" have "), 0)), 0)::int FROM (SELECT DISTINCT" \
+" details ->> 'name' AS name, coalesce(details ->> 'table_slots', '') AS tables FROM snowid.moves" \
+" WHERE role = '" role "' AND step IN (" steps ")) o)"
+
+#define CLAIMED_TEXT \
+" || CASE WHEN claimed > 0 THEN format(', not counting %s that other moves have claimed', claimed) ELSE '' END"
+
 /* One for the subscription, and one for each table that is copied at once. */
 static const char free_slots[] =
 "SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED' WHEN free < wanted THEN 'warning'"
 " ELSE 'ok' END,"
 " format('%s of max_replication_slots = %s are free', free,"
-" current_setting('max_replication_slots')),"
+" current_setting('max_replication_slots'))" CLAIMED_TEXT ","
 " CASE WHEN free < wanted THEN"
 " format('The move needs %s. Type: ALTER SYSTEM SET max_replication_slots = %s; and restart that"
 " server; or drop slots that nothing"
 " uses.', wanted, current_setting('max_replication_slots')::int + wanted - free) END"
-" FROM (SELECT current_setting('max_replication_slots')::int - (SELECT count(*)"
-" FROM pg_replication_slots) AS free,"
+" FROM (SELECT greatest(current_setting('max_replication_slots')::int - (SELECT count(*)"
+" FROM pg_replication_slots) - claimed, 0) AS free, claimed,"
 " 1 + least($3::int, (SELECT count(*) FROM pg_class WHERE relkind = 'r'"
-" AND relnamespace " IN_SHARD ")) AS wanted) t";
+" AND relnamespace " IN_SHARD ")) AS wanted FROM (SELECT " CLAIMED("source", "'claimed', 'published'", "1 + $3::int",
+																   "SELECT count(*) FROM pg_replication_slots WHERE slot_name = o.name OR slot_name LIKE o.tables") " AS claimed) c) t";
 
 static const char free_senders[] =
 "SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED' WHEN free < wanted THEN 'warning'"
 " ELSE 'ok' END,"
-" format('%s of max_wal_senders = %s are free', free, current_setting('max_wal_senders')),"
+" format('%s of max_wal_senders = %s are free', free, current_setting('max_wal_senders'))" CLAIMED_TEXT ","
 " CASE WHEN free < wanted THEN"
 " format('The move needs %s. Type: ALTER SYSTEM SET max_wal_senders = %s; and restart that server.',"
 " wanted, current_setting('max_wal_senders')::int + wanted - free) END"
-" FROM (SELECT current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_stat_activity"
-" WHERE backend_type = 'walsender') AS free,"
+" FROM (SELECT greatest(current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_stat_activity"
+" WHERE backend_type = 'walsender') - claimed, 0) AS free, claimed,"
 " 1 + least($3::int, (SELECT count(*) FROM pg_class WHERE relkind = 'r'"
-" AND relnamespace " IN_SHARD ")) AS wanted) t";
+" AND relnamespace " IN_SHARD ")) AS wanted FROM (SELECT " CLAIMED("source", "'claimed', 'published'", "1 + $3::int",
+																   "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender'"
+																   " AND (application_name = o.name OR application_name LIKE o.tables)") " AS claimed) c) t";
 
 static const char free_origins[] =
 "SELECT CASE WHEN free < least(wanted, 1 + workers) THEN 'FAILED'"
@@ -78,21 +93,26 @@ static const char free_origins[] =
 "   ELSE least($3::int, current_setting('max_sync_workers_per_subscription')::int) END"
 "  AS wanted) t";
 
+#define CLAIMED_WORKERS \
+	CLAIMED("target", "'claimed', 'schema', 'subscribed'", \
+	"1 + current_setting('max_sync_workers_per_subscription')::int", \
+	"SELECT count(*) FROM pg_stat_subscription WHERE subname = o.name AND pid IS NOT NULL")
+
 static const char free_workers[] =
 "SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED'"
 " WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
 " format('%s of max_logical_replication_workers = %s are free', free,"
-" current_setting('max_logical_replication_workers')),"
+" current_setting('max_logical_replication_workers'))" CLAIMED_TEXT ","
 " CASE WHEN free < wanted THEN"
 " format('The move needs %s. Type: ALTER SYSTEM SET max_logical_replication_workers = %s; and"
 " restart that server.', wanted,"
 "  current_setting('max_logical_replication_workers')::int + wanted - free) END"
-" FROM (SELECT current_setting('max_logical_replication_workers')::int"
+" FROM (SELECT greatest(current_setting('max_logical_replication_workers')::int"
 "  - (SELECT count(*) FROM pg_stat_activity"
 " WHERE backend_type LIKE 'logical replication %'"
-" AND backend_type <> 'logical replication launcher') AS free,"
+" AND backend_type <> 'logical replication launcher') - claimed, 0) AS free, claimed,"
 "  1 + least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS"
-" wanted) t";
+" wanted FROM (SELECT " CLAIMED_WORKERS " AS claimed) c) t";
 
 static const char free_processes[] =
 "SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED'"

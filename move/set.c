@@ -10,10 +10,6 @@
 #define TELL_MS				10000
 #define TELL_TERMINAL_MS	1000
 
-/* What fence_shard takes, about. */
-#define CLOSE_TABLE_MS		1
-#define CLOSE_SEQUENCE_MS	3
-
 /* Count what the shards have, where they live, and how large they are. */
 void
 measure_shards(const Move *move, const Side *side)
@@ -36,17 +32,11 @@ measure_shards(const Move *move, const Side *side)
 	PQclear(res);
 }
 
-/* How long closing a shard takes, about, on a machine of two cores. */
-int
-closing_ms(const Shard *shard)
-{
-	return shard->tables * CLOSE_TABLE_MS + shard->sequences * CLOSE_SEQUENCE_MS;
-}
-
 /* Say that shards are open at their new home; -1: nobody knows how long writes waited. */
 void
 tell_moved(const Move *move, const Side *to, int pause_ms)
 {
+	move->tally->last_pause_ms = pause_ms;
 	move->tally->pause_ms = Max(move->tally->pause_ms, pause_ms);
 	if (pause_ms < 0)
 		report_info("%s now live%s at %s", move->title, move->nshards == 1 ? "s" : "", to->home);

@@ -34,7 +34,6 @@ extern bool run_prechecks(const Move *move);
 
 /* fingerprint.c: has anybody changed the definitions? */
 
-extern void prepare_fingerprint(PGconn *conn);
 extern char *try_fingerprint(PGconn *conn, const char *schema);
 extern char *take_fingerprint(PGconn *conn, const char *schema);
 
@@ -105,7 +104,6 @@ extern void drop_publication(const Side *side, const char *name);
 /* set.c: what concerns the set as a whole */
 
 extern void measure_shards(const Move *move, const Side *side);
-extern int	closing_ms(const Shard *shard);
 extern void tell_moved(const Move *move, const Side *to, int pause_ms);
 extern char *progress_of_set(const Move *move);
 extern void tell_progress_of_set(const Move *move);

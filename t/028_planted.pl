@@ -305,6 +305,7 @@ SELECT snowid.set_default('insta0.marks', own_sequence => true);
 CREATE TABLE insta100.visits (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT snowid.create_partition('insta100.visits', '2026-01-01+00', '2026-02-01+00');
 SELECT snowid.create_partition('insta0.visits', '2026-01-01+00', '2026-02-01+00');
+SELECT snowid.shard_load(), snowid.shard_load('1 ms');
 SELECT snowid.newest_rows(NULL::insta0.photos, 5);
 SELECT snowid.newest_rows(NULL::insta100.photos, 5, 9223372036854775807, 'id');
 CREATE SCHEMA snippet;
