@@ -300,11 +300,9 @@ refuse_outside_users(const Move *move, const Side *source, PGconn *conn)
 }
 
 static void
-drop_schemas(const Move *move, const Side *side)
+drop_schema(const Move *single, const Side *side)
 {
-	for (int i = 0; i < move->nshards; i++)
-		run(side->conn, "DROP SCHEMA IF EXISTS %s CASCADE",
-			ident(side->conn, journal_of(move->shards[i], side)->schema));
+	run(side->conn, "DROP SCHEMA IF EXISTS %s CASCADE", ident(side->conn, set_journal(single, side)->schema));
 }
 
 static void
@@ -331,38 +329,48 @@ finish(const Move *move)
 	drop_publication(target, reverse_name);
 	forget_journal(move, target);
 
-	run(source->conn, "BEGIN");
-	drop_schemas(move, source);
+	/* One by one, since dropping takes a lock for each thing. */
+	for (int i = 0; i < move->nshards; i++)
+	{
+		const Move *single = select_range(move, i, 1);
 
-	/*
-	 * That has waited for transactions that were creating tables, and no new
-	 * one can begin.  The other connection still sees what it has dropped.
-	 */
-	if (refuse_newer_tables(move, source, source->aux) != STATUS_DONE)
-		return STATUS_FAILED;
-	if (refuse_outside_users(move, source, source->aux) != STATUS_DONE)
-		return STATUS_FAILED;
-	forget_journal(move, source);
-	run(source->conn, "COMMIT");
-	report_info("%s: the copy at %s is dropped", move->title, source->home);
+		run(source->conn, "BEGIN");
+		drop_schema(single, source);
+
+		/*
+		 * That has waited for transactions that were creating tables, and no
+		 * new one can begin.  The other connection still sees what it has
+		 * dropped.
+		 */
+		if (refuse_newer_tables(single, source, source->aux) != STATUS_DONE ||
+			refuse_outside_users(single, source, source->aux) != STATUS_DONE)
+		{
+			run(source->conn, "ROLLBACK");
+			return STATUS_FAILED;
+		}
+		forget_journal(single, source);
+		run(source->conn, "COMMIT");
+	}
+	report_info("%s: the cop%s at %s %s dropped", move->title, move->nshards == 1 ? "y" : "ies", source->home,
+				move->nshards == 1 ? "is" : "are");
 	return STATUS_DONE;
 }
 
-/* On the target: drop the copies, and what the move has registered there. */
+/* On the target: drop a copy, and what the move has registered there. */
 static void
-drop_new_copies(const Move *move, const Side *target)
+drop_new_copy(const Move *single, const Side *target)
 {
 	PGconn	   *conn = target->conn;
 
 	run(conn, "BEGIN");
-	if (query_bool(conn, "SELECT bool_and(details ? 'schema_made') FROM snowid.moves WHERE shard IN (%s)",
-				   shard_list(move)))
-		drop_schemas(move, target);
+	if (query_bool(conn, "SELECT details ? 'schema_made' FROM snowid.moves WHERE shard IN (%s)",
+				   shard_list(single)))
+		drop_schema(single, target);
 	run(conn,
 		"DELETE FROM snowid.shard_registry r USING snowid.moves m "
 		"WHERE r.shard IN (%s) AND m.shard = r.shard AND (m.details ->> 'registered')::boolean",
-		shard_list(move));
-	forget_journal(move, target);
+		shard_list(single));
+	forget_journal(single, target);
 	run(conn, "COMMIT");
 }
 
@@ -434,8 +442,8 @@ abort_move(const Move *move)
 			return STATUS_FAILED;
 		drop_publication(source, name);
 	}
-	if (on_target)
-		drop_new_copies(move, target);
+	for (int i = 0; i < move->nshards && on_target; i++)
+		drop_new_copy(select_range(move, i, 1), target);
 	if (on_source)
 		forget_journal(move, source);
 	report_info("%s: the move is undone", move->title);

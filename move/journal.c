@@ -465,6 +465,7 @@ claim_target(const Move *move)
 			report_error("the target's registry has another shard %d, or schema \"%s\"",
 						 move->shards[i]->number, move->shards[i]->schema);
 			report_hint("Compare SELECT * FROM snowid.shards; of both servers. To forget this move, type: snowid-move abort");
+			run(target->conn, "ROLLBACK");
 			return false;
 		}
 	run(target->conn, "COMMIT");

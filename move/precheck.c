@@ -99,7 +99,7 @@ static const char free_origins[] =
 	"SELECT count(*) FROM pg_stat_subscription WHERE subname = o.name AND pid IS NOT NULL")
 
 static const char free_workers[] =
-"SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED'"
+"SELECT CASE WHEN free + claimed < least(wanted, 2) THEN 'FAILED'"
 " WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
 " format('%s of max_logical_replication_workers = %s are free', free,"
 " current_setting('max_logical_replication_workers'))" CLAIMED_TEXT ","
@@ -138,13 +138,14 @@ static const char free_processes[] =
  * promises; half as many more were there.
  */
 #define COUNT_LOCKS \
-"SELECT (SELECT coalesce(sum(CASE WHEN relkind IN ('r', 'p') THEN 2 ELSE 1 END" \
-" + CASE WHEN reltoastrelid <> 0 THEN 2 ELSE 0 END), 0) FROM pg_class WHERE relnamespace " IN_SHARD ")" \
-" + (SELECT count(*) FROM pg_type WHERE typnamespace " IN_SHARD ")" \
-" + (SELECT count(*) FROM pg_proc WHERE pronamespace " IN_SHARD ")" \
-" + (SELECT count(*) FROM pg_constraint WHERE connamespace " IN_SHARD ")" \
-" + (SELECT count(*) FROM pg_attrdef JOIN pg_class c ON c.oid = adrelid WHERE relnamespace " IN_SHARD ")" \
-" + (SELECT count(*) FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE relnamespace " IN_SHARD ")"
+"SELECT max((SELECT coalesce(sum(CASE WHEN relkind IN ('r', 'p') THEN 2 ELSE 1 END" \
+" + CASE WHEN reltoastrelid <> 0 THEN 2 ELSE 0 END), 0) FROM pg_class WHERE relnamespace = n.oid)" \
+" + (SELECT count(*) FROM pg_type WHERE typnamespace = n.oid)" \
+" + (SELECT count(*) FROM pg_proc WHERE pronamespace = n.oid)" \
+" + (SELECT count(*) FROM pg_constraint WHERE connamespace = n.oid)" \
+" + (SELECT count(*) FROM pg_attrdef JOIN pg_class c ON c.oid = adrelid WHERE relnamespace = n.oid)" \
+" + (SELECT count(*) FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE relnamespace = n.oid))" \
+" FROM pg_namespace n WHERE nspname = ANY ($2)"
 
 static const char room_for_locks[] =
 "SELECT CASE WHEN wanted > 1.5 * room THEN 'FAILED' ELSE 'warning' END,"

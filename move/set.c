@@ -6,8 +6,7 @@
 
 #include <unistd.h>
 
-/* How often progress is told. */
-#define TELL_MS				10000
+/* How often progress is told on a terminal. */
 #define TELL_TERMINAL_MS	1000
 
 /* Count what the shards have, where they live, and how large they are. */
