@@ -580,6 +580,19 @@ static const Check checks[] =
 		" AND t.schemaname = ANY ($2)) ORDER BY 2"
 	},
 	{
+		/* What pgoutput shows is in a publication; other plugins show all tables. */
+		.name = "other slots",.where = ON_SOURCE,
+		.sql = "SELECT 'warning',"
+		" format('who reads slot \"%s\" (%s) will hear no more of the shard once it has moved',"
+		" slot_name, plugin), 'Make a slot on the target, too, before the move; see doc/moving.md.'"
+		" FROM pg_replication_slots s WHERE database = current_database() AND NOT temporary"
+		" AND slot_name NOT LIKE 'snowid\\_move\\_%'"
+		" AND slot_name !~ '^pg_[0-9]+_sync_[0-9]+_[0-9]+$'"
+		" AND (plugin <> 'pgoutput' OR EXISTS ("
+		"  SELECT FROM pg_publication_tables t WHERE t.schemaname = ANY ($2)"
+		" AND t.pubname <> $4)) ORDER BY 2"
+	},
+	{
 		.name = "encoding",.where = ON_TARGET,
 		.other = "SELECT current_setting('server_encoding')",
 		.sql = "SELECT CASE WHEN current_setting('server_encoding') = 'UTF8' THEN 'warning'"

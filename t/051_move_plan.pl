@@ -137,6 +137,18 @@ subject 'other replication' => sub {
 	case_ok('other publications', 'warning', 'subscribers of "cdc"', 'subscribe to the target',
 		do => [ [ 'a', 'CREATE PUBLICATION cdc FOR ALL TABLES' ] ],
 		undo => [ [ 'a', 'DROP PUBLICATION cdc' ] ]);
+
+	# A slot is named if it can show the shard: pgoutput shows what is in a publication.
+	case_ok('other slots', 'warning', 'slot "cdc" \(test_decoding\)', 'Make a slot on the target',
+		do => [ [ 'a', q{SELECT pg_create_logical_replication_slot('cdc', 'test_decoding')} ] ],
+		undo => [ [ 'a', q{SELECT pg_drop_replication_slot('cdc')} ] ]);
+	case_ok('other slots', 'warning', 'slot "cdc" \(pgoutput\)', 'Make a slot on the target',
+		do => [ [ 'a', q{SELECT pg_create_logical_replication_slot('cdc', 'pgoutput')} ],
+			[ 'a', 'CREATE PUBLICATION cdc FOR TABLES IN SCHEMA insta5' ] ],
+		undo => [ [ 'a', 'DROP PUBLICATION cdc' ] ]);
+	unlike((plan_of())[1], qr/slot "cdc"/, 'a slot of pgoutput without a publication of the shard is not named');
+	sql('a', q{SELECT pg_drop_replication_slot('cdc')});
+
 	my $from_b = $node{b}->connstr('postgres');
 	$from_b =~ s/'/''/g;
 	case_ok('other subscriptions', 'FAILED', 'insta5.photos is filled by replication', 'End that subscription',
