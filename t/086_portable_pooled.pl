@@ -9,6 +9,7 @@ use lib $FindBin::RealBin;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
 plan skip_all => 'pgbouncer is not installed' unless $pgbouncer;
@@ -43,7 +44,7 @@ my $up = 0;
 for (1 .. 600)
 {
 	last if $up = !system("psql -XAtq -d '$pooled' -c 'SELECT 1' >/dev/null 2>&1");
-	select undef, undef, undef, 0.1;
+	usleep(100_000);
 }
 ok($up, 'PgBouncer is there') or diag(slurp_file("$dir/err"));
 
