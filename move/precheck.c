@@ -190,6 +190,13 @@ static const char room_for_locks[] =
 "SELECT r.rolname FROM pg_policy p JOIN pg_class c ON c.oid = polrelid, pg_roles r" \
 " WHERE relnamespace " IN_SHARD " AND r.oid = ANY (polroles)"
 
+/* Something that is called so, of a kind that texts of functions name. */
+#define IS_THERE(schema, name) \
+"EXISTS (SELECT FROM pg_namespace n WHERE nspname = " schema " AND (" \
+"EXISTS (SELECT FROM pg_proc WHERE pronamespace = n.oid AND proname = " name ")" \
+" OR EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = " name ")" \
+" OR EXISTS (SELECT FROM pg_type WHERE typnamespace = n.oid AND typname = " name ")))"
+
 /* The locale of a database; what a version doesn't know is left out. */
 #define LOCALE \
 "SELECT concat_ws(', ', 'LC_COLLATE ' || datcollate, 'LC_CTYPE ' || datctype," \
@@ -379,11 +386,22 @@ static const Check checks[] =
 		.name = "transforms",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED', format('%s would be lost: pg_dump of a schema leaves it out',"
 		"  pg_describe_object('pg_transform'::regclass, f.oid, 0)),"
-		" format('Type: DROP TRANSFORM FOR %s LANGUAGE %I;', format_type(trftype, NULL), lanname)"
+		" format('Type: DROP TRANSFORM FOR %s LANGUAGE %I; and make it again on the target after the"
+		" move.', format_type(trftype, NULL), lanname)"
 		" FROM pg_transform f JOIN pg_type t ON t.oid = trftype JOIN pg_language l ON l.oid = trflang"
 		" WHERE t.typnamespace " IN_SHARD " ORDER BY 2"
 	},
 	{.name = "objects of other schemas",.probe = check_needs},
+	{
+		.name = "texts of functions",.where = ON_TARGET,
+		.other = "SELECT string_agg(DISTINCT concat_ws(' ', x[1], x[2], oid::regprocedure), E'\\n')"
+		" FROM pg_proc, regexp_matches(lower(prosrc), '\\m([a-z_][a-z0-9_]*)\\.([a-z_][a-z0-9_]*)', 'g') x"
+		" WHERE pronamespace " IN_SHARD " AND x[1] <> ALL ($2) AND " IS_THERE("x[1]", "x[2]"),
+		.sql = "SELECT 'warning', format('%I.%I is missing; the text of %s names it', x[1], x[2], x[3]),"
+		" 'Create it there, or the function may fail when it is called.'"
+		" FROM (SELECT regexp_match(line, '^(\\S+) (\\S+) (.*)$') FROM unnest(string_to_array($3, E'\\n')) line) t (x)"
+		" WHERE NOT " IS_THERE("x[1]", "x[2]") " ORDER BY 2"
+	},
 	{
 		.name = "extensions within the shard",.where = ON_SOURCE,
 		.sql = "SELECT 'FAILED',"

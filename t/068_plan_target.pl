@@ -44,6 +44,28 @@ subject 'objects of other schemas' => sub {
 	}
 };
 
+# No catalog knows what a text uses.
+subject 'texts of functions' => sub {
+	sql('a', q{
+CREATE FUNCTION public.plain(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT $1';
+CREATE FUNCTION insta5.simplify(text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	-- new.id and insta5.photos are not of other schemas, and nobody has public.nothing
+	RETURN Public.plain($1);
+END $$});
+	case_ok('texts of functions', 'warning', 'public.plain is missing; the text of insta5.simplify\(text\) names it$', 'Create it there');
+	is(scalar(() = (plan_of())[1] =~ /warning +texts of functions/g), 1, '... and that is all');
+	sql('b', q{CREATE FUNCTION public.plain(text) RETURNS text LANGUAGE sql AS 'SELECT $1'});
+	like((plan_of())[1], qr/^ok +texts of functions$/m, '... it is found there');
+	sql($_, 'DROP FUNCTION public.plain(text)') foreach 'a', 'b';
+};
+
+subject 'transforms' => sub {
+	case_ok('transforms', 'FAILED', 'transform for insta5.mood language sql would be lost', 'Type: DROP TRANSFORM FOR insta5.mood LANGUAGE sql; and make it again on the target',
+		do => [ [ 'a', q{CREATE TYPE insta5.mood AS ENUM ('ok'); CREATE TRANSFORM FOR insta5.mood LANGUAGE sql (FROM SQL WITH FUNCTION prsd_lextype(internal))} ] ],
+		undo => [ [ 'a', 'DROP TRANSFORM FOR insta5.mood LANGUAGE sql; DROP TYPE insta5.mood' ] ]);
+};
+
 subject 'roles' => sub {
 	foreach my $use (
 		[ 'owns', 'ALTER TABLE insta5.photos OWNER TO visitor', 'ALTER TABLE insta5.photos OWNER TO CURRENT_USER' ],
