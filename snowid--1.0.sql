@@ -2061,48 +2061,56 @@ COMMENT ON FUNCTION snowid.shard_home(int) IS
 'where to write a shard: here, or a connection string';
 
 /*
- * refuse: raises the error of a write to a shard that is closed here.
+ * refuse_relation: raises the error of a shard that is closed here, if the
+ * sequence or table belongs to one, and else returns.
  *
- * home is the argument of fence_shard.  The registry's home is newer, unless
- * the snapshot is from before the fence.
+ * next_id() calls it when a sequence has reached its MAXVALUE, and the fence's
+ * trigger on each statement.  They see to it that it reads the journal as it is
+ * now.
  *
  * Errors: SN001 it lives elsewhere, SN002 it is closed, or not open yet.
  */
-CREATE FUNCTION snowid_internal.refuse(shard int, home text)
+CREATE FUNCTION snowid_internal.refuse_relation(relation regclass)
 RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	m record;
+	home text;
 BEGIN
-	SELECT j.role, j.step, r.home INTO m
-	FROM snowid.moves j JOIN snowid.shard_registry r ON r.shard = j.shard
-	WHERE j.shard = refuse.shard AND j.closed;
-	IF FOUND THEN
-		-- As lives() has it.
-		home := CASE WHEN m.step NOT IN ('closed', 'open') THEN m.home END;
+	SELECT j.shard, j.role, j.step, r.home INTO m
+	FROM snowid.moves j
+	JOIN pg_namespace n ON n.nspname = j.schema
+	JOIN pg_class c ON c.relnamespace = n.oid
+	LEFT JOIN snowid.shard_registry r ON r.shard = j.shard
+	WHERE j.closed AND c.oid = relation;
+	IF NOT FOUND THEN
+		RETURN;
 	END IF;
+
+	-- As lives() has it.
+	home := CASE WHEN m.step NOT IN ('closed', 'open') THEN m.home END;
 	IF m.role = 'target' AND m.step <> 'open' THEN
 		RAISE EXCEPTION USING ERRCODE = 'SN002',
-			MESSAGE = format('shard %s is not open here yet', shard),
+			MESSAGE = format('shard %s is not open here yet', m.shard),
 			DETAIL = format('It is being moved here from "%s".', home),
 			HINT = 'Write there until the move is complete, and then here.';
 	END IF;
 	IF nullif(home, '') IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'SN002',
-			MESSAGE = format('shard %s is closed for writing', shard),
-			HINT = format('The extension''s owner can type: SELECT snowid.unfence_shard(%s);', shard);
+			MESSAGE = format('shard %s is closed for writing', m.shard),
+			HINT = format('The extension''s owner can type: SELECT snowid.unfence_shard(%s);', m.shard);
 	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'SN001',
-		MESSAGE = format('shard %s has moved', shard),
+		MESSAGE = format('shard %s has moved', m.shard),
 		DETAIL = 'This server only keeps a copy, which is closed.',
 		HINT = format('Write to its new home: %s', home);
 END
 $$;
 
-COMMENT ON FUNCTION snowid_internal.refuse(int, text) IS
-'raises the error of a write to a shard that is closed here';
+COMMENT ON FUNCTION snowid_internal.refuse_relation(regclass) IS
+'raises the fence''s error if a sequence or table belongs to a closed shard';
 
 /*
  * refuse_write: the fence, a statement trigger on each table of a closed
@@ -2112,62 +2120,31 @@ COMMENT ON FUNCTION snowid_internal.refuse(int, text) IS
  * session_replication_role = replica.  It is a trigger, and not privileges,
  * since it must also stop owners, superusers, and statements that have been
  * waiting for a lock or were prepared long ago.
+ *
+ * Errors: those of refuse_relation; SN002 also if the journal knows nothing.
  */
 CREATE FUNCTION snowid_internal.refuse_write()
 RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	PERFORM snowid_internal.refuse(TG_ARGV[0]::int, TG_ARGV[1]);
-	RETURN NULL;
-END
-$$;
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'snowid_refuse_write';
 
 COMMENT ON FUNCTION snowid_internal.refuse_write() IS
 'trigger on the tables of a shard that is closed for writing';
 
 /*
- * refuse_id: next_id() calls it when a sequence has reached its MAXVALUE.
- *
- * Raises the fence's error if the shard is closed, and else returns.
- */
-CREATE FUNCTION snowid_internal.refuse_id(seq regclass)
-RETURNS void
-LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	closed_shard int;
-BEGIN
-	SELECT m.shard INTO closed_shard
-	FROM snowid.moves m
-	JOIN pg_namespace n ON n.nspname = m.schema
-	JOIN pg_class c ON c.relnamespace = n.oid
-	WHERE m.closed AND c.oid = seq;
-	IF FOUND THEN
-		PERFORM snowid_internal.refuse(closed_shard, NULL::text);
-	END IF;
-END
-$$;
-
-COMMENT ON FUNCTION snowid_internal.refuse_id(regclass) IS
-'raises the fence''s error if a sequence belongs to a closed shard';
-
-/*
- * shard_tables: the tables of a schema, those first that others refer to or
+ * shard_tables: the tables of schemas, those first that others refer to or
  * are partitions of.
  *
  * Most transactions write in this order.  So a lock on all of them, taken in
  * this order, seldom leads to a deadlock.
  */
-CREATE FUNCTION snowid_internal.shard_tables(schema name)
+CREATE FUNCTION snowid_internal.shard_tables(VARIADIC schemas name[])
 RETURNS SETOF regclass
 LANGUAGE sql STABLE STRICT PARALLEL SAFE
 BEGIN ATOMIC
 WITH RECURSIVE t AS (
 	SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-	WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')
+	WHERE n.nspname = ANY ($1) AND c.relkind IN ('r', 'p')
 ), edge (parent, child) AS (
 	SELECT confrelid, conrelid FROM pg_constraint
 	WHERE contype = 'f' AND conrelid <> confrelid AND conrelid IN (SELECT oid FROM t)
@@ -2182,41 +2159,65 @@ WITH RECURSIVE t AS (
 SELECT oid::regclass FROM below GROUP BY oid ORDER BY max(depth), oid;
 END;
 
-COMMENT ON FUNCTION snowid_internal.shard_tables(name) IS
-'tables of a schema, those first that others refer to';
+COMMENT ON FUNCTION snowid_internal.shard_tables(name[]) IS
+'tables of schemas, those first that others refer to';
 
 /*
- * close_tables: half of fence_shard: a trigger on each table of a schema.
+ * prepare_table: makes the fence's trigger, disabled, so that to close the table
+ * is to enable it.  Does nothing if the table has a trigger of that name.
  *
- * Errors: 42501 not the owner, 55P03 lock_timeout, 40P01 deadlock.
+ * Its argument says that it stays when the shard is opened, disabled.
+ *
+ * Errors: 42501 not the owner, 55P03 lock_timeout.
  */
-CREATE FUNCTION snowid_internal.close_tables(shard int, schema name, home text)
+CREATE FUNCTION snowid_internal.prepare_table("table" regclass)
 RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	tables text[];
-	t text;
 BEGIN
-	tables := ARRAY(SELECT format('%I.%I', schema, c.relname)
-					FROM snowid_internal.shard_tables(schema) WITH ORDINALITY x (oid, place)
-					JOIN pg_class c ON c.oid = x.oid ORDER BY place);
-	IF tables <> '{}' THEN
-		EXECUTE 'LOCK TABLE ONLY ' || array_to_string(tables, ', ONLY ')
-				|| ' IN SHARE ROW EXCLUSIVE MODE';
-	END IF;
-	FOREACH t IN ARRAY tables LOOP
+	IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = "table" AND tgname = 'snowid_fence') THEN
 		EXECUTE format('CREATE TRIGGER snowid_fence '
 					   'BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
-					   'FOR EACH STATEMENT EXECUTE FUNCTION snowid_internal.refuse_write(%L, %L)',
-					   t, shard, coalesce(home, ''));
-	END LOOP;
+					   'FOR EACH STATEMENT EXECUTE FUNCTION snowid_internal.refuse_write(prepared)', "table");
+		EXECUTE format('ALTER TABLE %s DISABLE TRIGGER snowid_fence', "table");
+	END IF;
 END
 $$;
 
-COMMENT ON FUNCTION snowid_internal.close_tables(int, name, text) IS
-'closes the tables of a shard';
+COMMENT ON FUNCTION snowid_internal.prepare_table(regclass) IS
+'makes the fence''s trigger on a table, disabled';
+
+/*
+ * lock_relations: locks tables and sequences, in this order, against all who
+ * write there or take ids, to the end of the transaction.
+ *
+ * Errors: 42501 not the owner, 42P01 dropped meanwhile, 55P03 lock_timeout,
+ * 40P01 deadlock.
+ */
+CREATE FUNCTION snowid_internal.lock_relations(relations oid[])
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'snowid_lock_relations';
+
+COMMENT ON FUNCTION snowid_internal.lock_relations(oid[]) IS
+'locks tables and sequences against writers';
+
+/*
+ * enable_fence: enables the triggers of tables, or disables them.
+ *
+ * Returns the tables that need more: to be closed, those that have not such a
+ * trigger; to be opened, those whose trigger was not prepared.
+ *
+ * Errors: as lock_relations.
+ */
+CREATE FUNCTION snowid_internal.enable_fence(tables oid[], closed boolean)
+RETURNS oid[]
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'snowid_enable_fence';
+
+COMMENT ON FUNCTION snowid_internal.enable_fence(oid[], boolean) IS
+'enables or disables the fence''s triggers on tables';
 
 /*
  * sequence_value: last_value and is_called of a sequence.
@@ -2236,137 +2237,136 @@ COMMENT ON FUNCTION snowid_internal.sequence_value(regclass) IS
 'last_value and is_called of a sequence';
 
 /*
- * close_sequences: the other half: each sequence of a schema ends at its last
- * value.  Returns their states and definitions, for unfence_shard.
+ * define_sequence: changes the definition of a sequence, not its state.
  *
- * ALTER SEQUENCE is also what locks one.  It gives the sequence a new file, so
- * what sessions have cached of it is void, and a rollback takes all back.
+ * With new_file, the state is unset, and to be set by setval(), which a
+ * rollback then takes back; and what sessions have cached is void.
  *
- * Errors: 42501 not the owner, 42P01 dropped, replaced or renamed meanwhile,
- * 55P03 lock_timeout, 40P01 deadlock.
+ * Errors: as lock_relations; 42809 not a sequence.
  */
-CREATE FUNCTION snowid_internal.close_sequences(schema name)
-RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	s record;
-	d pg_sequence;
-	p record;
-	ending bigint;
-	states jsonb := '{}';
-BEGIN
-	FOR s IN
-		SELECT c.oid, c.relname, q.seqmin, q.seqmax, 8 * y.typlen::numeric AS bits
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		JOIN pg_sequence q ON q.seqrelid = c.oid
-		JOIN pg_type y ON y.oid = q.seqtypid
-		WHERE n.nspname = close_sequences.schema ORDER BY c.oid
-	LOOP
-		-- next_id() ignores MINVALUE, but ALTER checks it.
-		SELECT * INTO p FROM snowid_internal.sequence_value(s.oid);
-		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s', schema, s.relname,
-					   least(s.seqmin, p.last), greatest(s.seqmax, p.last));
-		-- From here on it keeps its name; but is it still the one of that name?
-		IF format('%I.%I', schema, s.relname)::regclass <> s.oid THEN
-			RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-				MESSAGE = format('sequence "%s" has been renamed meanwhile', s.relname),
-				HINT = 'Make the same call again.';
-		END IF;
-		SELECT * INTO d FROM pg_sequence g WHERE g.seqrelid = s.oid;
-		SELECT * INTO p FROM snowid_internal.sequence_value(s.oid);
-		states := states || jsonb_build_object(s.relname, jsonb_build_object(
-			'last', p.last, 'called', p.called, 'min', d.seqmin, 'max', d.seqmax,
-			'start', d.seqstart, 'cycle', d.seqcycle));
-		-- MINVALUE must be below MAXVALUE, so the last number of the type, in the
-		-- wrong direction, is one that no sequence ends at.
-		ending := p.last;
-		IF d.seqincrement > 0 AND ending::numeric = -(2 ^ (s.bits - 1)) THEN
-			ending := ending + 1;
-		ELSIF d.seqincrement < 0 AND ending::numeric = 2 ^ (s.bits - 1) - 1 THEN
-			ending := ending - 1;
-		END IF;
-		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s RESTART %s NO CYCLE',
-					   schema, s.relname,
-					   ending - (d.seqincrement > 0)::int,
-					   ending + (d.seqincrement < 0)::int, ending, ending);
-		PERFORM setval(s.oid::regclass, ending, true);
-	END LOOP;
-	RETURN states;
-END
-$$;
+CREATE FUNCTION snowid_internal.define_sequence(seq oid, min bigint, max bigint,
+	start bigint, cycle boolean, new_file boolean)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'snowid_define_sequence';
 
-COMMENT ON FUNCTION snowid_internal.close_sequences(name) IS
-'closes the sequences of a shard, and returns their states';
+COMMENT ON FUNCTION snowid_internal.define_sequence(oid, bigint, bigint, bigint, boolean, boolean) IS
+'changes the definition of a sequence';
 
 /*
- * fence_shard: closes a shard for writing on this server, from the commit on.
+ * close_sequences: each of these sequences, which must be locked, ends at its
+ * last value.  Returns their states and definitions, by schema, for
+ * open_shards.
  *
- * Creates a trigger on each table and closes each sequence at its last value;
- * unfence_shard takes both back.  Waits, within lock_timeout, for all
- * transactions that have written in the shard or taken ids; those that come
- * meanwhile wait for this one's end, and are then refused, or go on if it is
- * rolled back.  With home, the registry says that the shard lives there.
+ * setval() logs the state as it is, so that a crash does not leave one beyond
+ * the end: a dump of that could not be restored.  A sequence that was never
+ * called would give its first number whatever its end is; so it has to be called,
+ * and as that cannot be undone, in a new file.
+ */
+CREATE FUNCTION snowid_internal.close_sequences(sequences oid[])
+RETURNS TABLE (schema name, states jsonb)
+LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
+BEGIN ATOMIC
+WITH s AS (
+	SELECT n.nspname, c.relname, q.*, p.*, q.seqincrement > 0 AS rises,
+		-- MINVALUE must be below MAXVALUE, so the last number of the type, in the
+		-- wrong direction, is one that no sequence ends at.
+		CASE WHEN q.seqincrement > 0 AND p.last = -y.top - 1 THEN p.last + 1
+			 WHEN q.seqincrement < 0 AND p.last = y.top THEN p.last - 1
+			 ELSE p.last END AS ending
+	FROM unnest($1) u (oid)
+	JOIN pg_class c ON c.oid = u.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+	JOIN pg_sequence q ON q.seqrelid = c.oid
+	JOIN (VALUES ('int2'::regtype, 32767), ('int4'::regtype, 2147483647),
+				 ('int8'::regtype, 9223372036854775807)) y (type, top) ON y.type = q.seqtypid,
+	LATERAL snowid_internal.sequence_value(c.oid) p
+), closed AS (
+	SELECT s.*,
+		snowid_internal.define_sequence(seqrelid, ending - rises::int, ending + (NOT rises)::int, ending,
+										false, NOT called OR seqcache > 1 OR ending <> last),
+		setval(seqrelid::regclass, ending, true)
+	FROM s
+)
+SELECT nspname, jsonb_object_agg(relname, jsonb_build_object(
+	-- next_id() ignores MINVALUE, but setval() checks it.
+	'last', last, 'called', called, 'min', least(seqmin, last), 'max', greatest(seqmax, last),
+	'start', seqstart, 'cycle', seqcycle))
+FROM closed GROUP BY nspname;
+END;
+
+COMMENT ON FUNCTION snowid_internal.close_sequences(oid[]) IS
+'closes sequences of shards, and returns their states';
+
+/*
+ * close_shards: closes shards for writing on this server, from the commit on;
+ * see fence_shard.
+ *
+ * What is found before the locks is done with before any writer waits.  Under
+ * them, prepared triggers are enabled; what has none yet gets one.
  *
  * A writer by DEFAULT locks the table and then the sequence; one that asks for
  * its id first, the other way round.  So does this, by turns: who holds what it
  * waits for, and waits for what it holds, is let go.  The second wait is short,
  * so that no writer is the one who is cancelled for the deadlock.
- *
- * Errors: 42704 unknown shard, 0A000 Citus has copied it, 55000 closed already,
- * 42501 not the owner of the tables or no right to the journal, 42P01 a
- * sequence dropped, replaced or renamed meanwhile, 55P03 lock_timeout, 40P01
- * deadlock, again and again.
  */
-CREATE FUNCTION snowid.fence_shard(shard int, home text DEFAULT NULL)
+CREATE FUNCTION snowid_internal.close_shards(shards int[], home text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	r snowid.shard_registry;
 	wait int := (SELECT setting FROM pg_settings WHERE name = 'lock_timeout');
 	give_up_at timestamptz := clock_timestamp() + make_interval(secs => nullif(wait, 0) / 1000.0);
 	short_wait text := least(nullif(wait, 0), 100);
 	attempt int := 1;
-	states jsonb;
+	s int;
+	schemas name[];
+	n name;
+	t oid;
+	tables oid[];
+	sequences oid[];
 BEGIN
-	SELECT * INTO r FROM snowid.shard_registry g WHERE g.shard = fence_shard.shard;
-	IF NOT FOUND THEN
-		PERFORM snowid_internal.refuse_unknown(shard);
-	END IF;
+	FOR s IN SELECT u FROM unnest(shards) u WHERE NOT EXISTS (SELECT FROM snowid.shard_registry r WHERE r.shard = u) LOOP
+		PERFORM snowid_internal.refuse_unknown(s);
+	END LOOP;
+	schemas := ARRAY(SELECT r.schema FROM snowid.shard_registry r WHERE r.shard = ANY (shards));
 
-	IF (SELECT n.oid FROM pg_namespace n WHERE n.nspname = r.schema)
-	   IN (SELECT * FROM snowid_internal.citus_oids('copy'::text)) THEN
+	SELECT r.shard, r.schema INTO s, n
+	FROM snowid.shard_registry r JOIN pg_namespace p ON p.nspname = r.schema
+	WHERE r.shard = ANY (shards) AND p.oid IN (SELECT * FROM snowid_internal.citus_oids('copy'::text)) LIMIT 1;
+	IF FOUND THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = format('shard %s cannot be closed, since Citus has copied schema "%s" to its nodes', shard, r.schema),
+			MESSAGE = format('shard %s cannot be closed, since Citus has copied schema "%s" to its nodes', s, n),
 			DETAIL = 'What closes it here would not close it there.',
-			HINT = format('To move it, type: SELECT citus_schema_move(%L, host, port);', r.schema);
+			HINT = format('To move it, type: SELECT citus_schema_move(%L, host, port);', n);
 	END IF;
 
 	-- First, so that rights are checked before anybody has to wait.
-	INSERT INTO snowid.moves AS m (shard, schema, role, step, closed)
-	VALUES (shard, r.schema, 'source', CASE WHEN home IS NULL THEN 'closed' ELSE 'fenced' END, true)
-	ON CONFLICT ON CONSTRAINT moves_pkey DO UPDATE
-	SET closed = true, changed_at = clock_timestamp()
-	WHERE NOT m.closed;
-	IF NOT FOUND THEN
+	WITH i AS (
+		INSERT INTO snowid.moves AS m (shard, schema, role, step, closed)
+		SELECT r.shard, r.schema, 'source', CASE WHEN close_shards.home IS NULL THEN 'closed' ELSE 'fenced' END, true
+		FROM snowid.shard_registry r WHERE r.shard = ANY (shards) ORDER BY r.shard
+		ON CONFLICT ON CONSTRAINT moves_pkey DO UPDATE
+		SET closed = true, changed_at = clock_timestamp()
+		WHERE NOT m.closed
+		RETURNING m.shard
+	)
+	SELECT min(u) INTO s FROM unnest(shards) u WHERE u NOT IN (SELECT i.shard FROM i);
+	IF s IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = format('shard %s is closed already', shard);
+			MESSAGE = format('shard %s is closed already', s);
 	END IF;
 
 	LOOP
+		tables := ARRAY(SELECT * FROM snowid_internal.shard_tables(VARIADIC schemas));
+		sequences := ARRAY(SELECT c.oid FROM pg_class c JOIN pg_namespace p ON p.oid = c.relnamespace
+						   WHERE p.nspname = ANY (schemas) AND c.relkind = 'S' ORDER BY c.oid);
+		-- For the session's caches.
+		PERFORM snowid_internal.sequence_value(u), pg_sequence_parameters(u) FROM unnest(sequences) u;
 		BEGIN
-			IF attempt % 2 = 1 THEN
-				PERFORM snowid_internal.close_tables(shard, r.schema, home);
-				PERFORM set_config('lock_timeout', short_wait, true);
-				states := snowid_internal.close_sequences(r.schema);
-			ELSE
-				states := snowid_internal.close_sequences(r.schema);
-				PERFORM set_config('lock_timeout', short_wait, true);
-				PERFORM snowid_internal.close_tables(shard, r.schema, home);
-			END IF;
+			PERFORM snowid_internal.lock_relations(CASE attempt % 2 WHEN 1 THEN tables ELSE sequences END);
+			PERFORM set_config('lock_timeout', short_wait, true);
+			PERFORM snowid_internal.lock_relations(CASE attempt % 2 WHEN 1 THEN sequences ELSE tables END);
 			EXIT;
 		EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
 			IF attempt = 20 OR clock_timestamp() > give_up_at THEN
@@ -2375,20 +2375,133 @@ BEGIN
 			attempt := attempt + 1;
 		END;
 	END LOOP;
-	PERFORM set_config('lock_timeout', wait::text, true);
 
+	FOREACH t IN ARRAY snowid_internal.enable_fence(tables, true) LOOP
+		EXECUTE format('CREATE TRIGGER snowid_fence '
+					   'BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
+					   'FOR EACH STATEMENT EXECUTE FUNCTION snowid_internal.refuse_write()', t::regclass);
+	END LOOP;
 	UPDATE snowid.moves m
-	SET details = m.details || jsonb_build_object('sequences', states, 'home', r.home)
-	WHERE m.shard = fence_shard.shard;
-	IF home IS DISTINCT FROM r.home AND home IS NOT NULL THEN
-		UPDATE snowid.shard_registry g SET home = fence_shard.home
-		WHERE g.shard = fence_shard.shard;
-	END IF;
+	SET details = m.details || jsonb_build_object('sequences', coalesce(c.states, '{}'), 'home', r.home)
+	FROM snowid.shard_registry r LEFT JOIN snowid_internal.close_sequences(sequences) c ON c.schema = r.schema
+	WHERE r.shard = ANY (shards) AND m.shard = r.shard;
+	UPDATE snowid.shard_registry r SET home = close_shards.home
+	WHERE r.shard = ANY (shards) AND close_shards.home IS NOT NULL AND r.home IS DISTINCT FROM close_shards.home;
+	PERFORM set_config('lock_timeout', wait::text, true);
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.close_shards(int[], text) IS
+'closes shards for writing on this server';
+
+/*
+ * fence_shard: closes a shard for writing on this server, from the commit on.
+ *
+ * Enables a trigger on each table and closes each sequence at its last value;
+ * unfence_shard takes both back.  Waits, within lock_timeout, for all
+ * transactions that have written in the shard or taken ids; those that come
+ * meanwhile wait for this one's end, and are then refused, or go on if it is
+ * rolled back.  With home, the registry says that the shard lives there.
+ *
+ * Errors: 42704 unknown shard, 0A000 Citus has copied it, 55000 closed already,
+ * 42501 not the owner of the tables or no right to the journal, 42P01 a
+ * table or sequence dropped meanwhile, 55P03 lock_timeout, 40P01 deadlock, again
+ * and again, 42710 a trigger of the fence's name that is not the fence's.
+ */
+CREATE FUNCTION snowid.fence_shard(shard int, home text DEFAULT NULL)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM snowid_internal.close_shards(ARRAY[shard], home);
 END
 $$;
 
 COMMENT ON FUNCTION snowid.fence_shard(int, text) IS
 'closes a shard for writing on this server';
+
+/*
+ * open_shards: opens shards that are closed; see unfence_shard.
+ *
+ * Prepared triggers stay, disabled; others are dropped.  A state that goes on
+ * from where the sequence is can be set in place: rolled back, it is beyond the
+ * end of a closed sequence.
+ */
+CREATE FUNCTION snowid_internal.open_shards(shards int[], home text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	m record;
+	t oid;
+	tables oid[];
+BEGIN
+	PERFORM FROM snowid.moves j WHERE j.shard = ANY (shards) AND j.closed ORDER BY j.shard FOR UPDATE;
+	FOR m IN
+		SELECT u AS shard, j.shard AS found, j.peer, j.step
+		FROM unnest(shards) u LEFT JOIN snowid.moves j ON j.shard = u AND j.closed ORDER BY u
+	LOOP
+		IF m.found IS NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+				MESSAGE = format('shard %s is not closed', coalesce(m.shard::text, 'NULL'));
+		END IF;
+		IF m.peer IS NOT NULL AND m.step NOT IN ('open', 'aborted') THEN
+			RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+				MESSAGE = format('shard %s is being moved', m.shard),
+				DETAIL = format('It may be open on the other server: %s', m.peer),
+				HINT = format('Type snowid-move to go on, or snowid-move abort. Only if that server is lost for ever, type: UPDATE snowid.moves SET peer = NULL WHERE shard = %s; and repeat this call.', m.shard);
+		END IF;
+	END LOOP;
+
+	tables := ARRAY(SELECT g.tgrelid
+					FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
+					JOIN pg_namespace n ON n.oid = c.relnamespace
+					JOIN snowid.moves j ON j.schema = n.nspname
+					WHERE j.shard = ANY (shards) AND g.tgname = 'snowid_fence' ORDER BY c.oid);
+	FOREACH t IN ARRAY snowid_internal.enable_fence(tables, false) LOOP
+		EXECUTE format('DROP TRIGGER snowid_fence ON %s', t::regclass);
+	END LOOP;
+
+	WITH s AS (
+		SELECT c.oid, x.*, p.last AS "at", p.last = q.seqstart AS at_end,
+			CASE WHEN q.seqincrement > 0 THEN x.last >= p.last ELSE x.last <= p.last END AS goes_on
+		FROM snowid.moves j JOIN pg_namespace n ON n.nspname = j.schema
+		CROSS JOIN jsonb_each(j.details -> 'sequences') e
+		CROSS JOIN jsonb_to_record(e.value) x (last bigint, called boolean, min bigint, max bigint,
+											   start bigint, cycle boolean)
+		JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = e.key AND c.relkind = 'S'
+		JOIN pg_sequence q ON q.seqrelid = c.oid,
+		LATERAL snowid_internal.sequence_value(c.oid) p
+		WHERE j.shard = ANY (shards)
+	), state AS (
+		-- What was taken after an opening that was rolled back stays taken.
+		SELECT s.oid, s.min, s.max, s.start, s.cycle, goes_on OR is_kept AS goes_on,
+			CASE WHEN is_kept THEN "at" ELSE last END AS last, called OR is_kept AS called
+		FROM (SELECT *, NOT (goes_on OR at_end OR cycle) AS is_kept FROM s) s
+	), opened AS (
+		SELECT snowid_internal.define_sequence(oid, least(min, last), greatest(max, last), start, cycle,
+											   NOT called OR NOT goes_on),
+			setval(oid::regclass, last, called)
+		FROM state
+	)
+	SELECT count(*) INTO m FROM opened;
+
+	UPDATE snowid.shard_registry r
+	SET home = coalesce(open_shards.home, j.details ->> 'home')
+	FROM snowid.moves j
+	WHERE j.shard = ANY (shards) AND r.shard = j.shard
+	  AND r.home IS DISTINCT FROM coalesce(open_shards.home, j.details ->> 'home');
+	DELETE FROM snowid.moves j WHERE j.shard = ANY (shards) AND j.peer IS NULL;
+	UPDATE snowid.moves j
+	SET closed = false, details = j.details - 'sequences' - 'home', changed_at = clock_timestamp()
+	WHERE j.shard = ANY (shards);
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.open_shards(int[], text) IS
+'opens shards that are closed';
 
 /*
  * unfence_shard: opens a shard that fence_shard closed.
@@ -2405,58 +2518,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	m snowid.moves;
-	t regclass;
-	s record;
 BEGIN
-	SELECT * INTO m FROM snowid.moves j
-	WHERE j.shard = unfence_shard.shard AND j.closed FOR UPDATE;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = format('shard %s is not closed', coalesce(shard::text, 'NULL'));
-	END IF;
-	IF m.peer IS NOT NULL AND m.step NOT IN ('open', 'aborted') THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = format('shard %s is being moved', shard),
-			DETAIL = format('It may be open on the other server: %s', m.peer),
-			HINT = format('Type snowid-move to go on, or snowid-move abort. Only if that server is lost for ever, type: UPDATE snowid.moves SET peer = NULL WHERE shard = %s; and repeat this call.', shard);
-	END IF;
-
-	FOR t IN
-		SELECT g.tgrelid FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
-		JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = m.schema AND g.tgname = 'snowid_fence' ORDER BY c.oid
-	LOOP
-		EXECUTE format('DROP TRIGGER snowid_fence ON %s', t);
-	END LOOP;
-	FOR s IN
-		SELECT c.oid, c.relname, x.*
-		FROM jsonb_each(m.details -> 'sequences') e,
-			 jsonb_to_record(e.value) x (last bigint, called boolean, min bigint,
-										 max bigint, start bigint, cycle boolean),
-			 pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = m.schema AND c.relname = e.key AND c.relkind = 'S'
-		ORDER BY c.oid
-	LOOP
-		EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s %s CYCLE',
-					   m.schema, s.relname, least(s.min, s.last), greatest(s.max, s.last), s.start,
-					   CASE WHEN NOT s.cycle THEN 'NO' END);
-		PERFORM setval(s.oid::regclass, s.last, s.called);
-	END LOOP;
-
-	UPDATE snowid.shard_registry g
-	SET home = coalesce(unfence_shard.home, m.details ->> 'home')
-	WHERE g.shard = unfence_shard.shard
-	  AND g.home IS DISTINCT FROM coalesce(unfence_shard.home, m.details ->> 'home');
-	IF m.peer IS NULL THEN
-		DELETE FROM snowid.moves j WHERE j.shard = unfence_shard.shard;
-	ELSE
-		UPDATE snowid.moves j
-		SET closed = false, details = j.details - 'sequences' - 'home',
-			changed_at = clock_timestamp()
-		WHERE j.shard = unfence_shard.shard;
-	END IF;
+	PERFORM snowid_internal.open_shards(ARRAY[shard], home);
 END
 $$;
 

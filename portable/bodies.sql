@@ -246,7 +246,7 @@ BEGIN
 			DETAIL = 'The portable edition cannot go below MINVALUE.',
 			HINT = format('Type: ALTER SEQUENCE %s MINVALUE 1 START 1;', qualified);
 	ELSE
-		PERFORM snowid_internal.refuse_id(seq);
+		PERFORM snowid_internal.refuse_relation(seq);
 		RAISE EXCEPTION USING ERRCODE = 'sequence_generator_limit_exceeded',
 			MESSAGE = format('reached maximum value of sequence "%s" (%s)', name, s.seqmax),
 			DETAIL = 'The sequence keeps the time of its last id in last_value, which needs a bigint.',
@@ -935,5 +935,90 @@ BEGIN
 	EXECUTE format('SELECT s.last_value, s.is_called FROM %s s WHERE s.tableoid = $1',
 				   snowid_internal.qualified_name(seq))
 	INTO last, called USING seq::oid;
+END
+$$;
+
+-- body of snowid_internal.refuse_write()
+/* A snapshot from before the fence does not see in the journal why. */
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM snowid_internal.refuse_relation(TG_RELID);
+	RAISE EXCEPTION USING ERRCODE = 'SN002',
+		MESSAGE = format('table "%s" is closed for writing', TG_TABLE_NAME),
+		DETAIL = 'Its trigger snowid_fence is enabled, but the journal snowid.moves has no closed shard with its schema.',
+		HINT = format('If its shard lives here and nowhere else, the table''s owner can type: DROP TRIGGER snowid_fence ON %I.%I;',
+					  TG_TABLE_SCHEMA, TG_TABLE_NAME);
+END
+$$;
+
+-- body of snowid_internal.lock_relations(relations oid[])
+/* By name, which is looked at again under the lock.  START is as it was. */
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	r record;
+BEGIN
+	FOR r IN
+		SELECT u.oid, c.relname, format('%I.%I', n.nspname, c.relname) AS name, s.seqstart, c.relowner
+		FROM unnest(relations) WITH ORDINALITY u (oid, place)
+		LEFT JOIN pg_class c ON c.oid = u.oid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
+		LEFT JOIN pg_sequence s ON s.seqrelid = c.oid ORDER BY u.place
+	LOOP
+		IF r.relname IS NOT NULL AND NOT pg_has_role(r.relowner, 'USAGE') THEN
+			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+				MESSAGE = format('must be owner of %s %s', CASE WHEN r.seqstart IS NULL THEN 'table' ELSE 'sequence' END, r.relname);
+		END IF;
+		IF r.seqstart IS NOT NULL THEN
+			EXECUTE format('ALTER SEQUENCE %s START %s', r.name, r.seqstart);
+		ELSIF r.relname IS NOT NULL THEN
+			EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', r.name);
+		END IF;
+		IF to_regclass(r.name) IS DISTINCT FROM r.oid THEN
+			RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+				MESSAGE = format('relation with OID %s does not exist', r.oid);
+		END IF;
+	END LOOP;
+END
+$$;
+
+-- body of snowid_internal.enable_fence(tables oid[], closed boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	t record;
+	rest oid[] := '{}';
+BEGIN
+	PERFORM snowid_internal.lock_relations(tables);
+	FOR t IN
+		SELECT u.oid, u.oid::regclass AS name, g.tgenabled <> CASE WHEN closed THEN 'O' ELSE 'D' END AS is_other,
+			-- before INSERT, DELETE, UPDATE and TRUNCATE, each statement
+			coalesce(g.tgfoid = 'snowid_internal.refuse_write()'::regprocedure AND g.tgtype = 62
+					 AND g.tgattr = '' AND g.tgqual IS NULL AND (closed OR g.tgnargs > 0), false) AS is_prepared
+		FROM unnest(tables) WITH ORDINALITY u (oid, place)
+		LEFT JOIN pg_trigger g ON g.tgrelid = u.oid AND g.tgname = 'snowid_fence' ORDER BY u.place
+	LOOP
+		IF NOT t.is_prepared THEN
+			rest := rest || t.oid;
+		ELSIF t.is_other THEN
+			EXECUTE format('ALTER TABLE %s %s TRIGGER snowid_fence', t.name, CASE WHEN closed THEN 'ENABLE' ELSE 'DISABLE' END);
+		END IF;
+	END LOOP;
+	RETURN rest;
+END
+$$;
+
+-- body of snowid_internal.define_sequence(seq oid, min bigint, max bigint, start bigint, cycle boolean, new_file boolean)
+/* ALTER SEQUENCE makes a new file in any case, and keeps the state. */
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM pg_sequence s WHERE s.seqrelid = seq) THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('"%s" is not a sequence', (SELECT relname FROM pg_class WHERE oid = seq));
+	END IF;
+	PERFORM snowid_internal.lock_relations(ARRAY[seq]);
+	EXECUTE format('ALTER SEQUENCE %s MINVALUE %s MAXVALUE %s START %s RESTART %s %s', seq::regclass, min, max, start,
+				   greatest(least(start, max), min), CASE WHEN cycle THEN 'CYCLE' ELSE 'NO CYCLE' END);
 END
 $$;

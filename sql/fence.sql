@@ -13,6 +13,7 @@ CREATE TABLE insta5.logs_2026 PARTITION OF insta5.logs FOR VALUES FROM ('2026-01
 CREATE SEQUENCE insta5.down INCREMENT -3 CACHE 5;
 CREATE SEQUENCE insta5.wheel AS smallint MINVALUE 10 MAXVALUE 20 START 12 CYCLE;
 CREATE SEQUENCE insta5.unused;
+CREATE SEQUENCE insta5.fresh;
 CREATE SEQUENCE insta5.at_end AS smallint MINVALUE -32768 START -32768;
 CREATE SEQUENCE insta5.down_at_end INCREMENT -1 MAXVALUE 9223372036854775807 START 9223372036854775807;
 INSERT INTO users (name) VALUES ('ann');
@@ -111,6 +112,65 @@ SELECT count(*) FROM pg_trigger WHERE tgname = 'snowid_fence';
 SELECT snowid.unfence_shard(5);
 \echo :LAST_ERROR_SQLSTATE
 
+-- Prepared, nobody notices, and to close and to open is less work: the trigger
+-- stays, disabled.  A table that was not prepared is closed, too.
+SELECT snowid_internal.prepare_table('users'), snowid_internal.prepare_table('logs');
+SELECT snowid_internal.prepare_table('users');
+CREATE VIEW public.fence AS
+SELECT tgrelid::regclass AS "table", tgenabled, tgnargs FROM pg_trigger WHERE tgname = 'snowid_fence';
+TABLE fence ORDER BY 1;
+INSERT INTO users (name) VALUES ('bea');
+SELECT pg_relation_filenode('photos_n_seq') AS file \gset
+ALTER TABLE users ENABLE ALWAYS TRIGGER snowid_fence;
+SELECT snowid_internal.close_shards('{5,6}', NULL);
+TABLE fence ORDER BY 1;
+INSERT INTO users (name) VALUES ('eve');
+\echo :LAST_ERROR_SQLSTATE
+INSERT INTO photos DEFAULT VALUES;
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid_internal.close_shards('{6,5}', NULL);
+\echo :LAST_ERROR_SQLSTATE
+BEGIN;
+SELECT snowid_internal.open_shards('{5,6}', NULL);
+INSERT INTO users (name) VALUES ('rolled back');
+SELECT nextval('photos_n_seq');
+ROLLBACK;
+INSERT INTO users (name) VALUES ('eve');
+\echo :LAST_ERROR_SQLSTATE
+SELECT nextval('photos_n_seq');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid_internal.open_shards('{5,6,7}', NULL);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid_internal.open_shards('{5,6}', NULL);
+TABLE fence ORDER BY 1;
+TABLE definitions EXCEPT TABLE before;
+INSERT INTO users (name) VALUES ('dan');
+SELECT nextval('photos_n_seq');
+-- To close a sequence that is in use takes no new file.
+SELECT pg_relation_filenode('photos_n_seq') = :file AS same_file;
+-- An enabled trigger that the journal does not explain lets nobody pass.
+ALTER TABLE users ENABLE TRIGGER snowid_fence;
+INSERT INTO users (name) VALUES ('eve');
+\echo :LAST_ERROR_SQLSTATE
+DROP TRIGGER snowid_fence ON users;
+DROP TRIGGER snowid_fence ON logs;
+-- A trigger of that name that is not the fence's is not taken for it.
+CREATE TRIGGER snowid_fence BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON users
+	FOR EACH STATEMENT WHEN (false) EXECUTE FUNCTION snowid_internal.refuse_write(prepared);
+SELECT snowid.fence_shard(5);
+\echo :LAST_ERROR_SQLSTATE
+DROP TRIGGER snowid_fence ON users;
+CREATE TRIGGER snowid_fence BEFORE UPDATE OF name ON users
+	FOR EACH STATEMENT EXECUTE FUNCTION snowid_internal.refuse_write(prepared);
+SELECT snowid.fence_shard(5);
+\echo :LAST_ERROR_SQLSTATE
+DROP TRIGGER snowid_fence ON users;
+SELECT snowid_internal.define_sequence('users'::regclass, 1, 2, 1, false, false);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid_internal.refuse_write();
+\echo :LAST_ERROR_SQLSTATE
+DROP VIEW public.fence;
+
 -- Closed without a new home: for maintenance.
 SELECT snowid.fence_shard(6);
 SELECT snowid.next_id(6, '"a ""b"" \c".id_seq');
@@ -137,6 +197,7 @@ UPDATE snowid.shard_registry SET home = NULL WHERE shard = 5;
 BEGIN;
 SELECT snowid.fence_shard(5, 'elsewhere');
 ROLLBACK;
+SELECT last_value, is_called FROM insta5.fresh;
 INSERT INTO users (name) VALUES ('carl');
 TABLE definitions EXCEPT TABLE before;
 SELECT snowid.shard_home(5);
@@ -186,6 +247,12 @@ SELECT peer FROM snowid.moves;
 SELECT snowid.unfence_shard(5);
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowid.fence_shard(6);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid_internal.lock_relations(ARRAY['users'::regclass::oid]);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid_internal.enable_fence(ARRAY['users'::regclass::oid], false);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid_internal.define_sequence('id_seq'::regclass, 1, 2, 1, false, false);
 \echo :LAST_ERROR_SQLSTATE
 RESET ROLE;
 SELECT snowid.shard_home(77);

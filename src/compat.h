@@ -48,6 +48,13 @@ typedef Oid RelFileNumber;
 #define BUFFER_STATE(desc)		pg_atomic_read_u32(&(desc)->state)
 #endif
 
+/* 16 asks for all kinds of objects alike who owns them. */
+#if PG_VERSION_NUM >= 160000
+#define OWNS_RELATION(relid, role) object_ownercheck(RelationRelationId, relid, role)
+#else
+#define OWNS_RELATION(relid, role) pg_class_ownercheck(relid, role)
+#endif
+
 /* 17 gathered the parts of a virtual transaction id. */
 #if PG_VERSION_NUM >= 170000
 #define MY_LXID					(MyProc->vxid.lxid)

@@ -1,5 +1,6 @@
 /*
- * The errors of a sequence that gives no slot; see seq_refusal.h.
+ * The errors of a sequence that gives no slot, and of a closed shard; see
+ * seq_refusal.h.
  */
 #include "postgres.h"
 
@@ -16,7 +17,6 @@
 #include "seq_refusal.h"
 
 static char *sequence_name(Oid seqid);
-static void refuse_if_fenced(Oid seqid);
 
 
 /* Say why there is no slot, and what to do about it. */
@@ -118,23 +118,23 @@ sequence_name(Oid seqid)
 }
 
 /*
- * Raise the error of a closed shard, if the sequence belongs to one:
- * fence_shard() closes a sequence by its MAXVALUE.
+ * Raise the error of a closed shard, if the sequence or the table belongs to
+ * one.
  *
  * The journal is read with a new snapshot: the call may have waited for the
  * fence, and its own snapshot would not show it.
  */
-static void
-refuse_if_fenced(Oid seqid)
+void
+refuse_if_fenced(Oid relid)
 {
 	Oid			argtypes[1] = {REGCLASSOID};
 	Oid			function = LookupFuncName(list_make2(makeString(pstrdup("snowid_internal")),
-													 makeString(pstrdup("refuse_id"))),
+													 makeString(pstrdup("refuse_relation"))),
 										  1, argtypes, true);
 
 	if (!OidIsValid(function))
 		return;
 	PushActiveSnapshot(GetLatestSnapshot());
-	(void) OidFunctionCall1(function, ObjectIdGetDatum(seqid));
+	(void) OidFunctionCall1(function, ObjectIdGetDatum(relid));
 	PopActiveSnapshot();
 }

@@ -1,5 +1,6 @@
 /*
- * The errors of a sequence that gives no slot: why, and what to type.
+ * The errors of a sequence that gives no slot, and of a closed shard: why, and
+ * what to type.
  *
  * All of them end the call.  None decides anything: slot.h does.
  */
@@ -18,6 +19,7 @@ extern void refuse_slot(SlotVerdict verdict, Oid seqid, SlotState state,
 extern void refuse_advance(Oid seqid, int64 slot, TimestampTz now,
 						   TimestampTz epoch);
 extern void refuse_increment(Oid seqid, int64 increment);
+extern void refuse_if_fenced(Oid relid);
 
 #pragma GCC visibility pop
 
