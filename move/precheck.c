@@ -598,7 +598,7 @@ static const Check checks[] =
 		" AND t.schemaname = ANY ($2)) ORDER BY 2"
 	},
 	{
-		/* What pgoutput shows is in a publication; other plugins show all tables. */
+		/* pgoutput shows a publication's tables, others show all. */
 		.name = "other slots",.where = ON_SOURCE,
 		.sql = "SELECT 'warning',"
 		" format('who reads slot \"%s\" (%s) will hear no more of the shard once it has moved',"
