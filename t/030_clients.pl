@@ -4,16 +4,24 @@
 # PgBouncer is made to give every transaction another one of three connections:
 # whatever a program leaves in one, the next transaction does not find.
 #
-# A client whose runtime is missing is skipped; or fails, if CLIENTS is "all".
+# Then a shard moves to another server while programs write, and each must follow:
+# those that come while it is open nowhere, and those that come after.
+#
+# A client whose runtime is missing is skipped; or fails, if CLIENTS is "all".  If it
+# names some, as in CLIENTS="knex prisma", the others are left out.
 use strict;
 use warnings;
 
 use Cwd qw(abs_path);
 use File::Basename;
+use FindBin;
 use IPC::Run;
+use lib $FindBin::RealBin;
+use MoveTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $examples = abs_path(dirname(__FILE__) . '/../examples/clients');
 my $tmp = PostgreSQL::Test::Utils::tempdir();
@@ -23,7 +31,14 @@ my @hibernate = map { "/usr/share/java/$_.jar" } qw(hibernate-core antlr commons
   dom4j geronimo-jpa_2.0_spec geronimo-jta-1.2-spec hibernate-commons-annotations slf4j-api slf4j-nop javassist);
 my $classes = join(':', "$tmp/classes", $jdbc, @hibernate);
 
-# In which directory, what must run without error first, and what that needs.
+# Go and Rust from Debian's packages, without network.
+my @go = ('env', 'GO111MODULE=off', 'GOPATH=/usr/share/gocode', "GOCACHE=$tmp/go", 'go');
+my @cargo = ('env', "CARGO_HOME=$tmp/cargo", "CARGO_TARGET_DIR=$tmp/rust", '/usr/bin/cargo', '--offline',
+	'--config', 'source.crates-io.replace-with="debian"',
+	'--config', 'source.debian.directory="/usr/share/cargo/registry"');
+
+# In which directory, what must run without error first, and what that needs; whether
+# it follows a shard that moves; why it cannot go through Debian 12's PgBouncer.
 my @clients = (
 	{ name => 'psql', run => [ 'bash', 'photos' ], try => ['true'] },
 	{
@@ -51,6 +66,44 @@ my @clients = (
 		needs => 'Node, and npm install in its directory',
 	},
 	{
+		name => 'knex',
+		run => [ 'node', 'photos.mjs' ],
+		try => [ 'node', '--input-type=module', '-e', 'import "knex"; import "pg"' ],
+		needs => 'Node, and npm install in its directory',
+		follows => 1,
+	},
+	{
+		name => 'drizzle',
+		run => [ 'node', 'photos.mjs' ],
+		try => [ 'node', '--input-type=module', '-e', 'import "drizzle-orm"; import "pg"' ],
+		needs => 'Node, and npm install in its directory',
+		follows => 1,
+	},
+	{
+		name => 'typeorm',
+		run => [ 'node', 'photos.mjs' ],
+		try => [ 'node', '--input-type=module', '-e', 'import "typeorm"; import "pg"' ],
+		needs => 'Node 20, and npm install in its directory',
+		follows => 1,
+	},
+	{
+		name => 'prisma',
+		run => [ 'node', 'photos.mjs' ],
+
+		# It would download a program that makes migrations.
+		try => [ 'env', 'PRISMA_SCHEMA_ENGINE_BINARY=/bin/true', 'CHECKPOINT_DISABLE=1',
+			'node_modules/.bin/prisma', 'generate', '--schema', 'schema.prisma' ],
+		needs => 'Node 20, and npm install --ignore-scripts in its directory',
+		follows => 1,
+	},
+	{
+		name => 'rails',
+		run => [ '/usr/bin/ruby', 'photos.rb' ],
+		try => [ '/usr/bin/ruby', '-e', 'require "active_record"; require "pg"' ],
+		needs => 'packages ruby-activerecord, ruby-pg',
+		follows => 1,
+	},
+	{
 		name => 'jdbc',
 		run => [ 'java', '-cp', $jdbc, 'Photos.java' ],
 		try => [ 'sh', '-c', 'test -e "$0" && javac -version', $jdbc ],
@@ -62,13 +115,37 @@ my @clients = (
 		try => [ 'sh', '-c', "javac -d $tmp/classes -cp $classes *.java" ],
 		needs => 'packages default-jdk-headless, libpostgresql-jdbc-java, libhibernate3-java, libjavassist-java',
 	},
+	{
+		name => 'pgx',
+		run => ["$tmp/pgx"],
+		try => [ @go, 'build', '-o', "$tmp/pgx", '.' ],
+		needs => 'packages golang-go, golang-github-jackc-pgx-v4-dev',
+		follows => 1,
+	},
+	{
+		name => 'tokio-postgres',
+		run => ["$tmp/rust/debug/photos"],
+		try => [ @cargo, 'build' ],
+		needs => 'packages cargo, librust-tokio-postgres-dev, librust-tokio+macros-dev, librust-tokio+rt-dev',
+		follows => 1,
+		not_pooled => 'it names its prepared statements',
+	},
 );
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init;
-$node->append_conf('postgresql.conf', "listen_addresses = '127.0.0.1'");
-$node->start;
-$node->safe_psql('postgres', 'CREATE DATABASE app');
+my $chosen = ($ENV{CLIENTS} // '') =~ s/^all$//r;
+@clients = grep { $chosen =~ /(^| )\Q$_->{name}\E( |$)/ } @clients if $chosen;
+
+# Some are built meanwhile.
+$_->{trying} = eval { start_in($_, $_->{try}) } for @clients;
+
+my $node = move_node('main');
+my $other = move_node('other');
+for ($node, $other)
+{
+	$_->append_conf('postgresql.conf', "listen_addresses = '127.0.0.1'\nlog_line_prefix = '%u '");
+	$_->start;
+	$_->safe_psql('postgres', 'CREATE DATABASE app');
+}
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', "$examples/schema.sql", '-d', $node->connstr('app') ],
 	'the tables are set up');
 
@@ -100,8 +177,9 @@ if ($pooled_port)
 
 for my $client (@clients)
 {
-	my ($found, undef, $err) = run_in($client, $client->{try});
-	if (!$found && ($ENV{CLIENTS} // '') ne 'all')
+	my $found = $client->{trying} && IPC::Run::finish($client->{trying}{harness});
+	my $err = $client->{trying} ? $client->{trying}{err} : 'it cannot be run';
+	if (!$found && !$ENV{CLIENTS})
 	{
 		SKIP: { skip "$client->{name} needs $client->{needs}", 1 }
 		next;
@@ -109,7 +187,10 @@ for my $client (@clients)
 	ok($found, "$client->{name} has what it needs") or diag($err), next;
 	$client->{found} = 1;
 	check_photos($client, 31341, 'direct', $node->port);
-	check_photos($client, 31343, 'pooled', $pooled_port) if $pooled_port;
+	if ($pooled_port && !$client->{not_pooled})
+	{
+		check_photos($client, 31343, 'pooled', $pooled_port);
+	}
 }
 
 # Two clients that take ids in blocks, at once, and the DEFAULT beside them.
@@ -129,8 +210,69 @@ if ($jdbc_client)
 		'2100|1342|1342', 'jdbc: blocks never overlap');
 }
 
-$node->stop;
+# A shard moves.  Between the decision and the opening the program that moves it is
+# killed: the old server refuses writers (SN001), and the new one, too (SN002).
+my @followers = grep { $_->{follows} && $_->{found} } @clients;
+SKIP:
+{
+	skip 'no client that follows a shard is there', 1 unless @followers;
+	$other->safe_psql('app', 'CREATE EXTENSION snowid; CREATE ROLE app LOGIN');
+	$_->safe_psql('app', join('; ', map { qq(CREATE ROLE "app $_->{name}" LOGIN IN ROLE app) } @followers)) for $node, $other;
+	local $MoveTest::database = 'app';
+	local $MoveTest::shard = 1340;
+	local $MoveTest::host = '127.0.0.1';
+	hold_and_kill($other, 'open', 1, 'move', $node, $other);
+
+	my $user = 31340;
+	for (@followers)
+	{
+		$_->{user} = $user += 2000;
+		$_->{running} = start_in($_, [ @{ $_->{run} }, $user ], address('direct', $node->port, "app $_->{name}"));
+	}
+	for my $client (@followers)
+	{
+		my $refused = sub {
+			my ($on, $how) = @_;
+			return slurp_file($on->logfile) =~ /^app $client->{name} ERROR: .*shard 1340 $how/m;
+		};
+		until ($refused->($other, 'is not open here yet') || !$client->{running}{harness}->pumpable)
+		{
+			$client->{running}{harness}->pump_nb;
+			usleep(100_000);
+		}
+		ok($refused->($node, 'has moved') && $refused->($other, 'is not open here yet'), "$client->{name} is refused by both servers");
+	}
+	moves_ok($node, $other, 1340, [], 0, 'the move is completed');
+	for (@followers)
+	{
+		my $ok = IPC::Run::finish($_->{running}{harness});
+		follows_ok($_, 'while it was open nowhere', $ok, $_->{running}{out}, $_->{running}{err});
+	}
+
+	# The copy on the old server has another name now.
+	for (@followers)
+	{
+		$_->{user} = $user += 2000;
+		follows_ok($_, 'after the move', run_in($_, [ @{ $_->{run} }, $user ], address('direct', $node->port, "app $_->{name}")));
+	}
+}
+
+$_->stop for $node, $other;
 done_testing();
+
+# A client has done all that it does, each row once, on the server that the shard has moved to.
+sub follows_ok
+{
+	my ($client, $when, $ok, $out, $err) = @_;
+	my $name = "$client->{name}, $when";
+
+	ok($ok, "$name: runs") or diag($err);
+	my ($newest) = $out =~ /^in the minute from then: \d+ photos, the newest (\d+)$/m;
+	my ($oldest) = $out =~ /^in pages of 400: 1001 photos, the oldest (\d+)$/m;
+	is($other->safe_psql('app', "SELECT count(*), min(id), count(*) FILTER (WHERE caption = 'the first') FROM insta1340.photos WHERE user_id = $client->{user}"),
+		'1001|' . ($oldest // '') . '|1', "$name: each row is there once") or diag($out, $err);
+	return;
+}
 
 # Run a command in a client's directory: did it succeed, its output, its errors.
 sub run_in
@@ -153,10 +295,10 @@ sub start_in
 # Where a program shall connect to.
 sub address
 {
-	my ($mode, $port) = @_;
-	my $url = "jdbc:postgresql://127.0.0.1:$port/app?user=app";
+	my ($mode, $port, $user) = (@_, 'app');
+	my $url = "jdbc:postgresql://127.0.0.1:$port/app?user=$user";
 	return (
-		PGHOST => '127.0.0.1', PGPORT => $port, PGDATABASE => 'app', PGUSER => 'app',
+		PGHOST => '127.0.0.1', PGPORT => $port, PGDATABASE => 'app', PGUSER => $user,
 		JDBC_URL => $mode eq 'pooled' ? "$url&prepareThreshold=0" : $url);
 }
 
@@ -184,6 +326,10 @@ FROM (SELECT id, id > lag(id, 1, 0::bigint) OVER (ORDER BY substring(caption fro
 		"1001|t|$first|$newest|t|t", "$name: ids, order and time are the server's");
 	is("$more $of_shard $count", "1000 $shard 1001", "$name: bulk insert, shard and time range");
 	is($last // $newest, $newest, "$name: the bulk insert told its ids");
+	if ($client->{follows})
+	{
+		like($out, qr/^in pages of 400: 1001 photos, the oldest $first$/m, "$name: pages have all rows, once");
+	}
 
 	my $all = join(' UNION ALL ', map { "SELECT * FROM insta$_.photos" } 1340 .. 1343);
 	is($node->safe_psql('app', "SELECT count(*) FROM ($all) AS p WHERE user_id <> 0"), 1001, "$name: nothing is in another shard");

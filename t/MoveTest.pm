@@ -17,6 +17,11 @@ our @EXPORT = qw(move_node make_shard fresh_shard snowid_move move_command moves
   lives_on_ok nothing_left_ok start_writers stop_writers writers_ok copies_equal_ok
   hold_at_step let_go_steps wait_until_held hold_and_kill journal_step);
 
+# What is moved, and how the servers are reached: by their socket, unless said.
+our $database = 'postgres';
+our $shard = 5;
+our $host;
+
 # A server that can be source and target, not started.  It has the settings
 # that initdb gives a server, and before PostgreSQL 19 wal_level: what
 # PostgreSQL::Test::Cluster makes quick or small for its own tests is put back.
@@ -89,7 +94,14 @@ sub move_command
 	my ($from, $to, $shard, @args) = @_;
 
 	return ('snowid-move', @args, '--shard', $shard,
-		'--from', $from->connstr('postgres'), '--to', $to->connstr('postgres'));
+		'--from', address($from), '--to', address($to));
+}
+
+sub address
+{
+	my ($node) = @_;
+	return $node->connstr($database) unless defined $host;
+	return "host=$host port=" . $node->port . " dbname=$database";
 }
 
 # Run snowid-move; returns its exit code, and what it has said.
@@ -275,7 +287,7 @@ sub hold_at_step
 	my ($node, $step, $in_commit, $shard) = @_;
 
 	let_go_steps($node);
-	$node->safe_psql('postgres', q{
+	$node->safe_psql($database, q{
 CREATE OR REPLACE FUNCTION public.hold_step() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	IF NEW.step = TG_ARGV[0] AND TG_ARGV[1] IN (NEW.shard::text, '') AND (TG_OP = 'INSERT' OR OLD.step <> NEW.step) THEN
@@ -287,7 +299,7 @@ END $$;
 		? 'CREATE CONSTRAINT TRIGGER hold_step AFTER INSERT OR UPDATE ON snowid.moves DEFERRABLE INITIALLY DEFERRED'
 		: 'CREATE TRIGGER hold_step BEFORE INSERT OR UPDATE ON snowid.moves')
 		. " FOR EACH ROW EXECUTE FUNCTION public.hold_step('$step', '" . ($shard // '') . "')");
-	my $session = $node->background_psql('postgres');
+	my $session = $node->background_psql($database);
 	$session->query_safe('SELECT pg_advisory_lock(47)');
 	return $session;
 }
@@ -295,7 +307,7 @@ END $$;
 sub let_go_steps
 {
 	my ($node) = @_;
-	$node->safe_psql('postgres', 'DROP TRIGGER IF EXISTS hold_step ON snowid.moves');
+	$node->safe_psql($database, 'DROP TRIGGER IF EXISTS hold_step ON snowid.moves');
 	return;
 }
 
@@ -303,7 +315,7 @@ sub let_go_steps
 sub wait_until_held
 {
 	my ($node) = @_;
-	return $node->poll_query_until('postgres', q{
+	return $node->poll_query_until($database, q{
 SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
 }
 
@@ -313,11 +325,11 @@ sub hold_and_kill
 	my ($node, $step, $in_commit, $command, $from, $to) = @_;
 	my $hold = hold_at_step($node, $step, $in_commit);
 	my $tool = IPC::Run::start(
-		[ move_command($from, $to, 5, $command, '--pause-limit', 60000, '--lock-timeout', 60000) ],
+		[ move_command($from, $to, $shard, $command, '--pause-limit', 60000, '--lock-timeout', 60000) ],
 		'>', '/dev/null', '2>&1');
 	wait_until_held($node) or die 'does not get there';
 	$tool->kill_kill;
-	$node->safe_psql('postgres', q{
+	$node->safe_psql($database, q{
 SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
 	$hold->{run}->kill_kill;
 	let_go_steps($node);

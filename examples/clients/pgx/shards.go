@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgconn"
+	"github.com/jackc/pgx/v4"
+	"github.com/jackc/pgx/v4/pgxpool"
+)
+
+const shardCount = 2000
+
+// Shards knows where shards live, and what to do when one has moved.
+type Shards struct {
+	pools map[string]*pgxpool.Pool // by home
+	homes map[int64]string         // by shard, where it is not the first server
+	limit time.Duration
+}
+
+// NewShards makes one that begins with the server of PGHOST, PGPORT and so on.
+func NewShards() *Shards {
+	return &Shards{map[string]*pgxpool.Pool{}, map[int64]string{}, 30 * time.Second}
+}
+
+// Of runs work in a transaction in the user's shard.  If the server refuses it since
+// the shard has moved, nothing of it has happened, and it is done again at the new
+// home.
+func (s *Shards) Of(ctx context.Context, user int64, work func(tx pgx.Tx, schema string) error) error {
+	shard := user % shardCount
+	deadline := time.Now().Add(s.limit)
+	for {
+		pool, err := s.pool(ctx, s.homes[shard])
+		if err != nil {
+			return err
+		}
+		err = pool.BeginFunc(ctx, func(tx pgx.Tx) error { return work(tx, fmt.Sprintf("insta%d", shard)) })
+
+		// SN001: the shard has moved.  SN002: it is not open there yet.  3F000, 42P01:
+		// the copy that the move has left has been renamed, or dropped.
+		var refusal *pgconn.PgError
+		if !errors.As(err, &refusal) || !strings.Contains("SN001 SN002 3F000 42P01", refusal.Code) || time.Now().After(deadline) {
+			return err
+		}
+		var home string
+		if err := pool.QueryRow(ctx, "SELECT snowid.shard_home($1)", shard).Scan(&home); err != nil {
+			return err
+		}
+		if home == "missing" || home == "here" && !strings.HasPrefix(refusal.Code, "SN") {
+			return err
+		}
+		if home != "here" && home != "closed" {
+			s.homes[shard] = home
+		}
+		if refusal.Code == "SN002" || home == "closed" {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+// Close closes all connections.
+func (s *Shards) Close() {
+	for _, pool := range s.pools {
+		pool.Close()
+	}
+}
+
+// A home is a connection string as the registry has it; what it lacks is from PGHOST
+// and so on.
+func (s *Shards) pool(ctx context.Context, home string) (*pgxpool.Pool, error) {
+	if pool := s.pools[home]; pool != nil {
+		return pool, nil
+	}
+	config, err := pgxpool.ParseConfig(home)
+	if err != nil {
+		return nil, err
+	}
+	// For PgBouncer before 1.21: no statements that have names.
+	config.ConnConfig.BuildStatementCache = nil
+	config.ConnConfig.PreferSimpleProtocol = true
+	pool, err := pgxpool.ConnectConfig(ctx, config)
+	if err == nil {
+		s.pools[home] = pool
+	}
+	return pool, err
+}
