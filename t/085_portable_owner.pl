@@ -68,6 +68,23 @@ $node->safe_psql('app', q{GRANT UPDATE ON SEQUENCE insta5.id_seq TO writer;
 ALTER FUNCTION insta5.next_id() SECURITY INVOKER});
 is(sqlstate($node, $insert, @writer), '', 'or else UPDATE');
 
+# What the master user of a managed server has: much, but no superuser, nor the
+# database.
+$node->safe_psql('postgres', q{
+CREATE ROLE master LOGIN CREATEROLE CREATEDB;
+GRANT pg_monitor, pg_signal_backend TO master;
+CREATE DATABASE managed;
+GRANT CREATE ON DATABASE managed TO master;});
+$node->command_ok([ 'psql', '-X', '-q', '-U', 'master', '-d', 'managed', '-f', portable_file('psql') ],
+	'a master user installs it');
+is(sqlstate($node, q{
+SELECT snowid.create_shard(5);
+SELECT insta5.next_id() < insta5.next_id();
+SELECT snowid.safe_upper_id('insta5.id_seq');
+SELECT snowid.drop_shard(5);
+DROP SCHEMA snowid, snowid_internal CASCADE;}, dbname => 'managed', extra_params => [ '-U', 'master' ]), '',
+	'uses it, and removes it');
+
 # ---------------------------------------------------------------- no lock is left
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
