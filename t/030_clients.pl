@@ -33,7 +33,7 @@ my $classes = join(':', "$tmp/classes", $jdbc, @hibernate);
 
 # Go and Rust from Debian's packages, without network.
 my @go = ('env', 'GO111MODULE=off', 'GOPATH=/usr/share/gocode', "GOCACHE=$tmp/go", 'go');
-my @cargo = ('env', "CARGO_HOME=$tmp/cargo", "CARGO_TARGET_DIR=$tmp/rust", '/usr/bin/cargo', '--offline',
+my @cargo = ('env', "CARGO_HOME=$tmp/cargo", "CARGO_TARGET_DIR=$tmp/rust", 'CARGO_PROFILE_DEV_DEBUG=0', '/usr/bin/cargo', '--offline',
 	'--config', 'source.crates-io.replace-with="debian"',
 	'--config', 'source.debian.directory="/usr/share/cargo/registry"');
 
@@ -55,15 +55,17 @@ my @clients = (
 	},
 	{
 		name => 'node-pg',
-		run => [ 'node', 'photos.js' ],
+		run => [ 'node', 'photos.mjs' ],
 		try => [ 'node', '-e', 'require("pg")' ],
 		needs => 'Node, and npm install in its directory',
+		follows => 1,
 	},
 	{
 		name => 'sequelize',
-		run => [ 'node', 'photos.js' ],
+		run => [ 'node', 'photos.mjs' ],
 		try => [ 'node', '-e', 'require("sequelize"); require("pg")' ],
 		needs => 'Node, and npm install in its directory',
+		follows => 1,
 	},
 	{
 		name => 'knex',

@@ -78,6 +78,6 @@ function server(home) {
 
 // Libraries wrap the driver's error in errors of their own, with codes of their own.
 function sqlState(error) {
-	const inner = error.cause ?? error.driverError ?? error.meta?.driverAdapterError;
+	const inner = error.cause ?? error.driverError ?? error.parent ?? error.meta?.driverAdapterError;
 	return inner ? sqlState(inner) : error.originalCode ?? error.code ?? '';
 }
