@@ -42,7 +42,8 @@ is("@forgotten", '', 'no catalog is forgotten');
 
 # Each change by itself.
 my $log = slurp_file($a->logfile);
-my ($fingerprint) = $log =~ /statement: (WITH n AS MATERIALIZED .*)$/m or die 'no fingerprint is taken';
+my ($fingerprint) = $log =~ /statement: PREPARE snowid_fingerprint \(name\) AS (WITH n AS MATERIALIZED .*)$/m or die 'no fingerprint is taken';
+$fingerprint =~ s/\$1/'insta5'/g;
 my $print = $b->safe_psql('postgres', $fingerprint);
 is($b->safe_psql('postgres', 'ANALYZE; TRUNCATE insta5.notes; VACUUM FULL insta5.facts;'
 			. "SELECT nextval('insta5.plain_seq') \\g /dev/null\nREFRESH MATERIALIZED VIEW insta5.moods;\n$fingerprint"),
