@@ -116,5 +116,6 @@ open_side(Side *side, const char *conninfo, const char *for_other_server, bool n
 		? without_password(side->place == 0 ? "--source-for-target" : "--target-for-source",
 						   for_other_server)
 		: conninfo_of_connection(side->conn);
+	side->password = for_other_server != NULL ? password_of(for_other_server) : NULL;
 	return true;
 }

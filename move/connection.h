@@ -17,12 +17,15 @@ typedef struct Side
 	int			version;		/* as PQserverVersion */
 	char	   *home;			/* host, port, dbname: what clients use */
 	char	   *conninfo;		/* for the other server; never a password */
+	char	   *password;		/* ... which a subscription may need; or NULL */
 } Side;
 
 /* conninfo.c */
 
 extern char *without_password(const char *what, const char *conninfo);
 extern char *conninfo_of_connection(PGconn *conn);
+extern char *literal_for_subscription(PGconn *conn, const Side *publisher);
+extern char *password_of(const char *conninfo);
 extern char *home_of_connection(PGconn *conn);
 
 /* connection.c */

@@ -1,7 +1,8 @@
 /*
  * Connection strings.
  *
- * None is shown, kept or passed on as it was given: it may hold a password.
+ * None is shown, kept or passed on as it was given: it may hold a password.  Only
+ * a subscription may need that, and keeps it as long as it lasts.
  */
 #include "connection.h"
 
@@ -79,6 +80,41 @@ without_password(const char *what, const char *conninfo)
 	result = conninfo_of(options, false);
 	PQconninfoFree(options);
 	return result;
+}
+
+/*
+ * A connection string for a subscription, as a literal of that connection.  A role
+ * that is no superuser must name a password in it, so that the server does not
+ * connect with its own rights; no other gets one.
+ */
+char *
+literal_for_subscription(PGconn *conn, const Side *publisher)
+{
+	const char *is_superuser = PQparameterStatus(conn, "is_superuser");
+	PQExpBufferData buf;
+	char	   *result;
+
+	initPQExpBuffer(&buf);
+	appendPQExpBufferStr(&buf, publisher->conninfo);
+	if (is_superuser == NULL || strcmp(is_superuser, "on") != 0)
+		append_conninfo(&buf, "password", publisher->password);
+	result = literal(conn, buf.data);
+	termPQExpBuffer(&buf);
+	return result;
+}
+
+/* The password that a connection string names; NULL if it names none. */
+char *
+password_of(const char *conninfo)
+{
+	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+	char	   *password = NULL;
+
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+		if (strcmp(o->keyword, "password") == 0 && o->val != NULL)
+			password = pg_strdup(o->val);
+	PQconninfoFree(options);
+	return password;
 }
 
 /* How others get to the same server: a program that we start, the other server. */

@@ -18,7 +18,7 @@ static const char is_standby[] =
 "SELECT 'FAILED', 'it is a standby', 'Give the connection of its primary.'"
 " WHERE pg_is_in_recovery()";
 
-/* A subscription of a role that is none needs a password in its connection string. */
+/* The way back sets the position of a replication origin, which others may not. */
 static const char is_no_superuser[] =
 "SELECT 'FAILED', format('role %I is no superuser, and may not make subscriptions', current_user),"
 " 'Connect as a superuser.'"
@@ -170,6 +170,18 @@ static const char room_for_locks[] =
 " SELECT bool_and(has_table_privilege(name, p))" \
 " FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p)"
 
+/* Else the server hides from it how far the other one is, and the copy. */
+#define MAY_SEE_SESSIONS \
+"SELECT 'FAILED', format('role %I may not see what other sessions do', current_user)," \
+" format('As a superuser, type: GRANT pg_read_all_stats TO %I;', current_user)" \
+" WHERE NOT pg_has_role('pg_read_all_stats', 'USAGE')"
+
+/* A parameter that only superusers set, and roles that have been granted it. */
+#define MAY_SET(name, why) \
+"SELECT 'warning', format('role %I may not set " name ": " why "', current_user)," \
+" format('As a superuser, type: GRANT SET ON PARAMETER " name " TO %I;', current_user)" \
+" WHERE NOT has_parameter_privilege('" name "', 'SET')"
+
 /* The names that other moves of these shards have given. */
 #define LEFTOVER		"format('^snowid_(move|back)_(%s)_', array_to_string($1, '|'))"
 
@@ -196,6 +208,15 @@ static const char room_for_locks[] =
 "EXISTS (SELECT FROM pg_proc WHERE pronamespace = n.oid AND proname = " name ")" \
 " OR EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = " name ")" \
 " OR EXISTS (SELECT FROM pg_type WHERE typnamespace = n.oid AND typname = " name ")))"
+
+/* Those who own the schemas, and what is in them. */
+#define OWNERS \
+"SELECT string_agg(DISTINCT kind || rolname, E'\\n') FROM (" \
+" SELECT 'schema ', nspowner FROM pg_namespace WHERE nspname = ANY ($2)" \
+" UNION ALL SELECT 'object ', relowner FROM pg_class WHERE relnamespace " IN_SHARD \
+" UNION ALL SELECT 'object ', proowner FROM pg_proc WHERE pronamespace " IN_SHARD \
+" UNION ALL SELECT 'object ', typowner FROM pg_type WHERE typnamespace " IN_SHARD \
+" ) o (kind, owner) JOIN pg_roles r ON r.oid = owner"
 
 /* The locale of a database; what a version doesn't know is left out. */
 #define LOCALE \
@@ -335,20 +356,37 @@ static const Check checks[] =
 		" FROM pg_roles r WHERE NOT pg_has_role(oid, 'USAGE') AND oid IN ("
 		"  SELECT relowner FROM pg_class WHERE relnamespace " IN_SHARD
 		"  UNION SELECT nspowner FROM pg_namespace WHERE nspname = ANY ($2))"
-		/* Else the server hides from it how far the target is. */
-		" UNION ALL "
-		"SELECT 'FAILED', format('role %I may not see what other sessions do', current_user),"
-		" format('As a superuser, type: GRANT pg_read_all_stats TO %I;', current_user)"
-		" WHERE NOT pg_has_role('pg_read_all_stats', 'USAGE')"
-		" UNION ALL "
-		"SELECT 'warning', format('role %I may not set deadlock_timeout: an autovacuum in the way"
-		" makes writers wait longer, or stops the cut-over', current_user),"
-		" format('As a superuser, type: GRANT SET ON PARAMETER deadlock_timeout TO %I;', current_user)"
-		" WHERE NOT has_parameter_privilege('deadlock_timeout', 'SET')"
+		" UNION ALL " MAY_SEE_SESSIONS
+		" UNION ALL " MAY_SET("deadlock_timeout", "an autovacuum in the way makes writers wait longer, or stops the cut-over")
 		" UNION ALL " MAY_WRITE
 	},
 	{
-		.name = "rights on the target",.where = ON_TARGET,.sql = is_no_superuser
+		.name = "rights on the target",.where = ON_TARGET,
+		.other = OWNERS,
+		.sql = "SELECT 'FAILED', format('role %I is no superuser, and may not make subscriptions', current_user),"
+		" CASE WHEN p.oid IS NULL THEN 'Connect as a superuser; or move it to PostgreSQL 16 or later.' ELSE"
+		" format('As a superuser, type: GRANT pg_create_subscription TO %I;', current_user) END"
+		" FROM pg_roles r LEFT JOIN pg_roles p ON p.rolname = 'pg_create_subscription'"
+		" WHERE r.rolname = current_user AND NOT r.rolsuper AND pg_has_role(p.oid, 'USAGE') IS NOT TRUE"
+		" UNION ALL "
+		"SELECT 'FAILED', format('role %I may not create schemas', current_user),"
+		" format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user)"
+		" WHERE NOT has_database_privilege(current_database(), 'CREATE')"
+		" UNION ALL "
+		"SELECT 'FAILED', format('role %I may not make objects for %I', current_user, rolname),"
+		" format('Type: GRANT %I TO %I;', rolname, current_user)"
+		" FROM pg_roles WHERE NOT pg_has_role(oid, 'MEMBER')"
+		" AND ARRAY['schema ' || rolname, 'object ' || rolname] && string_to_array($3, E'\\n')"
+		" UNION ALL "
+		"SELECT 'FAILED', format('role %I may not own a schema', o.rolname),"
+		" format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), o.rolname)"
+		" FROM pg_roles o, pg_roles r WHERE r.rolname = current_user AND NOT r.rolsuper"
+		" AND 'schema ' || o.rolname = ANY (string_to_array($3, E'\\n'))"
+		" AND NOT has_database_privilege(o.oid, current_database(), 'CREATE')"
+		" UNION ALL " MAY_SEE_SESSIONS
+		" UNION ALL " MAY_SET("deadlock_timeout", "an autovacuum in the way makes writers wait longer, or stops the cut-over")
+		" UNION ALL " MAY_SET("session_replication_role", "after a crash there, a table may not be copied anew")
+		" UNION ALL " MAY_WRITE
 	},
 	{
 		.name = "rights on the source",.where = ON_SOURCE,.sql = is_no_superuser,.only_reverse = true

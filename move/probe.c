@@ -262,14 +262,13 @@ check_connection(const Move *move, const Check *check)
 	PGconn	   *conn = side->conn;
 	PGresult   *result;
 	char	   *name = PQescapeIdentifier(conn, move->name, strlen(move->name));
-	char	   *conninfo = PQescapeLiteral(conn, other->conninfo, strlen(other->conninfo));
 	PQExpBufferData sql;
 
 	initPQExpBuffer(&sql);
 	appendPQExpBuffer(&sql, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s"
 					  " WITH (create_slot = false, slot_name = NONE, enabled = false,"
 					  " copy_data = false)",
-					  name, conninfo, name);
+					  name, literal_for_subscription(conn, other), name);
 	PQclear(PQexec(conn, "BEGIN"));
 	/* From 15 on, it warns that there is no such publication yet. */
 	PQclear(PQexec(conn, "SET LOCAL client_min_messages = error"));
@@ -283,6 +282,11 @@ check_connection(const Move *move, const Check *check)
 		message[strcspn(message, "\n")] = '\0';
 		found(check, FOUND_FAILED, reason != NULL ? reason + 3 : message,
 			  state != NULL && (strcmp(state, "42501") == 0 || strcmp(state, "42710") == 0) ? "" :
+			  state != NULL && strcmp(state, "2F003") == 0 ?
+			  text_of("A role that is no superuser must name a password, for which the %s asks: %s"
+					  " 'CONNINFO password=...'. The subscription keeps it until the move is done.",
+					  other->label,
+					  side == &move->source ? "--target-for-source" : "--source-for-target") :
 			  text_of("Look at listen_addresses and pg_hba.conf of the %s and at the"
 					  " %s's password file, or say how the %s reaches it: %s CONNINFO.",
 					  other->label, side->label, side->label,
@@ -292,7 +296,6 @@ check_connection(const Move *move, const Check *check)
 	PQclear(result);
 	PQclear(PQexec(conn, "ROLLBACK"));
 	PQfreemem(name);
-	PQfreemem(conninfo);
 	termPQExpBuffer(&sql);
 }
 

@@ -260,7 +260,7 @@ subscribe(const Move *move)
 	run(conn,
 		"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s "
 		"WITH (create_slot = false, slot_name = %s, copy_data = true, enabled = true%s)",
-		ident(conn, move->name), literal(conn, move->source.conninfo),
+		ident(conn, move->name), literal_for_subscription(conn, &move->source),
 		ident(conn, move->name), literal(conn, move->name), as_table_owner(target));
 
 	/*
@@ -295,7 +295,7 @@ subscribe_back(const Move *move, const Side *from, const Side *to)
 		run(conn,
 			"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s "
 			"WITH (create_slot = false, slot_name = %s, copy_data = false, enabled = false%s)",
-			ident(conn, name), literal(conn, to->conninfo), ident(conn, name),
+			ident(conn, name), literal_for_subscription(conn, to), ident(conn, name),
 			literal(conn, name), as_table_owner(from));
 	oid = query_text(conn,
 					 "SELECT oid FROM pg_subscription WHERE subname = %s AND NOT subenabled",

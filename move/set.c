@@ -13,12 +13,16 @@
 void
 measure_shards(const Move *move, const Side *side)
 {
-	PGresult   *res = query(side->conn,
-							"SELECT shard, count(*) FILTER (WHERE c.relkind = 'r'), count(*) FILTER (WHERE c.relkind = 'S'), "
-							"coalesce(sum(pg_table_size(c.oid)) FILTER (WHERE c.relkind = 'r'), 0)::bigint "
-							"FROM snowid.shard_registry r JOIN pg_namespace n ON n.nspname = r.schema "
-							"JOIN pg_class c ON c.relnamespace = n.oid "
-							"WHERE shard IN (%s) GROUP BY shard", shard_list(move));
+	PGresult   *res;
+
+	if (move->nshards == 0)
+		return;
+	res = query(side->conn,
+				"SELECT shard, count(*) FILTER (WHERE c.relkind = 'r'), count(*) FILTER (WHERE c.relkind = 'S'), "
+				"coalesce(sum(pg_table_size(c.oid)) FILTER (WHERE c.relkind = 'r'), 0)::bigint "
+				"FROM snowid.shard_registry r JOIN pg_namespace n ON n.nspname = r.schema "
+				"JOIN pg_class c ON c.relnamespace = n.oid "
+				"WHERE shard IN (%s) GROUP BY shard", shard_list(move));
 
 	for (int row = 0; row < PQntuples(res); row++)
 		for (int i = 0; i < move->nshards; i++)

@@ -52,6 +52,7 @@ $a->safe_psql('postgres', 'CREATE TABLE insta3.no_key (a int)');
 my $said = moves_ok($a, $b, '1-4,6', ['plan'], 1, 'plan',
 	qr/FAILED +replica identity: table insta3\.no_key.*shard 3 cannot be moved yet.*shards 1-2,4,6, 7 tables/s);
 unlike($said, qr/FAILED.*FAILED/s, 'plan: one reason');
+unlike(moves_ok($a, $b, 3, [$_], 1, "$_ of none that can be moved", qr/shard 3 cannot be moved yet/), qr/ERROR/, 'and no more') for 'plan', 'move';
 
 my @before = map { start_writers("insta$_", $a) } 1, 7;
 my @after = map { start_writers("insta$_", $b) } 1, 7;
