@@ -28,6 +28,7 @@ typedef struct SessionSequence
 {
 	Oid			relid;			/* hash key */
 	LocalTransactionId lxid;	/* transaction that holds the relation lock */
+	RelFileNumber logged_file;	/* file that this session has logged */
 
 	/* Catalog state */
 	uint64		generation;		/* catalog_generation when read; 0: none */
@@ -35,7 +36,6 @@ typedef struct SessionSequence
 	RelFileLocator locator;
 	SlotRules	rules;
 	bool		is_local_temp;
-	bool		is_permanent;	/* does it outlive a crash? */
 	bool		needs_wal;
 	bool		is_rewritten;	/* has it got a new file since its creation? */
 
