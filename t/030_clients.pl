@@ -40,7 +40,7 @@ my @cargo = ('env', "CARGO_HOME=$tmp/cargo", "CARGO_TARGET_DIR=$tmp/rust", 'CARG
 # In which directory, what must run without error first, and what that needs; whether
 # it follows a shard that moves; why it cannot go through Debian 12's PgBouncer.
 my @clients = (
-	{ name => 'psql', run => [ 'bash', 'photos' ], try => ['true'] },
+	{ name => 'psql', run => [ 'bash', 'photos' ], try => ['true'], follows => 1 },
 	{
 		name => 'django',
 		run => [ @python, 'main.py' ],
