@@ -46,12 +46,14 @@ my @clients = (
 		run => [ @python, 'main.py' ],
 		try => [ @python, '-c', 'import django, psycopg2' ],
 		needs => 'packages python3-django, python3-psycopg2',
+		follows => 1,
 	},
 	{
 		name => 'sqlalchemy',
 		run => [ @python, 'photos.py' ],
 		try => [ @python, '-c', 'import sqlalchemy, psycopg2' ],
 		needs => 'packages python3-sqlalchemy, python3-psycopg2',
+		follows => 1,
 	},
 	{
 		name => 'node-pg',

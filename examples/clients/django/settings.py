@@ -1,4 +1,4 @@
-"""One database for each server; a shard is a schema of one of them."""
+"""The first server; those that shards have moved to, sharding.py adds."""
 import os
 
 DATABASES = {

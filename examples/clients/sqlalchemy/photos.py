@@ -3,11 +3,20 @@
     /usr/bin/python3 photos.py 31341
 """
 import sys
+import time
 from datetime import timedelta
+from functools import lru_cache
 
+from psycopg2.extensions import parse_dsn
 from sqlalchemy import BigInteger, Column, FetchedValue, Text, create_engine, func, select
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, declarative_base
 from sqlalchemy.pool import NullPool
+
+SHARDS = 2000
+# SN001: the shard has moved.  SN002: it is not open there yet.  3F000, 42P01: the
+# copy that the move has left has been renamed, or dropped.
+REFUSALS = ["SN001", "SN002", "3F000", "42P01"]
 
 Base = declarative_base()
 
@@ -21,42 +30,85 @@ class Photo(Base):
     caption = Column(Text, nullable=False)
 
 
-# From PGHOST, PGPORT and so on.  PgBouncer is the pool, so none here.
-engine = create_engine("postgresql+psycopg2://", poolclass=NullPool)
+homes = {}  # by shard, where it is not the first server
 
 
-def session_of(user_id):
-    """A session in which "shard" is the schema of the user's shard."""
-    schema = f"insta{user_id % 2000}"
-    return Session(engine.execution_options(schema_translate_map={"shard": schema}))
+@lru_cache(maxsize=None)
+def engine_of(home):
+    """A home is a connection string as the registry has it; what it lacks is from
+    PGHOST, PGPORT and so on.  PgBouncer is the pool, so none here."""
+    return create_engine("postgresql+psycopg2://", connect_args=parse_dsn(home), poolclass=NullPool)
+
+
+def in_shard_of(user_id, work, seconds=30):
+    """Returns work(session), which is done in one transaction, and in which "shard" is
+    the schema of the user's shard.
+
+    If the server refuses it since the shard has moved, nothing of it has happened, and
+    it is done again at the new home.
+    """
+    shard = user_id % SHARDS
+    deadline = time.monotonic() + seconds
+    while True:
+        engine = engine_of(homes.get(shard, ""))
+        here = engine.execution_options(schema_translate_map={"shard": f"insta{shard}"})
+        try:
+            # What is returned is of use after the transaction.
+            with Session(here, expire_on_commit=False) as session, session.begin():
+                return work(session)
+        except DBAPIError as error:
+            state = error.orig.pgcode
+            if state not in REFUSALS or time.monotonic() > deadline:
+                raise
+            with Session(engine) as session:
+                home = session.scalar(select(func.snowid.shard_home(shard)))
+            if home == "missing" or home == "here" and not state.startswith("SN"):
+                raise
+        if home not in ("here", "closed"):
+            homes[shard] = home
+        if state == "SN002" or home == "closed":
+            time.sleep(0.1)
+
+
+def insert(session, photos):
+    session.add_all(photos)
+    session.flush()
+    return photos
 
 
 def main(user_id):
-    print(f"user {user_id} lives in shard {user_id % 2000}")
+    print(f"user {user_id} lives in shard {user_id % SHARDS}")
 
-    with session_of(user_id) as session:
-        first = Photo(user_id=user_id, caption="the first")
-        session.add(first)
-        session.commit()
-        print(f"inserted {first.id}")
+    [first] = in_shard_of(user_id, lambda session: insert(session, [Photo(user_id=user_id, caption="the first")]))
+    print(f"inserted {first.id}")
 
-        more = [Photo(user_id=user_id, caption=f"photo {n}") for n in range(1, 1001)]
-        session.add_all(more)
-        session.flush()
-        print(f"inserted {len(more)} more, the last {more[-1].id}")
-        session.commit()
+    more = in_shard_of(user_id, lambda session: insert(
+        session, [Photo(user_id=user_id, caption=f"photo {n}") for n in range(1, 1001)]
+    ))
+    print(f"inserted {len(more)} more, the last {more[-1].id}")
 
-        made, shard = session.execute(
-            select(func.snowid.id_timestamp(first.id), func.snowid.id_shard(first.id))
-        ).one()
-        print(f"made {made.isoformat()} in shard {shard}")
+    made, shard = in_shard_of(user_id, lambda session: session.execute(
+        select(func.snowid.id_timestamp(first.id), func.snowid.id_shard(first.id))
+    ).one())
+    print(f"made {made.isoformat()} in shard {shard}")
 
-        photos = session.scalars(
-            select(Photo)
-            .where(func.snowid.id_between(Photo.id, made, made + timedelta(minutes=1)))
-            .order_by(Photo.id.desc())
-        ).all()
-        print(f"in the minute from then: {len(photos)} photos, the newest {photos[0].id}")
+    photos = in_shard_of(user_id, lambda session: session.scalars(
+        select(Photo)
+        .where(func.snowid.id_between(Photo.id, made, made + timedelta(minutes=1)))
+        .order_by(Photo.id.desc())
+    ).all())
+    print(f"in the minute from then: {len(photos)} photos, the newest {photos[0].id}")
+
+    # The next page has the ids below the last one of this page.
+    count, last, page = 0, None, None
+    while page is None or len(page) == 400:
+        query = select(Photo.id).where(Photo.user_id == user_id).order_by(Photo.id.desc()).limit(400)
+        if last:
+            query = query.where(Photo.id < last)
+        page = in_shard_of(user_id, lambda session: session.scalars(query).all())
+        count += len(page)
+        last = page[-1] if page else last
+    print(f"in pages of 400: {count} photos, the oldest {last}")
 
 
 if __name__ == "__main__":
