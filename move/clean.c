@@ -327,6 +327,7 @@ finish(const Move *move)
 	if (drop_slot(target, reverse_name) != STATUS_DONE)
 		return STATUS_FAILED;
 	drop_publication(target, reverse_name);
+	remove_fence(move, target);
 	forget_journal(move, target);
 
 	/* One by one, since dropping takes a lock for each thing. */
@@ -417,9 +418,8 @@ abort_move(const Move *move)
 	{
 		run(source->conn, "BEGIN");
 		record_step(move, source, "aborted");
-		for (int i = 0; i < move->nshards; i++)
-			if (journal_of(move->shards[i], source)->closed)
-				run(source->conn, "SELECT snowid.unfence_shard(%d)", move->shards[i]->number);
+		run(source->conn, "SELECT snowid_internal.open_shards(ARRAY(SELECT shard FROM snowid.moves WHERE closed AND shard IN (%s)), NULL)",
+			shard_list(move));
 		run(source->conn, "COMMIT");
 	}
 
@@ -445,7 +445,10 @@ abort_move(const Move *move)
 	for (int i = 0; i < move->nshards && on_target; i++)
 		drop_new_copy(select_range(move, i, 1), target);
 	if (on_source)
+	{
+		remove_fence(move, source);
 		forget_journal(move, source);
+	}
 	report_info("%s: the move is undone", move->title);
 	return STATUS_DONE;
 }

@@ -121,17 +121,14 @@ open_shards(const Move *move, const Side *to)
 	if (!is_source(move, to) && set_journal(move, to)->reverse &&
 		!extend_publication(move, to, move->reverse_name))
 		return false;
-	for (int i = 0; i < move->nshards; i++)
-		if (!try_run(to->conn,
-					 "UPDATE snowid.moves SET role = 'target', step = 'open', "
-					 "changed_at = clock_timestamp(), details = details || "
-					 "jsonb_build_object('reverse_lsn', pg_current_wal_insert_lsn()) "
-					 "WHERE shard = %d AND step = 'ready' AND details ->> 'move_id' = %s",
-					 move->shards[i]->number, literal(to->conn, set_journal(move, to)->move_id)) ||
-			!try_run(to->conn, "SELECT snowid.unfence_shard(%d, %s)",
-					 move->shards[i]->number, literal(to->conn, to->home)))
-			return false;
-	return true;
+	return try_run(to->conn,
+				   "UPDATE snowid.moves SET role = 'target', step = 'open', "
+				   "changed_at = clock_timestamp(), details = details || "
+				   "jsonb_build_object('reverse_lsn', pg_current_wal_insert_lsn()) "
+				   "WHERE shard IN (%s) AND step = 'ready' AND details ->> 'move_id' = %s",
+				   shard_list(move), literal(to->conn, set_journal(move, to)->move_id)) &&
+		try_run(to->conn, "SELECT snowid_internal.open_shards(ARRAY[%s], %s)",
+				shard_list(move), literal(to->conn, to->home));
 }
 
 /* Close the shards on the server that they leave. */
@@ -141,10 +138,13 @@ close_shards(CutOver *cut)
 	int64		until = pause_end(cut->move, cut->start);
 
 	for (int i = 0; i < cut->move->nshards; i++)
-		if (!close_shard(cut->move, cut->from, cut->move->shards[i], cut->to->home, cut->again, until))
+		if (!lock_shard(cut->move, cut->from, cut->move->shards[i], cut->again, until))
 			return retry_if_passing(cut, cut->from, strcmp(last_sqlstate, "40P01") == 0 ?
 									"could not lock the shard on the server that it leaves, whose writers wait for each other's locks (deadlock)" :
 									"could not lock the shard on the server that it leaves");
+	tell_time(cut, "locked");
+	if (!close_locked_shards(cut->move, cut->from, cut->to->home, until))
+		return retry_if_passing(cut, cut->from, "could not close the shard on the server that it leaves");
 	tell_time(cut, "closed");
 	return ATTEMPT_GOES_ON;
 }
@@ -416,6 +416,7 @@ hand_over(const Move *move, const Side *from, const Side *to, const char *name)
 	run(from->conn, "SET lock_timeout = %d", move->options->lock_timeout_ms);
 	free(try_fingerprint(from->conn, move->shards[0]->schema));
 	run(from->conn, "SET lock_timeout = 0");
+	prepare_fence(move, from);
 	for (int i = 0; i < move->nshards && move->nshards > 1; i += group->nshards)
 	{
 		Status		status;

@@ -116,23 +116,37 @@ limit_statement(PGconn *conn, int64 until)
 	return try_run(conn, "SET LOCAL statement_timeout = %d", (int) Max(until - now_ms(), 1));
 }
 
-/* Fence the shard; who is still in our way is not awaited as long. */
+/* Lock the sequences; who is still in our way is not awaited as long. */
 static bool
-fence_shard(const Move *move, PGconn *conn, const Shard *shard, const char *home, int64 until)
+lock_sequences(const Move *move, PGconn *conn, const Shard *shard, int64 until)
 {
 	return try_run(conn, "SET LOCAL lock_timeout = %d", Max(move->options->lock_timeout_ms / 4, 1)) &&
 		limit_statement(conn, until) &&
-		try_run(conn, "SELECT snowid.fence_shard(%d, %s)", shard->number, literal(conn, home)) &&
+		try_run(conn, "SELECT snowid_internal.lock_relations(ARRAY(SELECT c.oid FROM pg_class c "
+				"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE nspname = %s AND relkind = 'S' ORDER BY c.oid))",
+				literal(conn, shard->schema)) &&
 		try_run(conn, "SET LOCAL lock_timeout = %d", move->options->lock_timeout_ms);
 }
 
 /*
- * Close the shard in the transaction that is open on the side's first
- * connection, by the given time.  False if a query failed, as try_run() does.
+ * Close the shards, which are locked, in the transaction that is open on the
+ * side's first connection, by the given time.
  */
 bool
-close_shard(const Move *move, const Side *side, const Shard *shard, const char *home, bool again,
-			int64 until)
+close_locked_shards(const Move *move, const Side *side, const char *home, int64 until)
+{
+	return limit_statement(side->conn, until) &&
+		try_run(side->conn, "SELECT snowid_internal.close_shards(ARRAY[%s], %s)",
+				shard_list(move), literal(side->conn, home));
+}
+
+/*
+ * Lock the shard's tables and sequences in the transaction that is open on the
+ * side's first connection, by the given time.  False if a query failed, as
+ * try_run() does.
+ */
+bool
+lock_shard(const Move *move, const Side *side, const Shard *shard, bool again, int64 until)
 {
 	PGconn	   *conn = side->conn;
 	PGresult   *relations = find_relations(conn, shard, again);
@@ -146,7 +160,7 @@ close_shard(const Move *move, const Side *side, const Shard *shard, const char *
 	{
 		/* All sequences have been dropped, and nobody takes ids. */
 		PQclear(relations);
-		return fence_shard(move, conn, shard, home, until);
+		return true;
 	}
 	sequence = PQgetvalue(relations, 0, 0);
 	tables = PQgetvalue(relations, 0, 2);
@@ -159,7 +173,7 @@ close_shard(const Move *move, const Side *side, const Shard *shard, const char *
 		done = wait_for_holders(move, side, sequence) &&
 			limit_statement(conn, until) &&
 			(tables[0] == '\0' || try_run(conn, "LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", tables)) &&
-			fence_shard(move, conn, shard, home, until);
+			lock_sequences(move, conn, shard, until);
 		leave_queue(side);
 	}
 	PQclear(relations);

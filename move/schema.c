@@ -291,8 +291,8 @@ copy_schemas(const Move *move)
 		return STATUS_FAILED;
 	}
 	run(conn, "SET search_path = pg_catalog, pg_temp");
-	for (int i = 0; i < move->nshards; i++)
-		run(conn, "SELECT snowid.fence_shard(%d)", move->shards[i]->number);
+	run(conn, "SELECT snowid_internal.prepare_table(t) FROM snowid_internal.shard_tables(%s) t", schema_list(move, conn));
+	run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], NULL)", shard_list(move));
 	record_detail(move, conn, "schema_made", "yes");
 	record_step_on(move, target, conn, "schema");
 	run(conn, "COMMIT");

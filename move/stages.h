@@ -139,10 +139,15 @@ extern bool resume_session(const Move *move, const Side *side);
 extern void tell_other_program(const Move *move);
 extern void back_off(int attempt);
 
+/* fence.c: what the fence needs beforehand */
+
+extern void prepare_fence(const Move *move, const Side *side);
+extern void remove_fence(const Move *move, const Side *side);
+
 /* lock.c: taking a shard's locks */
 
-extern bool close_shard(const Move *move, const Side *side, const Shard *shard, const char *home,
-						bool again, int64 until);
+extern bool lock_shard(const Move *move, const Side *side, const Shard *shard, bool again, int64 until);
+extern bool close_locked_shards(const Move *move, const Side *side, const char *home, int64 until);
 
 /* verify.c */
 
