@@ -25,9 +25,11 @@ $a->command_ok(
 
 my $before = definitions($a);
 moves_ok($a, $b, 5, [ '--verify', 'checksums', '--trust-owners' ], 0, 'moved', qr/no difference/);
-is(definitions($b), $before, 'it arrives as it was');
 is($b->safe_psql('postgres', 'SELECT (7)::insta5.seven'), '7', 'its casts work');
+
+# Until then, its tables keep the triggers that closed them while they were filled.
 moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+is(definitions($b), $before, 'it arrives as it was');
 
 # The catalogs that the fingerprint leaves out, since no schema owns their rows
 # or they hold no definitions.
