@@ -147,15 +147,11 @@ refuse_to_move(Move *part)
 			report_info("%s %s moved already; type: snowid-move finish", part->title,
 						part->nshards == 1 ? "has" : "have");
 			return EXIT_DONE;
-		case RETURN_OPENED:
 		case RETURNED:
-			if (situation_of(part, part->shards[0]) == RETURNED)
-			{
-				report_error("%s has been moved to the source, and that move is not finished", part->title);
-				report_hint("Type snowid-move finish, and then this command again.");
-				return EXIT_FAILED;
-			}
-			/* FALLTHROUGH */
+			report_error("%s has been moved to the source, and that move is not finished", part->title);
+			report_hint("Type snowid-move finish, and then this command again.");
+			return EXIT_FAILED;
+		case RETURN_OPENED:
 		case RETURN_DECIDED:
 		case RETURN_ABORTING:
 			report_error("%s is not at the source", part->title);

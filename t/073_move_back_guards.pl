@@ -41,12 +41,12 @@ subject 'too much log' => sub {
 };
 
 # Begun, it must be ended first.
-subject 'a reader in the way' => sub {
-	my $reader = $a->background_psql('postgres');
-	$reader->query_safe("BEGIN; SELECT count(*) FROM $s.users");
-	moves_ok($a, $b, 5, [ 'back', '--retries', 0 ], 1, 'back, with a reader in the way', qr/could not lock/);
-	$reader->query_safe('COMMIT');
-	$reader->quit;
+subject 'a lock in the way' => sub {
+	my $locker = $a->background_psql('postgres');
+	$locker->query_safe("BEGIN; LOCK TABLE $s.users IN SHARE MODE");
+	moves_ok($a, $b, 5, [ 'back', '--retries', 0 ], 1, 'back, with a lock in the way', qr/could not lock/);
+	$locker->query_safe('COMMIT');
+	$locker->quit;
 	moves_ok($a, $b, 5, ['status'], 0, 'status', qr/type snowid-move back to go on, or abort/);
 	moves_ok($a, $b, 5, [], 1, 'no move goes on from there', qr/a way back of shard 5 was begun/);
 	lives_on_ok($b, $a, 'a way back that was begun');
