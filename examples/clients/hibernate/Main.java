@@ -1,5 +1,8 @@
 import java.util.Date;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Function;
 import org.hibernate.Session;
 import org.hibernate.SessionFactory;
 import org.hibernate.cfg.Configuration;
@@ -10,60 +13,93 @@ import org.hibernate.cfg.Configuration;
  * JDBC_URL=jdbc:postgresql://127.0.0.1/app?user=app java ... Main 31341
  */
 public class Main {
+	static final Shards shards = new Shards(System.getenv("JDBC_URL"));
+	static final Map<String, SessionFactory> factories = new ConcurrentHashMap<>();
+
 	/** One for each shard: default_schema qualifies all names, and blocks of ids are its own. */
-	static SessionFactory shard(long shard) {
+	static SessionFactory factory(String url, long shard) {
 		return new Configuration()
 				.addAnnotatedClass(Photo.class)
 				.addAnnotatedClass(Event.class)
 				.setProperty("hibernate.connection.driver_class", "org.postgresql.Driver")
-				.setProperty("hibernate.connection.url", System.getenv("JDBC_URL"))
+				.setProperty("hibernate.connection.url", url)
 				.setProperty("hibernate.dialect", SnowidDialect.class.getName())
 				.setProperty("hibernate.default_schema", "insta" + shard)
 				.setProperty("hibernate.jdbc.batch_size", "50")
 				.buildSessionFactory();
 	}
 
-	public static void main(String[] args) {
+	/** One transaction in the user's shard, in a session of its own. */
+	static <T> T inShardOf(long user, Function<Session, T> work) throws Exception {
+		return shards.of(user, (url, shard) -> {
+			Session session = factories.computeIfAbsent(shard + " " + url, key -> factory(url, shard)).openSession();
+			try {
+				session.beginTransaction();
+				T result = work.apply(session);
+				session.getTransaction().commit();
+				return result;
+			} catch (RuntimeException e) {
+				session.getTransaction().rollback();
+				throw e;
+			} finally {
+				session.close();
+			}
+		});
+	}
+
+	public static void main(String[] args) throws Exception {
 		long user = Long.parseLong(args[0]);
-		long shard = Math.floorMod(user, 2000L);
-		System.out.println("user " + user + " lives in shard " + shard);
+		System.out.println("user " + user + " lives in shard " + Math.floorMod(user, Shards.COUNT));
 
-		SessionFactory factory = shard(shard);
-		Session session = factory.openSession();
-
-		session.beginTransaction();
-		Photo first = new Photo(user, "the first");
-		session.save(first);
-		session.getTransaction().commit();
+		Photo first = inShardOf(user, session -> {
+			Photo photo = new Photo(user, "the first");
+			session.save(photo);
+			return photo;
+		});
 		System.out.println("inserted " + first.id);
 
-		session.beginTransaction();
-		Photo last = null;
-		for (int n = 1; n <= 1000; n++)
-			session.save(last = new Photo(user, "photo " + n));
-		session.getTransaction().commit();
+		Photo last = inShardOf(user, session -> {
+			Photo photo = null;
+			for (int n = 1; n <= 1000; n++)
+				session.save(photo = new Photo(user, "photo " + n));
+			return photo;
+		});
 		System.out.println("inserted 1000 more, the last " + last.id);
 
-		session.beginTransaction();
-		Object[] parts = (Object[]) session.createSQLQuery("SELECT created_at, shard FROM snowid.id_parts(:id)")
-				.setLong("id", first.id).uniqueResult();
+		Object[] parts = inShardOf(user, session -> (Object[]) session
+				.createSQLQuery("SELECT created_at, shard FROM snowid.id_parts(:id)")
+				.setLong("id", first.id).uniqueResult());
 		System.out.println("made " + ((Date) parts[0]).toInstant() + " in shard " + parts[1]);
 
 		// A function that Hibernate does not know is passed on as it is.
-		List<?> photos = session.createQuery("from Photo where id >= snowid.min_id(:since) and id < snowid.min_id(:until) order by id desc")
+		List<?> photos = inShardOf(user, session -> session
+				.createQuery("from Photo where id >= snowid.min_id(:since) and id < snowid.min_id(:until) order by id desc")
 				.setTimestamp("since", (Date) parts[0])
 				.setTimestamp("until", new Date(((Date) parts[0]).getTime() + 60000))
-				.list();
+				.list());
 		System.out.println("in the minute from then: " + photos.size() + " photos, the newest " + ((Photo) photos.get(0)).id);
-		session.getTransaction().commit();
 
-		session.beginTransaction();
-		for (int n = 1; n <= 1000; n++)
-			session.save(new Event(user, "event " + n));
-		session.getTransaction().commit();
+		// The next page has the ids below the last one of this page.
+		int count = 0;
+		long oldest = Long.MAX_VALUE;
+		for (List<?> page = null; page == null || page.size() == 400; count += page.size()) {
+			long before = oldest;
+			page = inShardOf(user, session -> session
+					.createQuery("from Photo where userId = :user and id < :before order by id desc")
+					.setLong("user", user).setLong("before", before).setMaxResults(400)
+					.list());
+			if (!page.isEmpty())
+				oldest = ((Photo) page.get(page.size() - 1)).id;
+		}
+		System.out.println("in pages of 400: " + count + " photos, the oldest " + oldest);
+
+		inShardOf(user, session -> {
+			for (int n = 1; n <= 1000; n++)
+				session.save(new Event(user, "event " + n));
+			return null;
+		});
 		System.out.println("inserted 1000 events");
 
-		session.close();
-		factory.close();
+		factories.values().forEach(SessionFactory::close);
 	}
 }

@@ -8,7 +8,7 @@ import java.sql.SQLException;
  * Ids in blocks: one round trip for 50 of them, known before the INSERT.
  *
  * JDBC_URL=jdbc:postgresql://127.0.0.1/app?user=app
- * java -cp /usr/share/java/postgresql.jar Events.java 31341
+ * java -cp build:/usr/share/java/postgresql.jar Events 31341
  */
 public class Events {
 	/** Must be the INCREMENT of the sequence. */

@@ -1,0 +1,103 @@
+import java.net.URLEncoder;
+import java.nio.charset.StandardCharsets;
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/** Where shards live, and what a client does when one has moved. */
+public class Shards {
+	static final long COUNT = 2000;
+	private static final long SECONDS = 30;
+
+	/**
+	 * SN001: the shard has moved. SN002: it is not open there yet. 3F000, 42P01: the copy
+	 * that the move has left has been renamed, or dropped.
+	 */
+	private static final Set<String> REFUSALS = Set.of("SN001", "SN002", "3F000", "42P01");
+
+	private final String first;
+	private final Map<Long, String> urls = new ConcurrentHashMap<>(); // where it is not the first server
+
+	/** Begins with the server of this URL. */
+	Shards(String first) {
+		this.first = first;
+	}
+
+	/** One transaction, on the server of a URL. */
+	interface Work<T> {
+		T in(String url, long shard) throws Exception;
+	}
+
+	/**
+	 * If the server refuses the transaction since the shard has moved, nothing of it has
+	 * happened, and it is done again at the new home.
+	 */
+	<T> T of(long user, Work<T> work) throws Exception {
+		long shard = Math.floorMod(user, COUNT);
+		long deadline = System.nanoTime() + SECONDS * 1_000_000_000;
+		for (;;) {
+			String url = urls.getOrDefault(shard, first);
+			try {
+				return work.in(url, shard);
+			} catch (Exception e) {
+				String state = sqlState(e);
+				if (!REFUSALS.contains(state) || System.nanoTime() - deadline > 0)
+					throw e;
+				String home = home(url, shard);
+				if (home.equals("missing") || home.equals("here") && !state.startsWith("SN"))
+					throw e;
+				if (!home.equals("here") && !home.equals("closed"))
+					urls.put(shard, url(home));
+				if (state.equals("SN002") || home.equals("closed"))
+					Thread.sleep(100);
+			}
+		}
+	}
+
+	private static String home(String url, long shard) throws SQLException {
+		try (Connection connection = DriverManager.getConnection(url);
+				PreparedStatement statement = connection.prepareStatement("SELECT snowid.shard_home(?)")) {
+			statement.setInt(1, (int) shard);
+			ResultSet home = statement.executeQuery();
+			home.next();
+			return home.getString(1);
+		}
+	}
+
+	/**
+	 * The URL of a connection string as the registry has it. What that lacks is as in the
+	 * first URL, and so is all but host, port, database and user.
+	 */
+	private String url(String home) {
+		Matcher url = Pattern.compile("jdbc:postgresql://([^:/]*)(?::(\\d+))?/([^?]*)\\??(.*)").matcher(first);
+		if (!url.matches())
+			throw new IllegalArgumentException(first);
+		String host = url.group(1), port = url.group(2) == null ? "5432" : url.group(2), database = url.group(3);
+		StringBuilder options = new StringBuilder();
+		Matcher given = Pattern.compile("(\\w+)\\s*=\\s*(?:'((?:[^'\\\\]|\\\\.)*)'|(\\S*))").matcher(home);
+		while (given.find()) {
+			String value = (given.group(2) == null ? given.group(3) : given.group(2)).replaceAll("\\\\(.)", "$1");
+			switch (given.group(1)) {
+				case "host": host = value; break;
+				case "port": port = value; break;
+				case "dbname": database = URLEncoder.encode(value, StandardCharsets.UTF_8); break;
+				case "user": options.append("&user=").append(URLEncoder.encode(value, StandardCharsets.UTF_8)); break;
+			}
+		}
+		return "jdbc:postgresql://" + host + ":" + port + "/" + database + "?" + url.group(4) + options;
+	}
+
+	/** Libraries wrap the driver's exception in exceptions of their own. */
+	private static String sqlState(Throwable e) {
+		while (e != null && !(e instanceof SQLException))
+			e = e.getCause();
+		return e == null ? "" : String.valueOf(((SQLException) e).getSQLState());
+	}
+}
