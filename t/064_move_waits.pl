@@ -95,10 +95,12 @@ is($? >> 8, 0, 'and then it goes on');
 
 $_->stop for $a, $b;
 
-# Four moves at once, on servers with the settings of initdb: max_logical_replication_workers
+# Four moves at once, on a target with the settings of initdb: max_logical_replication_workers
 # is 4.  If each subscription had a worker, none would be left to copy a table; and
-# each would have, after a launcher that is late.
+# each would have, after a launcher that is late.  Without more walsenders on the
+# source, the fourth is refused if the others have claimed theirs before it looks.
 ($a, $b) = map { move_node($_) } 'c', 'd';
+$a->append_conf('postgresql.conf', "max_wal_senders = 20\nmax_replication_slots = 20");
 $_->start for $a, $b;
 make_shard($a, $_, "insta$_") for 1 .. 4;
 $b->safe_psql('postgres', 'CREATE EXTENSION snowid');
