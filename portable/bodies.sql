@@ -199,8 +199,8 @@ COMMENT ON FUNCTION snowid_internal.qualified_name(regclass) IS
  * refuse_slot: says why a sequence gives no slot, and what to do about it.
  *
  * Errors: 22008 the clock is before the epoch, 2200H the layout's time is used
- * up or MAXVALUE is reached, 55000 over a day ahead of the clock; SN001 and SN002
- * a closed shard.
+ * up or MAXVALUE is reached, 22023 a CACHE too large to begin with, 55000 over a
+ * day ahead of the clock; SN001 and SN002 a closed shard.
  */
 CREATE FUNCTION snowid_internal.refuse_slot(reason text, seq regclass, last bigint,
 	at timestamptz, epoch timestamptz)
@@ -240,6 +240,11 @@ BEGIN
 			DETAIL = format('The id is of %s; the clock shows %s.',
 							snowid_internal.iso(snowid_internal.slot_at(last, epoch)), clock),
 			HINT = 'If the id has another epoch than the default, pass that as the third argument.';
+	WHEN 'large CACHE' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('CACHE %s of sequence "%s" is too large', s.seqcache, name),
+			DETAIL = 'In the portable edition, the first call of a sequence needs a CACHE of 1024 at most.',
+			HINT = format('Type: ALTER SEQUENCE %s CACHE 1;', qualified);
 	WHEN 'under MINVALUE' THEN
 		RAISE EXCEPTION USING ERRCODE = 'sequence_generator_limit_exceeded',
 			MESSAGE = format('minimum value of sequence "%s" (%s) is later than now', name, s.seqmin),
@@ -373,6 +378,11 @@ BEGIN
 			-- The value of a sequence that was never called: setval(seq, slot,
 			-- false) names the next slot; a START is no time.
 			IF last IS NULL AND named IS NULL AND now_ms << 10 BETWEEN rules.seqmin AND rules.seqmax THEN
+				-- It makes the values of CACHE one by one, and no cancel ends that.
+				IF rules.seqcache > 1024 THEN
+					reason := 'large CACHE';
+					EXIT;
+				END IF;
 				named := nextval(seq);
 				CONTINUE;
 			END IF;
