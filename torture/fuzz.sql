@@ -1,6 +1,6 @@
 /*
- * Random calls, made and run within the server; torture/fuzz sets it up and
- * reads the result.
+ * Random calls, made and run within the server; torture/fuzz sets it up, with
+ * either edition, and reads the result.
  *
  * Schema fuzz belongs to the superuser, and all calls are role fuzzer's, who
  * may make shards: so that no call can break what counts the calls.
@@ -10,7 +10,6 @@
  * The functions are those of the catalog: a new one needs nothing here, and an
  * argument of a new type fails until it has values.
  */
-CREATE EXTENSION snowid;
 CREATE ROLE fuzzer LOGIN;
 SELECT format('GRANT CREATE, TEMP ON DATABASE %I TO fuzzer', current_database()) \gexec
 GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry, snowid.moves TO fuzzer;
@@ -34,12 +33,12 @@ CREATE TABLE fuzz.relation (name text, oid oid);
 GRANT SELECT, INSERT, UPDATE, DELETE ON fuzz.outcome, fuzz.relation TO fuzzer;
 
 CREATE VIEW fuzz.function AS
-SELECT p.oid, p.pronamespace::regnamespace AS schema, p.prokind, p.proname, p.pronargdefaults, p.proargtypes
+SELECT p.oid, p.pronamespace::regnamespace AS schema, p.prokind, p.proname, p.pronargdefaults, p.proargtypes, p.provariadic
 FROM pg_catalog.pg_proc p
-JOIN pg_catalog.pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
- AND d.deptype = 'e'
-JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid AND e.extname = 'snowid'
-WHERE d.refclassid = 'pg_extension'::regclass AND p.prorettype <> 'trigger'::regtype;
+WHERE p.pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace)
+  AND p.prorettype <> 'trigger'::regtype
+  -- it uses the processor for as long as it is told
+  AND p.proname <> 'wait';
 GRANT SELECT ON fuzz.function TO fuzzer;
 
 -- One of an array's elements.
@@ -142,12 +141,20 @@ BEGIN
 			WHEN 'boolean'::regtype THEN fuzz.pick('true', 'false')
 			WHEN 'snowid.shard_registry'::regtype THEN fuzz.pick('(3,fuzz_objects,plain,,)', '(4,insta4,id_seq,,elsewhere)', '(,,,,)')
 			WHEN 'regclass'::regtype THEN fuzz.pick(VARIADIC relations::text[])
+			WHEN 'oid'::regtype THEN fuzz.pick(VARIADIC relations::text[])
+			WHEN 'oid[]'::regtype THEN format('{%s,%s}', fuzz.pick(VARIADIC relations::text[]), fuzz.pick(VARIADIC relations::text[]))
+			WHEN 'int[]'::regtype THEN format('{%s,%s}', fuzz.int(), fuzz.int())
+			WHEN 'name[]'::regtype THEN ARRAY[fuzz.name(), fuzz.name()]::text
+			WHEN 'interval'::regtype THEN fuzz.pick('0', '1 ms', '-1 day', '-178000000 years')	-- how long shard_load() sleeps
+			WHEN 'text[]'::regtype THEN fuzz.pick('{}', '{UPDATE}', '{USAGE,"SELECT, UPDATE"}', '{NULL}', '{x}')
 			WHEN 'regclass[]'::regtype THEN format('{%s}', fuzz.pick(VARIADIC relations::text[]))
 		END;
 		IF value IS NULL THEN
 			RAISE EXCEPTION 'no values for arguments of type %', f.proargtypes[i]::regtype;
 		END IF;
-		arguments := arguments || format('%L::%s', CASE WHEN random() < 0.97 THEN value END,
+		arguments := arguments || format('%s%L::%s',
+										 CASE WHEN f.provariadic <> 0 AND i = cardinality(f.proargtypes) - 1 THEN 'VARIADIC ' END,
+										 CASE WHEN random() < 0.97 THEN value END,
 										 f.proargtypes[i]::regtype);
 	END LOOP;
 	RETURN format('%s %s.%I(%s)', CASE f.prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT' END,
@@ -318,6 +325,9 @@ BEGIN
 		SELECT x.call, x.state, count(*), min(x.example), min(x.message) FROM unnest(o) x GROUP BY 1, 2
 		ON CONFLICT ON CONSTRAINT outcome_pkey DO UPDATE SET calls = t.calls + excluded.calls;
 		COMMIT;
+		IF EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1936617335) THEN
+			RAISE EXCEPTION 'a lock of next_id() was left behind';
+		END IF;
 		CALL fuzz.drop_shards();
 		COMMIT;
 	END LOOP;
