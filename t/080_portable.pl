@@ -134,6 +134,17 @@ SELECT count(DISTINCT left(answer('portable.' || call), 5)) > 100, count(*) FROM
 	't|7200', 'of all kinds');
 $node->safe_psql('in_c', 'DROP SCHEMA portable, portable_internal CASCADE');
 
+# ---------------------------------------------------------------- rules of its own
+
+# The first call asks nextval(), which makes as many values as CACHE says, and
+# can't be cancelled meanwhile.
+my $take = "SELECT snowid.next_id(5, 'taken') > snowid.min_id(now() - interval '1 s')";
+is(sqlstate($node, "CREATE SEQUENCE taken CACHE 1025; $take", dbname => 'contrib_regression'),
+	'22023', 'the first call of a sequence refuses a large CACHE');
+is($node->safe_psql('contrib_regression', "ALTER SEQUENCE taken CACHE 1024; $take;
+ALTER SEQUENCE taken CACHE 9223372036854775807; $take"), "t\nt", 'later calls ignore it');
+$node->safe_psql('contrib_regression', 'DROP SEQUENCE taken');
+
 # ---------------------------------------------------------------- the catalogs
 
 my %catalog = (
