@@ -49,7 +49,7 @@ AS $$ SELECT $1[1 + floor(random() * cardinality($1))::int] $$;
 CREATE FUNCTION fuzz.name() RETURNS text
 LANGUAGE sql VOLATILE
 AS $$ SELECT fuzz.pick('insta' || floor(random() * 10), 'fuzz_objects', 'fuzz_objects',
-	'fuzz_snippet', 'fuzz_snippet', 'id', 'id_seq', 'next_id', 'plain', 'taken_seq',
+	'fuzz_snippet', 'fuzz_snippet', 'fuzz_snippet', 'fuzz_snippet', 'id', 'id_seq', 'next_id', 'plain', 'taken_seq',
 	'pg_catalog', 'snowid', 'public', 'pg_temp', 'pg_fuzz', 'nowhere',
 	'', ' ', '"', 'a"b', 'x''; DROP SCHEMA fuzz_objects; --', '%s%I%L', 'select', '$' || '$', '\',
 	repeat('n', 63), repeat('ü', 31), repeat('"', 63), 'Größe', '数据', E'tab\tline\n', 'a.b') $$;
@@ -95,7 +95,8 @@ END $$;
 CREATE FUNCTION fuzz.int() RETURNS text
 LANGUAGE sql VOLATILE
 AS $$
-SELECT CASE WHEN random() < 0.6 THEN floor(random() * 10)::text
+SELECT CASE WHEN random() < 0.1 THEN '5'		-- the number of the snippet's shard
+	WHEN random() < 0.6 THEN floor(random() * 10)::text
 	WHEN random() < 0.7 THEN fuzz.pick('-1', '1023', '1024', '8191', '8192', '8193', '2147483647',
 									   '-2147483648', '65536', '-8191', '4096')
 	ELSE (floor(random() * 4294967296)::bigint - 2147483648)::text
