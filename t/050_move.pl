@@ -133,14 +133,14 @@ is_deeply([ $a->safe_psql('postgres', 'SELECT * FROM pg_sequences ORDER BY 1, 2'
 is($a->safe_psql('postgres', "INSERT INTO $s.users (name) VALUES ('open') RETURNING name"), 'open', 'it is written');
 
 # Many clients that lock the sequence before the table, and as many that lock
-# the table first: a few attempts are enough, and fence_shard is for the first
-# kind, too.
+# the table first, with some work in between: a few attempts are enough, and
+# fence_shard is for the first kind, too.
 my $first = "$bench.first";
 append_to_file($first, qq{
 SET search_path = $s, public;
 BEGIN;
 SELECT next_id() AS id \\gset
-\\sleep 2 ms
+SELECT count(*) FROM generate_series(1, 5000);
 INSERT INTO users (id, name) VALUES (:id, 'id first');
 COMMIT;
 });
@@ -149,7 +149,7 @@ append_to_file($default, qq{
 SET search_path = $s, public;
 BEGIN;
 INSERT INTO users (name) VALUES ('default') RETURNING id AS user \\gset
-\\sleep 2 ms
+SELECT count(*) FROM generate_series(1, 5000);
 INSERT INTO photos (user_id) VALUES (:user);
 COMMIT;
 });

@@ -165,15 +165,17 @@ my @canceled = map {
 	IPC::Run::start([ 'psql', '-XAtq', '-f', "$dir/canceled", $node->connstr('app') ],
 		'>', \$outs[$_], '2>', \$errs[$_])
 } 0 .. 3;
-# Another one cancels them at any time, too, twice in a row, and ends one.
+# Another one cancels them at any time, too, twice in a row, until they are done.
+$node->poll_query_until('app', q{SELECT count(*) = 4 FROM pg_stat_activity WHERE application_name = 'canceled'})
+  or die 'they do not begin';
 $node->safe_psql('app', q{
 DO $$
 BEGIN
-	FOR i IN 1 .. 100 LOOP
-		PERFORM pg_cancel_backend(pid), pg_cancel_backend(pid)
-		FROM pg_stat_activity WHERE application_name = 'canceled' AND state = 'active' AND query ~ 'next_id';
-		PERFORM pg_sleep(0.001);
+	LOOP
 		PERFORM pg_stat_clear_snapshot();
+		EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'canceled' AND query !~ 'left: ');
+		PERFORM pg_cancel_backend(pid), pg_cancel_backend(pid)
+		FROM pg_stat_activity WHERE application_name = 'canceled' AND state = 'active' AND query ~ 'next_id' AND random() < 0.05;
 	END LOOP;
 END $$;});
 $_->finish for @canceled;
