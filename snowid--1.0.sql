@@ -2242,7 +2242,8 @@ COMMENT ON FUNCTION snowid_internal.sequence_value(regclass) IS
  * With new_file, the state is unset, and to be set by setval(), which a
  * rollback then takes back; and what sessions have cached is void.
  *
- * Errors: as lock_relations; 42809 not a sequence.
+ * Errors: as lock_relations; 42809 not a sequence, 22023 a definition that no
+ * sequence of its type can have.
  */
 CREATE FUNCTION snowid_internal.define_sequence(seq oid, min bigint, max bigint,
 	start bigint, cycle boolean, new_file boolean)

@@ -16,6 +16,8 @@ CREATE SEQUENCE insta5.unused;
 CREATE SEQUENCE insta5.fresh;
 CREATE SEQUENCE insta5.at_end AS smallint MINVALUE -32768 START -32768;
 CREATE SEQUENCE insta5.down_at_end INCREMENT -1 MAXVALUE 9223372036854775807 START 9223372036854775807;
+CREATE TABLE public.logs_of_all (kind text) PARTITION BY LIST (kind);
+CREATE TABLE insta5.logs_a PARTITION OF public.logs_of_all FOR VALUES IN ('a');
 INSERT INTO users (name) VALUES ('ann');
 INSERT INTO photos (user_id) SELECT id FROM users;
 INSERT INTO logs (at) VALUES ('2026-05-05');
@@ -74,6 +76,8 @@ SELECT nextval('at_end');
 \echo :LAST_ERROR_SQLSTATE
 SELECT nextval('down_at_end');
 \echo :LAST_ERROR_SQLSTATE
+-- By a parent in another schema, rows come past its triggers.
+INSERT INTO public.logs_of_all VALUES ('a');
 -- A reader is not disturbed.
 SELECT name, n FROM users JOIN photos ON user_id = users.id;
 -- Logical replication's workers run so, and pass.
@@ -167,6 +171,23 @@ SELECT snowid.fence_shard(5);
 DROP TRIGGER snowid_fence ON users;
 SELECT snowid_internal.define_sequence('users'::regclass, 1, 2, 1, false, false);
 \echo :LAST_ERROR_SQLSTATE
+-- A definition that ALTER would not give, and no writing where it would not.
+\set VERBOSITY sqlstate
+SELECT snowid_internal.define_sequence('wheel'::regclass, 5, 5, 5, false, false);
+SELECT snowid_internal.define_sequence('wheel'::regclass, -32769, 5, 5, false, false);
+SELECT snowid_internal.define_sequence('wheel'::regclass, 1, 32768, 5, false, false);
+SELECT snowid_internal.define_sequence('logs_id_seq'::regclass, 1, 2147483648, 5, false, false);
+SELECT snowid_internal.define_sequence('wheel'::regclass, 1, 5, 0, false, false);
+SELECT snowid_internal.define_sequence('wheel'::regclass, 1, 5, 6, false, false);
+SELECT snowid_internal.prepare_table('users');
+BEGIN READ ONLY;
+SELECT snowid_internal.enable_fence(ARRAY['users'::regclass::oid], true);
+ROLLBACK;
+BEGIN READ ONLY;
+SELECT snowid_internal.define_sequence('wheel'::regclass, 1, 5, 1, false, false);
+ROLLBACK;
+DROP TRIGGER snowid_fence ON users;
+\set VERBOSITY default
 SELECT snowid_internal.refuse_write();
 \echo :LAST_ERROR_SQLSTATE
 DROP VIEW public.fence;
@@ -273,5 +294,5 @@ RESET search_path;
 SET client_min_messages = warning;
 SELECT snowid.unfence_shard(5);
 SELECT snowid.drop_shard(5, true), snowid.drop_shard(6, true);
-DROP TABLE visited, before;
+DROP TABLE visited, before, logs_of_all;
 DROP ROLE regress_fence_writer;

@@ -28,6 +28,7 @@
 #include "nodes/value.h"
 #include "parser/parse_func.h"
 #include "storage/lmgr.h"
+#include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -126,6 +127,7 @@ snowid_enable_fence(PG_FUNCTION_ARGS)
 	Relation	triggers = table_open(TriggerRelationId, RowExclusiveLock);
 	int			nrest = 0;
 
+	PreventCommandIfReadOnly("enable_fence()");
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), OIDOID, sizeof(Oid), true, TYPALIGN_INT,
 					  &oids, NULL, &n);
 	for (int i = 0; i < n; i++)
@@ -145,15 +147,22 @@ snowid_enable_fence(PG_FUNCTION_ARGS)
  * Changes a sequence's definition.  Its state stays; with new_file, it is
  * unset, and to be set by setval(), which a rollback then takes back; and the
  * numbers that sessions have cached are void.
+ *
+ * Any owner can call it, so it allows no definition that ALTER would not.
  */
 Datum
 snowid_define_sequence(PG_FUNCTION_ARGS)
 {
 	Oid			seqid = PG_GETARG_OID(0);
+	int64		min = PG_GETARG_INT64(1);
+	int64		max = PG_GETARG_INT64(2);
+	int64		start = PG_GETARG_INT64(3);
+	int64		top;
 	Relation	sequences;
 	HeapTuple	tuple;
 	Form_pg_sequence form;
 
+	PreventCommandIfReadOnly("define_sequence()");
 	lock_owned(seqid);
 	sequences = table_open(SequenceRelationId, RowExclusiveLock);
 	tuple = SearchSysCacheCopy1(SEQRELID, ObjectIdGetDatum(seqid));
@@ -162,9 +171,18 @@ snowid_define_sequence(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a sequence", get_rel_name(seqid))));
 	form = (Form_pg_sequence) GETSTRUCT(tuple);
-	form->seqmin = PG_GETARG_INT64(1);
-	form->seqmax = PG_GETARG_INT64(2);
-	form->seqstart = PG_GETARG_INT64(3);
+	top = form->seqtypid == INT2OID ? PG_INT16_MAX :
+		form->seqtypid == INT4OID ? PG_INT32_MAX : PG_INT64_MAX;
+	if (min < -top - 1 || min >= max || max > top || start < min || start > max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("sequence \"%s\" cannot go from " INT64_FORMAT " to " INT64_FORMAT ", and start at " INT64_FORMAT,
+						get_rel_name(seqid), min, max, start),
+				 errdetail("The limits must rise, within the range of its type, and the start be one of them or between."),
+				 errhint("This function serves fence_shard() and unfence_shard(). Use ALTER SEQUENCE.")));
+	form->seqmin = min;
+	form->seqmax = max;
+	form->seqstart = start;
 	form->seqcycle = PG_GETARG_BOOL(4);
 	CatalogTupleUpdate(sequences, &tuple->t_self, tuple);
 	heap_freetuple(tuple);
