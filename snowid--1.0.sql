@@ -2411,13 +2411,8 @@ COMMENT ON FUNCTION snowid_internal.close_shards(int[], text) IS
  */
 CREATE FUNCTION snowid.fence_shard(shard int, home text DEFAULT NULL)
 RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	PERFORM snowid_internal.close_shards(ARRAY[shard], home);
-END
-$$;
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+RETURN snowid_internal.close_shards(ARRAY[shard], home);
 
 COMMENT ON FUNCTION snowid.fence_shard(int, text) IS
 'closes a shard for writing on this server';
@@ -2516,13 +2511,8 @@ COMMENT ON FUNCTION snowid_internal.open_shards(int[], text) IS
  */
 CREATE FUNCTION snowid.unfence_shard(shard int, home text DEFAULT NULL)
 RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	PERFORM snowid_internal.open_shards(ARRAY[shard], home);
-END
-$$;
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+RETURN snowid_internal.open_shards(ARRAY[shard], home);
 
 COMMENT ON FUNCTION snowid.unfence_shard(int, text) IS
 'opens a shard that fence_shard closed';
