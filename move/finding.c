@@ -65,6 +65,18 @@ ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 	return PQexecParams(conn, sql, lengthof(values), types, values, NULL, NULL, 0);
 }
 
+PGresult *
+ask_or_tell(const Move *move, const Check *check, PGconn *conn, const char *sql)
+{
+	PGresult   *result = ask(move, conn, sql, NULL);
+
+	if (PQresultStatus(result) == PGRES_TUPLES_OK)
+		return result;
+	found_error(check, conn, "");
+	PQclear(result);
+	return NULL;
+}
+
 /* Print the findings that a query returned. */
 void
 print_findings(const Check *check, PGconn *conn, PGresult *result)
@@ -92,17 +104,8 @@ run_query(const Move *move, const Check *check)
 	PGresult   *other = NULL;
 	PGresult   *result;
 
-	if (check->other != NULL)
-	{
-		other = ask(move, other_conn, check->other, NULL);
-		if (PQresultStatus(other) != PGRES_TUPLES_OK)
-		{
-			found_error(check, other_conn, "");
-			PQclear(other);
-			return;
-		}
-	}
-
+	if (check->other != NULL && (other = ask_or_tell(move, check, other_conn, check->other)) == NULL)
+		return;
 	result = ask(move, conn, check->sql,
 				 other != NULL && PQntuples(other) > 0 && !PQgetisnull(other, 0, 0) ?
 				 PQgetvalue(other, 0, 0) : NULL);

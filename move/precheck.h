@@ -107,6 +107,9 @@ extern void print_findings(const Check *check, PGconn *conn, PGresult *result);
 /* Ask with the parameters of Check's sql; the result may be an error. */
 extern PGresult *ask(const Move *move, PGconn *conn, const char *sql, const char *other);
 
+/* The same without other; NULL after telling an error. */
+extern PGresult *ask_or_tell(const Move *move, const Check *check, PGconn *conn, const char *sql);
+
 /* probe.c */
 
 extern void check_versions(const Move *move, const Check *check);

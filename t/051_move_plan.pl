@@ -43,11 +43,18 @@ subject 'tables without a key' => sub {
 	sql('a', 'DROP TABLE insta5.docs; DROP DOMAIN public.page');
 };
 
+# The shard that takes longest counts, whether by tables or by sequences.
 subject 'time to close' => sub {
-	case_ok('time to close', 'FAILED', '2 tables and 1 sequences take about 5 ms to close, and --pause-limit is 4 ms', '--pause-limit=15',
-		options => [ '--pause-limit' => 4 ]);
-	case_ok('time to close', 'warning', 'about 5 ms to close, and --pause-limit is 8 ms', '--pause-limit=15',
-		options => [ '--pause-limit' => 8 ]);
+	sql('a', q{SELECT format('CREATE SEQUENCE insta5.s%s', i) FROM generate_series(1, 8) i \gexec});
+	sql('a', q{SELECT format('CREATE TABLE insta6.t%s (id int PRIMARY KEY)', i) FROM generate_series(1, 20) i \gexec});
+	case_ok('time to close', 'FAILED', '2 tables and 9 sequences take about 10 ms to close, and --pause-limit is 10 ms', '--pause-limit=30',
+		options => [ '--shard' => '5-6', '--pause-limit' => 10 ]);
+	case_ok('time to close', 'warning', 'about 10 ms to close, and --pause-limit is 15 ms', '--pause-limit=30',
+		options => [ '--shard' => '5-6', '--pause-limit' => 15 ]);
+	sql('a', 'DROP SEQUENCE insta6.id_seq CASCADE');
+	sql('a', q{SELECT format('DROP TABLE insta6.t%s', i) FROM generate_series(1, 20) i \gexec});
+	case_ok('shard on the source', 'FAILED', 'sequence "id_seq" of schema "insta6" does not exist', 'snowid.shards',
+		options => [ '--shard' => 6 ]);
 };
 
 # Tables that would lose rows, or stop the writers.
