@@ -144,7 +144,11 @@ mend_copy(const Move *move)
 	report_info("copying table %s anew: the target has crashed as its copy ended", table);
 	run(source, "BEGIN");
 	run(source, "ALTER PUBLICATION %s DROP TABLE ONLY %s", ident(source, move->name), table);
-	record_detail(move, source, "copied_anew", table);
+	run(source,
+		"UPDATE snowid.moves SET details = details || jsonb_build_object('copied_anew', %s::text) "
+		"WHERE shard IN (%s) AND schema = (SELECT nspname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+		"WHERE c.oid = %s::regclass)",
+		literal(source, table), shard_list(move), literal(source, table));
 	run(source, "COMMIT");
 	copy_anew(move, table);
 }
