@@ -57,7 +57,7 @@ command_plan(Move *set)
 		return EXIT_USAGE;
 	set = select_shards(set, has_not_failed, NULL);
 	name_batch(set);
-	(void) run_prechecks(set);
+	run_prechecks(set);
 	failing = select_shards(set, has_failed, NULL);
 	if (failing->nshards > 0)
 	{
@@ -178,11 +178,6 @@ copy_and_hand_over(const Move *move)
 
 	if (!is_known(move, target) && !claim_target(move))
 		return STATUS_FAILED;
-	if (move->options->keep_name && !set_journal(move, source)->keep_name)
-	{
-		record_detail(move, source->conn, "keep_name", "true");
-		read_journal(move, source);
-	}
 	if ((status = copy_and_follow(move)) != STATUS_DONE)
 		return status;
 	move = select_shards(move, has_not_failed, NULL);
@@ -226,6 +221,12 @@ move_batch(Move *batch)
 	const Side *target = &batch->target;
 	Move	   *part = select_situations(batch, DECIDED);
 	Status		status = STATUS_DONE;
+
+	if (batch->options->keep_name)
+	{
+		record_detail(batch, source->conn, "keep_name", "true");
+		read_journal(batch, source);
+	}
 
 	/* First what nobody can write. */
 	if (part->nshards > 0 || select_situations(batch, OPENED)->nshards > 0)
@@ -314,7 +315,7 @@ begin_batches(Move *move)
 	if (!check_source(move))
 		return EXIT_USAGE;
 	move = select_shards(move, has_not_failed, NULL);
-	(void) run_prechecks(move);
+	run_prechecks(move);
 	failing = select_shards(move, has_failed, NULL);
 	if (failing->nshards > 0)
 		report_error("%s cannot be moved yet; nothing was changed", failing->title);
@@ -516,8 +517,7 @@ abort_way_back(const Move *move)
 		run(target->conn, "BEGIN");
 		run(target->conn, "UPDATE snowid.moves SET role = 'target' WHERE shard IN (%s)", shard_list(move));
 		record_step(move, target, "open");
-		for (int i = 0; i < move->nshards; i++)
-			run(target->conn, "SELECT snowid.unfence_shard(%d)", move->shards[i]->number);
+		run(target->conn, "SELECT snowid_internal.open_shards(ARRAY[%s], NULL)", shard_list(move));
 		run(target->conn, "COMMIT");
 	}
 	report_info("%s: the way back is undone; it lives at %s", move->title, target->home);

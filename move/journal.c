@@ -310,7 +310,6 @@ read_journal(const Move *move, const Side *side)
 				"SELECT shard, details ->> 'move_id', role, step, closed, schema, "
 				"details ->> 'fingerprint', "
 				"coalesce((details ->> 'reverse')::boolean, false), "
-				"details ->> 'reverse_lsn', "
 				"coalesce((details ->> 'keep_name')::boolean, false), "
 				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
 				"peer, date_trunc('second', changed_at), details -> 'sequences' "
@@ -327,14 +326,13 @@ read_journal(const Move *move, const Side *side)
 		j->schema = field(res, row, 5);
 		j->fingerprint = field(res, row, 6);
 		j->reverse = *PQgetvalue(res, row, 7) == 't';
-		j->reverse_lsn = field(res, row, 8);
-		j->keep_name = *PQgetvalue(res, row, 9) == 't';
-		j->name = field(res, row, 10);
-		j->reverse_name = field(res, row, 11);
-		j->registry = field(res, row, 12);
-		j->peer = field(res, row, 13);
-		j->changed_at = field(res, row, 14);
-		j->sequences = field(res, row, 15);
+		j->keep_name = *PQgetvalue(res, row, 8) == 't';
+		j->name = field(res, row, 9);
+		j->reverse_name = field(res, row, 10);
+		j->registry = field(res, row, 11);
+		j->peer = field(res, row, 12);
+		j->changed_at = field(res, row, 13);
+		j->sequences = field(res, row, 14);
 	}
 	PQclear(res);
 }
@@ -404,12 +402,11 @@ claim_source(const Move *move)
 		run(conn,
 			"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
 			"SELECT %d, %s, 'source', 'claimed', %s, jsonb_build_object("
-			"'move_id', %s::text, 'reverse', %s, 'keep_name', %s, "
+			"'move_id', %s::text, 'reverse', %s, "
 			"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text)",
 			move->shards[i]->number, literal(conn, move->shards[i]->schema),
 			literal(conn, move->target.home), literal(conn, move_id),
 			move->options->reverse ? "true" : "false",
-			move->options->keep_name ? "true" : "false",
 			literal(conn, move->name), literal(conn, move->reverse_name),
 			literal(conn, registry == NULL ? NULL : without_password("--registry", registry)));
 	run(conn, "COMMIT");

@@ -73,7 +73,6 @@ typedef struct Journal
 	char	   *fingerprint;	/* of the definitions */
 	char	   *sequences;		/* what they had come to when it was closed */
 	bool		reverse;		/* replicate back afterwards */
-	char	   *reverse_lsn;	/* ... from here on */
 	bool		keep_name;
 	char	   *name;			/* of publication, slot and subscription */
 	char	   *reverse_name;

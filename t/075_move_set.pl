@@ -15,6 +15,8 @@ use Test::More;
 
 my $a = move_node('a');
 my $b = move_node('b');
+# What has failed, or has lost its server, is tried again soon.
+$_->append_conf('postgresql.conf', 'wal_retrieve_retry_interval = 500ms') for $a, $b;
 $_->start for $a, $b;
 $_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
 
@@ -163,8 +165,8 @@ $a->safe_psql('postgres', 'DELETE FROM snowid.shard_registry WHERE shard = 1');
 moves_ok($b, $a, '1', [], 0, 'and back again');
 moves_ok($b, $a, '1', ['finish'], 0, 'finished');
 
-# The program is killed, at each step, with shards in two batches, of which the
-# first is handed over by turns.
+# The program is killed, or a server, at each step, with shards in two batches, of
+# which the first is handed over by turns.
 my $rows = 0;
 my $newest = 0;
 my @shards = (1, 2, 5, 6, 7, 8);
@@ -172,21 +174,22 @@ my $set = '1-2,5-8';
 my @steps = (
 	[ 'source', 'claimed' ], [ 'target', 'schema' ], [ 'target', 'subscribed', 1 ], [ 'source', 'copied' ], [ 'source', 'verified', 1 ],
 	[ 'target', 'ready', 1 ], [ 'source', 'fenced', 1 ], [ 'target', 'open', 1 ], [ 'source', 'moved', 1 ]);
+my @victims = ('tool', 'source', 'target');
+my @cases = ([ 1, 'move' ], [ 5, 'move' ], [ 6, 'move' ], [ 2, 'abort' ]);
 @steps = @steps[ 2, 6, 7 ] if ($ENV{SNOWID_MOVE_KILL} // '') ne 'all';
-for my $step (@steps)
+for my $i (0 .. $#steps)
 {
-	for my $shard (1, 5, 6)
-	{
-		kill_at(@$step[ 0, 1 ], $step->[2] // 0, $shard, 'move');
-	}
-	kill_at(@$step[ 0, 1 ], $step->[2] // 0, 2, 'abort');
+	my ($side, $step, $in_commit) = @{ $steps[$i] };
+
+	# By turns, each victim dies at each shard.
+	kill_at($side, $step, $in_commit // 0, $cases[$_][0], $victims[ ($i + $_) % 3 ], $cases[$_][1]) for 0 .. $#cases;
 }
 done_testing();
 
 sub kill_at
 {
-	my ($side, $step, $in_commit, $shard, $end) = @_;
-	my $name = "killed as shard $shard is \"$step\" on the $side" . ($in_commit ? ' for the others' : '') . ", then $end";
+	my ($side, $step, $in_commit, $shard, $victim, $end) = @_;
+	my $name = "$victim killed as shard $shard is \"$step\" on the $side" . ($in_commit ? ' for the others' : '') . ", then $end";
 	my $held = $side eq 'source' ? $a : $b;
 
 	for my $node ($a, $b)
@@ -194,32 +197,51 @@ sub kill_at
 		$node->safe_psql('postgres', q{DELETE FROM snowid.shard_registry}) if living($node) eq '';
 	}
 	my $hold = hold_at_step($held, $step, $in_commit, $shard);
+	my $said = '';
 	my $tool = IPC::Run::start(
-		[ move_command($a, $b, $set, '--batch', 3, '--pause-limit', 60000, '--lock-timeout', 60000) ], '>', '/dev/null', '2>&1');
+		[ move_command($a, $b, $set, '--batch', 3, '--pause-limit', 60000, '--lock-timeout', 60000, '--retries', 0) ], '>&', \$said);
 	wait_until_held($held) or die "$name: does not get there";
-	$tool->kill_kill;
-	$hold->{run}->kill_kill;
+	if ($victim eq 'tool')
+	{
+		$tool->kill_kill;
+		$hold->{run}->kill_kill;
+	}
+	else
+	{
+		my $node = $victim eq 'source' ? $a : $b;
+
+		crash($node);
+		$hold->{run}->kill_kill;
+		$tool->finish;
+		isnt($? >> 8, 0, "$name: it says so") or diag $said;
+		$node->start;
+	}
 	let_go_steps($held);
 
 	# Each shard accepts writes on one server at most.
-	for my $s (@shards)
+	my %open;
+	for my $node ($a, $b)
 	{
-		my @open = grep { sqlstate($_, "SET lock_timeout = '10s'; INSERT INTO insta$s.users (name) VALUES ('$step')") eq '' } $a, $b;
-		cmp_ok(scalar @open, '<=', 1, "$name: shard $s is open once at most");
-		$rows += @open;
+		my $script = join "\n", "SET lock_timeout = '10s';", map { "INSERT INTO insta$_.users (name) VALUES ('$step');\n\\echo $_ :SQLSTATE" } @shards;
+		my ($stdout, $stderr) = ('', '');
+		$node->psql('postgres', $script, stdout => \$stdout, stderr => \$stderr, on_error_stop => 0);
+		$open{$_}++ for $stdout =~ /^(\d+) 00000$/mg;
+		is(scalar(() = $stdout =~ /^\d+ \w{5}$/mg), scalar(@shards), "$name: each is asked");
 	}
-	my ($code, $said) = snowid_move($a, $b, $set, $end);
+	cmp_ok($open{$_} // 0, '<=', 1, "$name: shard $_ is open once at most") for @shards;
+	$rows += $_ for values %open;
+
+	# What is given late holds for the shards that are decided already, too.
+	my $keeps = $end eq 'move' && $shard == 1 && $step ne 'moved';
+	(my $code, $said) = snowid_move($a, $b, $set, $end, $keeps ? '--keep-name' : ());
+	is($a->safe_psql('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'insta%\_moved'}), 0, "$name: the copies keep their names") if $keeps;
 	is($code, $said =~ /has been opened|have been opened/ ? 1 : 0, "$name: it comes to an end") or diag $said;
 	moves_ok($a, $b, $set, [ '--batch', 3 ], 0, "$name: all are moved", qr/6 of 6 shards have moved/) if $end eq 'abort';
 	is(living($b), '1,2,5,6,7,8', "$name: all are there");
 	moves_ok($a, $b, $set, ['finish'], 0, "$name: finished");
 	nothing_left_ok($_, $name) for $a, $b;
-	for my $s (@shards)
-	{
-		my ($last, $id) = split /\|/, $b->safe_psql('postgres', qq{
-SELECT max(id), insta$s.next_id() FROM insta$s.users});
-		cmp_ok($id, '>', $last, "$name: ids of shard $s rise");
-	}
+	is($b->safe_psql('postgres', join ' UNION ALL ', map { "SELECT $_ WHERE insta$_.next_id() <= (SELECT max(id) FROM insta$_.users)" } @shards),
+		'', "$name: ids rise");
 	is($b->safe_psql('postgres', 'SELECT ' . join(' + ', map { "(SELECT count(*) FROM insta$_.users WHERE name NOT IN ('new', 'there', 'slow', 'a', 'b', 'c') AND name NOT LIKE 'user %')" } @shards)),
 		$rows, "$name: each row that a client was told of is there, once");
 	($a, $b) = ($b, $a);

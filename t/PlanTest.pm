@@ -17,6 +17,7 @@ our @EXPORT = qw(%node start_nodes sql plan_of subject case_ok with_settings don
 
 our %node;			# a, the source, and b, the target
 my $clean;			# the plan at the beginning
+my %has_settings;	# of a case, until the next case or subject
 
 # Make and start both servers.  The clock of b can be set if it is started with
 # one.
@@ -68,6 +69,7 @@ sub subject
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return subtest $name => sub {
+		drop_settings();
 		fresh_shards();
 		$code->();
 	};
@@ -87,6 +89,7 @@ CREATE TABLE insta5.likes (id bigint PRIMARY KEY DEFAULT insta5.next_id(), photo
 # At the end all is as at the beginning, and no plan has left anything.
 sub done_planning
 {
+	drop_settings();
 	my (undef, $plan, $stderr) = plan_of();
 	is(tidy($plan), $clean, 'at the end, all is as at the beginning') or diag($stderr);
 	is(sql('a', 'SELECT (SELECT count(*) FROM pg_publication) + (SELECT count(*) FROM pg_replication_slots)'),
@@ -148,7 +151,15 @@ sub with_settings
 	$node{$name}->restart;
 	case_ok(@$_, also_fails => 1) foreach @cases;
 	truncate $file, length $before;
-	$node{$name}->restart;
+	$has_settings{$name} = 1;
+	return;
+}
+
+# Its file is as before, the server not yet.
+sub drop_settings
+{
+	$node{$_}->restart foreach sort keys %has_settings;
+	%has_settings = ();
 	return;
 }
 
