@@ -41,38 +41,39 @@ static const char wal_level[] =
 " details ->> 'name' AS name, coalesce(details ->> 'table_slots', '') AS tables FROM snowid.moves" \
 " WHERE role = '" role "' AND step IN (" steps ")) o)"
 
-#define CLAIMED_TEXT \
-" || CASE WHEN claimed > 0 THEN format(', not counting %s that other moves have claimed', claimed) ELSE '' END"
+/*
+ * Is enough free of what a setting limits?  used: the rows of those that are, with
+ * a WHERE; few: what must be at least 2, or all that is wanted.
+ */
+#define IS_FREE(setting, used, claimed, few, wanted, or_else) \
+"SELECT CASE WHEN " few " < least(wanted, 2) THEN 'FAILED' WHEN free < wanted THEN 'warning' ELSE 'ok' END," \
+" format('%s of " setting " = %s are free', free, current_setting('" setting "'))" \
+" || CASE WHEN claimed > 0 THEN format(', not counting %s that other moves have claimed', claimed) ELSE '' END," \
+" CASE WHEN free < wanted THEN" \
+" format('The move needs %s. Type: ALTER SYSTEM SET " setting " = %s; and restart that server" or_else ".'," \
+"  wanted, current_setting('" setting "')::int + wanted - free) END" \
+" FROM (SELECT greatest(current_setting('" setting "')::int - (SELECT count(*) FROM " used ") - claimed, 0) AS free," \
+"  claimed, 1 + least($3::int, " wanted ") AS wanted FROM (SELECT " claimed " AS claimed) c) t"
+
+#define CLAIMED_ON_SOURCE(used, name) \
+	CLAIMED("source", "'claimed', 'published'", "1 + $3::int", \
+	"SELECT count(*) FROM " used " AND (" name " = o.name OR " name " LIKE o.tables)")
+
+#define COUNT_TABLES	"SELECT count(*) FROM pg_class WHERE relkind = 'r'" \
+" AND relnamespace " IN_SHARD
+
+#define MAX_SYNC_WORKERS	"current_setting('max_sync_workers_per_subscription')::int"
 
 /* One for the subscription, and one for each table that is copied at once. */
+#define SLOTS			"pg_replication_slots WHERE true"
 static const char free_slots[] =
-"SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED' WHEN free < wanted THEN 'warning'"
-" ELSE 'ok' END,"
-" format('%s of max_replication_slots = %s are free', free,"
-" current_setting('max_replication_slots'))" CLAIMED_TEXT ","
-" CASE WHEN free < wanted THEN"
-" format('The move needs %s. Type: ALTER SYSTEM SET max_replication_slots = %s; and restart that"
-" server; or drop slots that nothing"
-" uses.', wanted, current_setting('max_replication_slots')::int + wanted - free) END"
-" FROM (SELECT greatest(current_setting('max_replication_slots')::int - (SELECT count(*)"
-" FROM pg_replication_slots) - claimed, 0) AS free, claimed,"
-" 1 + least($3::int, (SELECT count(*) FROM pg_class WHERE relkind = 'r'"
-" AND relnamespace " IN_SHARD ")) AS wanted FROM (SELECT " CLAIMED("source", "'claimed', 'published'", "1 + $3::int",
-																   "SELECT count(*) FROM pg_replication_slots WHERE slot_name = o.name OR slot_name LIKE o.tables") " AS claimed) c) t";
+IS_FREE("max_replication_slots", SLOTS, CLAIMED_ON_SOURCE(SLOTS, "slot_name"), "free",
+		"(" COUNT_TABLES ")", "; or drop slots that nothing uses");
 
+#define SENDERS			"pg_stat_activity WHERE backend_type = 'walsender'"
 static const char free_senders[] =
-"SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED' WHEN free < wanted THEN 'warning'"
-" ELSE 'ok' END,"
-" format('%s of max_wal_senders = %s are free', free, current_setting('max_wal_senders'))" CLAIMED_TEXT ","
-" CASE WHEN free < wanted THEN"
-" format('The move needs %s. Type: ALTER SYSTEM SET max_wal_senders = %s; and restart that server.',"
-" wanted, current_setting('max_wal_senders')::int + wanted - free) END"
-" FROM (SELECT greatest(current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_stat_activity"
-" WHERE backend_type = 'walsender') - claimed, 0) AS free, claimed,"
-" 1 + least($3::int, (SELECT count(*) FROM pg_class WHERE relkind = 'r'"
-" AND relnamespace " IN_SHARD ")) AS wanted FROM (SELECT " CLAIMED("source", "'claimed', 'published'", "1 + $3::int",
-																   "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender'"
-																   " AND (application_name = o.name OR application_name LIKE o.tables)") " AS claimed) c) t";
+IS_FREE("max_wal_senders", SENDERS, CLAIMED_ON_SOURCE(SENDERS, "application_name"), "free",
+		"(" COUNT_TABLES ")", "");
 
 static const char free_origins[] =
 "SELECT CASE WHEN free < least(wanted, 1 + workers) THEN 'FAILED'"
@@ -88,49 +89,26 @@ static const char free_origins[] =
 "  ORDER BY name LIMIT 1) s,"
 /* From 16 on, the worker that has copied a table drops it. */
 " LATERAL (SELECT s.setting::int - (SELECT count(*) FROM pg_replication_origin) AS free,"
-"  least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS workers,"
+"  least($3::int, " MAX_SYNC_WORKERS ") AS workers,"
 "  1 + CASE WHEN current_setting('server_version_num')::int < 160000 THEN $3::int"
-"   ELSE least($3::int, current_setting('max_sync_workers_per_subscription')::int) END"
+"   ELSE least($3::int, " MAX_SYNC_WORKERS ") END"
 "  AS wanted) t";
 
-#define CLAIMED_WORKERS \
-	CLAIMED("target", "'claimed', 'schema', 'subscribed'", \
-	"1 + current_setting('max_sync_workers_per_subscription')::int", \
-	"SELECT count(*) FROM pg_stat_subscription WHERE subname = o.name AND pid IS NOT NULL")
-
 static const char free_workers[] =
-"SELECT CASE WHEN free + claimed < least(wanted, 2) THEN 'FAILED'"
-" WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
-" format('%s of max_logical_replication_workers = %s are free', free,"
-" current_setting('max_logical_replication_workers'))" CLAIMED_TEXT ","
-" CASE WHEN free < wanted THEN"
-" format('The move needs %s. Type: ALTER SYSTEM SET max_logical_replication_workers = %s; and"
-" restart that server.', wanted,"
-"  current_setting('max_logical_replication_workers')::int + wanted - free) END"
-" FROM (SELECT greatest(current_setting('max_logical_replication_workers')::int"
-"  - (SELECT count(*) FROM pg_stat_activity"
-" WHERE backend_type LIKE 'logical replication %'"
-" AND backend_type <> 'logical replication launcher') - claimed, 0) AS free, claimed,"
-"  1 + least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS"
-" wanted FROM (SELECT " CLAIMED_WORKERS " AS claimed) c) t";
+IS_FREE("max_logical_replication_workers",
+		"pg_stat_activity WHERE backend_type LIKE 'logical replication %'"
+		" AND backend_type <> 'logical replication launcher'",
+		CLAIMED("target", "'claimed', 'schema', 'subscribed'", "1 + " MAX_SYNC_WORKERS,
+				"SELECT count(*) FROM pg_stat_subscription WHERE subname = o.name AND pid IS NOT NULL"),
+		"free + claimed", MAX_SYNC_WORKERS, "");
 
 static const char free_processes[] =
-"SELECT CASE WHEN free < least(wanted, 2) THEN 'FAILED'"
-" WHEN free < wanted THEN 'warning' ELSE 'ok' END,"
-" format('%s of max_worker_processes = %s are free', free,"
-" current_setting('max_worker_processes')),"
-" CASE WHEN free < wanted THEN"
-" format('The move needs %s. Type: ALTER SYSTEM SET max_worker_processes = %s; and restart"
-" that server.', wanted,"
-"  current_setting('max_worker_processes')::int + wanted - free) END"
-" FROM (SELECT current_setting('max_worker_processes')::int - (SELECT count(*)"
-" FROM pg_stat_activity WHERE backend_type NOT IN ("
-"  'client backend', 'walsender', 'autovacuum launcher', 'autovacuum worker',"
-" 'background writer', 'checkpointer', 'walwriter',"
-"  'startup', 'walreceiver', 'archiver', 'logger', 'walsummarizer', 'slotsync worker',"
-" 'io worker', 'standalone backend')) AS free,"
-"  1 + least($3::int, current_setting('max_sync_workers_per_subscription')::int) AS"
-" wanted) t";
+IS_FREE("max_worker_processes",
+		"pg_stat_activity WHERE backend_type NOT IN ("
+		"'client backend', 'walsender', 'autovacuum launcher', 'autovacuum worker', 'background writer',"
+		" 'checkpointer', 'walwriter', 'startup', 'walreceiver', 'archiver', 'logger', 'walsummarizer',"
+		" 'slotsync worker', 'io worker', 'standalone backend')",
+		"0", "free", MAX_SYNC_WORKERS, "");
 
 /*
  * To drop a schema takes a lock for each thing in it, in one transaction: finish
@@ -158,9 +136,7 @@ static const char room_for_locks[] =
 "  'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')) AS room"
 "  FROM CAST(current_setting('max_locks_per_transaction') AS int) each) t WHERE wanted > room";
 
-#define COUNT_TABLES	"SELECT count(*) FROM pg_class WHERE relkind = 'r'" \
-" AND relnamespace " IN_SHARD
-#define SYNC_WORKERS	"SELECT current_setting('max_sync_workers_per_subscription')"
+#define SYNC_WORKERS	"SELECT " MAX_SYNC_WORKERS
 
 #define MAY_WRITE \
 "SELECT 'FAILED', format('role %I may not write %s', current_user, name)," \
@@ -779,7 +755,7 @@ mark_failing(const Move *move, const Check *check)
 		move->shards[i]->failed = true;
 }
 
-bool
+void
 run_prechecks(const Move *move)
 {
 	for (size_t i = 0; i < lengthof(checks); i++)
@@ -787,5 +763,4 @@ run_prechecks(const Move *move)
 			run_check(move, &checks[i]) == FOUND_FAILED)
 			mark_failing(move, &checks[i]);
 	fflush(stdout);
-	return select_shards(move, has_not_failed, NULL)->nshards > 0;
 }

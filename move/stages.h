@@ -27,10 +27,10 @@ typedef enum Status
 
 /*
  * Run all prechecks and print each with its result.  Shards for which one has
- * failed are marked; returns false if none is left.  Needs both connections,
- * the schemas, the names and the journals as they are.
+ * failed are marked.  Needs both connections, the schemas, the names and the
+ * journals as they are.
  */
-extern bool run_prechecks(const Move *move);
+extern void run_prechecks(const Move *move);
 
 /* fingerprint.c: has anybody changed the definitions? */
 

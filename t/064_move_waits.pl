@@ -108,6 +108,22 @@ for my $shard (1 .. 4)
 {
 	$a->safe_psql('postgres', "SELECT format('CREATE TABLE insta$shard.t%s (id int PRIMARY KEY)', n) FROM generate_series(1, 6) n \\gexec");
 }
+
+# One of them begins its copy at a time; who dies as he does that leaves the turn to the others.
+$a->safe_psql('postgres', q{CALL snowid.create_shards(6, 7, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id())')});
+$hold = hold_at_step($b, 'subscribed', 0, 6);
+my $first = IPC::Run::start([ move_command($a, $b, 6) ], '>&', '/dev/null');
+wait_until_held($b) or die 'does not get there';
+my $waits = '';
+my $second = IPC::Run::start([ move_command($a, $b, 7) ], '>&', \$waits, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+ok(eval { $second->pump until $waits =~ /target: waiting for a worker: another move begins its copy/; 1 }, 'who waits for his turn says so') or diag $waits;
+$first->kill_kill;
+$hold->quit;
+ok(eval { $second->finish; $? == 0 }, 'it comes once the other has died') or diag $waits;
+let_go_steps($b);
+moves_ok($a, $b, 6, [], 0, 'who has died goes on', qr/going on after step "published"/);
+moves_ok($a, $b, '6-7', ['finish'], 0, 'finished');
+
 my ($launcher) = $b->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'logical replication launcher'});
 kill STOP => $launcher;
 my %said = map { $_ => '' } 1 .. 4;
@@ -124,7 +140,7 @@ for (1 .. 4)
 {
 	ok(eval { $tools{$_}->finish; $? == 0 }, "move $_ has ended well") or diag $said{$_};
 }
-is($b->safe_psql('postgres', q{SELECT count(*) FROM snowid.shards WHERE lives = 'here'}), 4, 'all live there');
+is($b->safe_psql('postgres', q{SELECT count(*) FROM snowid.shards WHERE lives = 'here' AND shard <= 4}), 4, 'all live there');
 like(join('', values %said), qr/target: waiting for a worker: 2 subscriptions have those of max_logical_replication_workers = 4/, 'who waits for a worker says so');
 
 done_testing();
