@@ -99,7 +99,7 @@ rename_copies(const Move *move, const Side *from)
  * Tell the server that keeps the registry for all, if there is one.  The
  * shards are open whether it can be told now or not.
  */
-static Status
+Status
 tell_registry(const Move *move, const Side *from, const Side *to)
 {
 	const char *conninfo = move->options->registry != NULL
@@ -311,29 +311,28 @@ forget_journal(const Move *move, const Side *side)
 	run(side->conn, "DELETE FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 }
 
-/* Drop what was left behind, and the journal. The registries stay. */
+/* Is nothing in the copies that would be lost with them? */
 Status
-finish(const Move *move)
+check_copies(const Move *move, const Side *source)
 {
-	const Side *source = &move->source;
-	const Side *target = &move->target;
-	const char *reverse_name = set_journal(move, source)->reverse_name;
-
 	if (refuse_newer_tables(move, source, source->conn) != STATUS_DONE ||
-		refuse_outside_users(move, source, source->conn) != STATUS_DONE ||
-		refuse_changed_copies(move, source) != STATUS_DONE)
+		refuse_outside_users(move, source, source->conn) != STATUS_DONE)
 		return STATUS_FAILED;
-	drop_subscription(source, reverse_name);
-	if (drop_slot(target, reverse_name) != STATUS_DONE)
-		return STATUS_FAILED;
-	drop_publication(target, reverse_name);
-	remove_fence(move, target);
-	forget_journal(move, target);
+	return refuse_changed_copies(move, source);
+}
 
+/*
+ * Drop copies that were left behind and checked, with their rows in the journal.
+ * Throttled, this works half of the time.
+ */
+Status
+drop_copies(const Move *move, const Side *source, bool throttled)
+{
 	/* One by one, since dropping takes a lock for each thing. */
 	for (int i = 0; i < move->nshards; i++)
 	{
 		const Move *single = select_range(move, i, 1);
+		int64		start = now_ms();
 
 		run(source->conn, "BEGIN");
 		drop_schema(single, source);
@@ -351,10 +350,31 @@ finish(const Move *move)
 		}
 		forget_journal(single, source);
 		run(source->conn, "COMMIT");
+		if (throttled)
+			wait_ms((int) (now_ms() - start));
 	}
 	report_info("%s: the cop%s at %s %s dropped", move->title, move->nshards == 1 ? "y" : "ies", source->home,
 				move->nshards == 1 ? "is" : "are");
 	return STATUS_DONE;
+}
+
+/* Drop what was left behind, and the journal. The registries stay. */
+Status
+finish(const Move *move)
+{
+	const Side *source = &move->source;
+	const Side *target = &move->target;
+	const char *reverse_name = set_journal(move, source)->reverse_name;
+
+	if (check_copies(move, source) != STATUS_DONE)
+		return STATUS_FAILED;
+	drop_subscription(source, reverse_name);
+	if (drop_slot(target, reverse_name) != STATUS_DONE)
+		return STATUS_FAILED;
+	drop_publication(target, reverse_name);
+	remove_fence(move, target);
+	forget_journal(move, target);
+	return drop_copies(move, source, false);
 }
 
 /* On the target: drop a copy, and what the move has registered there. */

@@ -53,6 +53,8 @@ command_plan(Move *set)
 	Move	   *batch;
 	int			code = EXIT_DONE;
 
+	if (is_standby_of_source(set))
+		return plan_split(set);
 	if (!check_source(set))
 		return EXIT_USAGE;
 	set = select_shards(set, has_not_failed, NULL);
@@ -603,11 +605,12 @@ find_command(const char *name)
 {
 	static const Command commands[] = {
 		{"move", command_move,.locks = true,.needs_source = true,.needs_target = true},
-		{"plan", command_plan,.needs_source = true,.needs_target = true},
-		{"status", command_status,.locks = false},
-		{"abort", command_abort,.locks = true,.needs_source = true},
+		{"split", command_split, command_split,.locks = true},
+		{"plan", command_plan, plan_split,.needs_source = true,.needs_target = true},
+		{"status", command_status, status_of_split,.locks = false},
+		{"abort", command_abort, abort_split,.locks = true,.needs_source = true},
 		{"back", command_back,.locks = true,.needs_source = true,.needs_target = true},
-		{"finish", command_finish,.locks = true,.needs_source = true,.needs_target = true},
+		{"finish", command_finish, finish_split,.locks = true,.needs_source = true,.needs_target = true},
 	};
 
 	for (int i = 0; i < (int) lengthof(commands); i++)

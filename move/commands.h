@@ -11,6 +11,8 @@ typedef struct Command
 {
 	const char *name;
 	int			(*run) (Move *move);
+	int			(*run_split) (Move *set);	/* for shards of a split; NULL:
+											 * refuse */
 	bool		locks;			/* against other snowid-moves */
 	bool		needs_source;	/* else it says what it can without it */
 	bool		needs_target;
@@ -50,6 +52,17 @@ extern bool is_whole(const Move *batch);
 
 extern void swap_sides(Move *move);
 extern int	command_status(Move *move);
+
+/* split.c: the commands, as they are for the shards of a split */
+
+extern bool is_split(const Move *set);
+extern bool is_standby_of_source(const Move *set);
+extern int	command_split(Move *set);
+extern int	plan_split(Move *set);
+extern int	status_of_split(Move *set);
+extern int	abort_split(Move *set);
+extern int	finish_split(Move *set);
+extern int	refuse_split(Move *set);
 
 /* commands.c */
 

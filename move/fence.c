@@ -42,7 +42,7 @@ void
 prepare_fence(const Move *move, const Side *side)
 {
 	PGresult   *tables = query(side->conn,
-							   "SELECT quote_literal(t::oid::text) FROM snowid_internal.shard_tables(%s) t "
+							   "SELECT quote_literal(t::oid::text) FROM snowid_internal.shard_tables(VARIADIC ARRAY[%s]::name[]) t "
 							   "WHERE NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = t AND tgname = 'snowid_fence')",
 							   schema_list(move, side->conn));
 

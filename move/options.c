@@ -53,6 +53,7 @@ usage(void)
 	printf("Commands:\n");
 	printf("  plan                   check and say what would be done, and change nothing\n");
 	printf("  move                   move the shards, or go on with it (default)\n");
+	printf("  split                  split the shards off to a standby of their server\n");
 	printf("  status                 show how far a move is\n");
 	printf("  abort                  undo a move that has not been completed\n");
 	printf("  back                   take the shards back, after a move with --reverse\n");

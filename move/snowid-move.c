@@ -135,6 +135,11 @@ run_command(const Command *command, Move *set)
 	Move	   *good;
 	int			exit_code = -1;
 
+	if (command->run == command_split || is_split(set))
+	{
+		find_schemas(set);
+		return command->run_split != NULL ? command->run_split(set) : refuse_split(set);
+	}
 	for (int i = 0; i < set->nshards; i++)
 	{
 		int			code;

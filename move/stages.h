@@ -32,6 +32,15 @@ typedef enum Status
  */
 extern void run_prechecks(const Move *move);
 
+/* splitcheck.c: the same before a split; true if none has failed */
+
+/* A query on a standby: the name under which it shows in its primary's views. */
+#define STANDBY_NAME \
+"SELECT coalesce(substring(conninfo FROM '(?:^| )application_name=''?([^ '']+)')," \
+" nullif(current_setting('cluster_name'), ''), 'walreceiver') FROM pg_stat_wal_receiver"
+
+extern bool run_split_checks(const Move *move);
+
 /* fingerprint.c: has anybody changed the definitions? */
 
 extern char *try_fingerprint(PGconn *conn, const char *schema);
@@ -163,6 +172,9 @@ extern Status open_decided(const Move *move, const Side *from, const Side *to);
 extern void tell_publications(const Move *move);
 extern Status clean_up_after(const Move *move, const Side *from, const Side *to, const char *name,
 							 bool is_complete);
+extern Status tell_registry(const Move *move, const Side *from, const Side *to);
+extern Status check_copies(const Move *move, const Side *source);
+extern Status drop_copies(const Move *move, const Side *source, bool throttled);
 extern Status finish(const Move *move);
 extern Status abort_move(const Move *move);
 

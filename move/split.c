@@ -1,0 +1,928 @@
+/*
+ * split: a set of shards goes to a streaming standby of their server, which has
+ * all of it already.  Nothing is copied: the standby is promoted, and each of
+ * the two servers closes what lives on the other.
+ *
+ * The steps, in the journal of the set's shards:
+ *
+ *		claimed		the shards belong to this split.  The standby's own
+ *					configuration says default_transaction_read_only
+ *		fenced		one transaction on the source has closed the set, and its
+ *					registry names the target.  The standby replays it
+ *		(promotion)	this cannot be undone
+ *		open		on the target: the shards that stay on the source are closed
+ *					there, and then the set is open
+ *		moved		on the source: the standby's slot is dropped, the registry of
+ *					all is told
+ *
+ * On the source nothing is done to the shards that stay: no lock, no row.  On the
+ * target they are closed once it is promoted, before the set is opened.  Until
+ * then nobody writes there, since the server's own configuration has made every
+ * transaction read-only; that file is the target's alone, stands since before the
+ * promotion, and survives all crashes.  Only this program's session begins its
+ * transactions as READ WRITE.  The rows of shards that are closed on the target
+ * have "stays" in their details.
+ *
+ * Who promotes, or undoes, holds the advisory locks on both servers, and promotes
+ * by the session that has the target's: so whoever has that lock after him knows
+ * that he promotes no more, and that a standby is still one.
+ *
+ * A standby's journal is the source's, as it was a moment ago.  It is believed
+ * only once the standby is a primary: then it says what has been replayed, and so
+ * what is true of that server.
+ */
+#include "commands.h"
+
+/* How long the standby may take to replay, where nobody waits, and to become a primary. */
+#define REPLAY_LIMIT_MS		60000
+#define PROMOTE_LIMIT_MS	60000
+/* How long a configuration may take to be in effect, and a lock on the target. */
+#define RELOAD_LIMIT_MS		10000
+
+/* So many shards are closed on the target in one transaction, for its locks' sake. */
+#define CLOSE_GROUP			500
+
+static bool
+is_standby(const Side *side)
+{
+	return query_bool(side->conn, "SELECT pg_is_in_recovery()");
+}
+
+bool
+is_split(const Move *set)
+{
+	const Side *sides[] = {&set->source, &set->target};
+
+	for (int i = 0; i < 2; i++)
+		if (sides[i]->conn != NULL && is_any_known(set, sides[i]) &&
+			query_bool(sides[i]->conn, "SELECT EXISTS (SELECT FROM snowid.moves WHERE details ? 'split' AND shard IN (%s))",
+					   shard_list(set)))
+			return true;
+	return false;
+}
+
+/* A condition for the rows of the set, and for those of the shards that stay. */
+#define OF_SET		"details ? 'split' AND NOT details ? 'stays'"
+#define THAT_STAY	"details ? 'stays'"
+
+/*
+ * A split is one decision, so its set must be named as a whole.  With part, as
+ * finish leaves it behind, shards may be gone already.
+ */
+static bool
+is_whole_set(const Move *set, const Side *side, bool part)
+{
+	PGconn	   *conn = side->conn;
+	char	   *missing;
+	char	   *foreign;
+
+	if (conn == NULL || !query_bool(conn, "SELECT to_regclass('snowid.moves') IS NOT NULL") ||
+		!query_bool(conn, "SELECT EXISTS (SELECT FROM snowid.moves WHERE " OF_SET ")"))
+		return true;
+	missing = query_text(conn, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.moves "
+						 "WHERE " OF_SET " AND shard NOT IN (%s)", shard_list(set));
+	foreign = query_text(conn, "SELECT string_agg(u::text, ',' ORDER BY u) FROM unnest(ARRAY[%s]) u "
+						 "WHERE NOT EXISTS (SELECT FROM snowid.moves WHERE " OF_SET " AND shard = u)", shard_list(set));
+	if (missing == NULL && (foreign == NULL || part))
+		return true;
+	report_error("the set is not that of the split that was begun");
+	report_hint("Name all of its shards, and no other: --shard=%s",
+				query_text(conn, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.moves WHERE " OF_SET));
+	return false;
+}
+
+/* Is the other server that of the split?  NULL: the journal says nothing of it. */
+static bool
+is_same_server(const char *recorded, const Side *side, const char *option)
+{
+	if (recorded == NULL || side->home == NULL || strcmp(recorded, side->home) == 0)
+		return true;
+	report_error("the split was begun with another server than that of %s", option);
+	report_detail("The journal says: %s. Given was: %s.", recorded, side->home);
+	return false;
+}
+
+/* The other server, and ourselves, as the split was begun with them. */
+static char *
+split_detail(const Move *set, const Side *side, const char *key)
+{
+	return query_text(side->conn, "SELECT nullif(details ->> %s, '') FROM snowid.moves WHERE " OF_SET " LIMIT 1",
+					  literal(side->conn, key));
+}
+
+static bool
+check_servers(const Move *set, bool part)
+{
+	const Side *sides[] = {&set->source, &set->target};
+
+	for (int i = 0; i < 2; i++)
+	{
+		if (sides[i]->conn == NULL || !is_any_known(set, sides[i]) || !is_split(set))
+			continue;
+		if (!is_whole_set(set, sides[i], part) ||
+			!is_same_server(split_detail(set, sides[i], "from"), &set->source, "--from") ||
+			!is_same_server(split_detail(set, sides[i], "to"), &set->target, "--to"))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The target's own configuration, which is not replicated: with "on", nobody
+ * writes there who does not say that he will.  A new session that sees the
+ * setting has been started after all others were told of it, and each of those
+ * looks at it before its next statement.
+ */
+static bool
+is_read_only(const Side *target)
+{
+	return query_bool(target->conn, "SELECT reset_val = 'on' FROM pg_settings WHERE name = 'default_transaction_read_only'");
+}
+
+static Status
+set_read_only(const Side *target, bool on)
+{
+	int64		until = now_ms() + RELOAD_LIMIT_MS;
+
+	if (on)
+		run(target->aux, "ALTER SYSTEM SET default_transaction_read_only = on");
+	else
+		run(target->aux, "ALTER SYSTEM RESET default_transaction_read_only");
+	run(target->aux, "SELECT pg_reload_conf()");
+	do
+	{
+		if (!reconnect(target->aux))
+			return STATUS_FAILED;
+		if (query_bool(target->aux, "SELECT reset_val = %s FROM pg_settings WHERE name = 'default_transaction_read_only'",
+					   on ? "'on'" : "'off'"))
+			return STATUS_DONE;
+		wait_ms(2);
+	} while (now_ms() < until);
+	report_error("%s: default_transaction_read_only is not %s, though ALTER SYSTEM has said so", target->label, on ? "on" : "off");
+	report_hint("Look there at pg_settings and pg_file_settings, and at the server's command line.");
+	return STATUS_FAILED;
+}
+
+/* Do all shards live on the source? */
+static bool
+check_living(const Move *set)
+{
+	char	   *others = query_text(set->source.conn,
+									"SELECT string_agg(u::text, ', ' ORDER BY u) FROM unnest(ARRAY[%s]) u "
+									"LEFT JOIN snowid.shard_registry r ON r.shard = u "
+									"WHERE r.shard IS NULL OR snowid_internal.lives(r) <> 'here'", shard_list(set));
+
+	if (others == NULL)
+		return true;
+	report_error("these shards do not live on the source: %s", others);
+	report_hint("Type there: SELECT * FROM snowid.shards;");
+	return false;
+}
+
+static void
+claim_split(const Move *set)
+{
+	const Side *source = &set->source;
+	PGconn	   *conn = source->conn;
+	const char *registry = set->options->registry;
+	char	   *slot = query_text(set->target.conn, "SELECT slot_name FROM pg_stat_wal_receiver");
+
+	run(conn,
+		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
+		"SELECT shard, schema, 'source', 'claimed', %s, jsonb_build_object('split', true, 'move_id', id::text, "
+		"'from', %s::text, 'to', %s::text, 'slot', %s::text, 'registry', %s::text) "
+		"FROM snowid.shard_registry, gen_random_uuid() id WHERE shard IN (%s)",
+		literal(conn, set->target.home), literal(conn, source->home), literal(conn, set->target.home),
+		literal(conn, slot), literal(conn, registry == NULL ? NULL : without_password("--registry", registry)),
+		shard_list(set));
+	read_journal(set, source);
+	report_verbose("%s: claimed", source->label);
+}
+
+/*
+ * Have a session know the shards' tables and sequences before anybody waits: it
+ * reads of each from the catalogs only once.
+ */
+static void
+know_shards(PGconn *conn)
+{
+	(void) try_run(conn, "SELECT pg_relation_size(c.oid), CASE relkind WHEN 'S' THEN (snowid_internal.sequence_value(c.oid)).called END, "
+				   "CASE relkind WHEN 'S' THEN pg_sequence_parameters(c.oid) END "
+				   "FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = r.schema "
+				   "JOIN pg_class c ON relnamespace = n.oid AND relkind IN ('r', 'S')");
+}
+
+/* How far the standby has not replayed the source's log, in bytes. */
+static int64
+lag_of_standby(const Move *set)
+{
+	char	   *lsn = query_text(set->source.conn, "SELECT pg_current_wal_lsn()");
+
+	return query_int64(set->target.conn, "SELECT pg_wal_lsn_diff(%s, pg_last_wal_replay_lsn())::bigint",
+					   literal(set->target.conn, lsn));
+}
+
+static Status
+wait_for_standby(const Move *set)
+{
+	int64		until = now_ms() + REPLAY_LIMIT_MS;
+	int64		lag;
+
+	while ((lag = lag_of_standby(set)) > set->options->max_lag)
+	{
+		if (now_ms() > until)
+		{
+			report_error("the target is %lld MB behind, and does not catch up", (long long) (lag >> 20));
+			report_hint("Type the same command again at a quieter time, or with a larger --max-lag.");
+			return STATUS_FAILED;
+		}
+		wait_ms(20);
+	}
+	return STATUS_DONE;
+}
+
+/*
+ * What may have changed since the checks, and would do harm that nothing mends:
+ * commits of the source that wait for ever for the target, and a subscription
+ * that both servers would serve.
+ */
+static bool
+check_again(const Move *set)
+{
+	char	   *found = query_text(set->source.conn,
+								   "SELECT CASE WHEN EXISTS (SELECT FROM pg_subscription WHERE subenabled) THEN 'a subscription has been enabled' "
+								   "WHEN EXISTS (SELECT FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AND "
+								   "NOT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'async' AND state = 'streaming') "
+								   "THEN 'the target has become a synchronous standby' END");
+
+	if (found == NULL)
+		return true;
+	report_error("%s: %s", set->source.label, found);
+	report_hint("To see all that is checked, type: snowid-move plan");
+	return false;
+}
+
+/*
+ * Lock all of the set: shard by shard, tables and sequences at once, so that the
+ * instant in which a writer can have the one and want the other is short.  Who
+ * has is let go, and his shard is tried again in the other order, while the
+ * shards before it stay locked.
+ */
+static bool
+lock_set(const Move *set)
+{
+	return try_run(set->source.conn,
+				   "DO $$ DECLARE s record; n int; BEGIN "
+				   "FOR s IN SELECT r.shard, array_agg(c.oid ORDER BY c.oid) FILTER (WHERE relkind <> 'S') AS t, "
+				   "array_agg(c.oid ORDER BY c.oid) FILTER (WHERE relkind = 'S') AS q "
+				   "FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = r.schema "
+				   "JOIN pg_class c ON relnamespace = n.oid AND relkind IN ('r', 'p', 'S') "
+				   "WHERE r.shard IN (%s) GROUP BY r.shard ORDER BY r.shard LOOP n := 0; LOOP BEGIN "
+				   "PERFORM snowid_internal.lock_relations(CASE n %% 2 WHEN 0 THEN s.t ELSE s.q END); "
+				   "PERFORM snowid_internal.lock_relations(CASE n %% 2 WHEN 0 THEN s.q ELSE s.t END); EXIT; "
+				   "EXCEPTION WHEN lock_not_available OR deadlock_detected THEN n := n + 1; IF n = 4 THEN RAISE; END IF; "
+				   "END; END LOOP; END LOOP; END $$", shard_list(set));
+}
+
+/* All of the fence but its COMMIT; NULL, or why not. */
+static const char *
+try_fence(const Move *set, int64 start)
+{
+	PGconn	   *conn = set->source.conn;
+	int64		until = pause_end(set, start);
+
+	if (!lock_set(set))
+		return "could not lock the set";
+	report_verbose("locked after %d ms", (int) (now_ms() - start));
+	if (!close_locked_shards(set, &set->source, set->target.home, until))
+		return "could not close the set";
+	if (query_bool(conn, "SELECT %s", being_extended_sql(set, conn)))
+		return "another transaction is creating objects in the set's schemas";
+	if (!try_run(conn, "UPDATE snowid.moves SET step = 'fenced', changed_at = clock_timestamp() "
+				 "WHERE shard IN (%s) AND " OF_SET, shard_list(set)))
+		return "the pause limit was reached";
+	report_verbose("closed after %d ms", (int) (now_ms() - start));
+	return now_ms() < until ? NULL : "closing the set took nearly all of the pause limit";
+}
+
+/*
+ * Close the set on the source.  Writers wait for the locks, and after the COMMIT
+ * they are refused.
+ */
+static Status
+fence_set(const Move *set, int64 *start)
+{
+	const Side *source = &set->source;
+
+	for (int n = 0;; n++)
+	{
+		const char *reason;
+
+		begin_pause(set, source);
+		*start = now_ms();
+		reason = try_fence(set, *start);
+		failure_exit_code = EXIT_INCOMPLETE;
+		if (reason == NULL && try_run(source->conn, "COMMIT"))
+			break;
+		if (PQstatus(source->conn) != CONNECTION_OK)
+		{
+			/* What has become of it?  The journal says. */
+			if (!resume_session(set, source))
+				return STATUS_UNCERTAIN;
+			if (is_at(set, source, "fenced"))
+				break;
+			reason = "the source has ended the session";
+		}
+		else
+		{
+			if (reason == NULL)
+				reason = "the source did not commit";
+			run(source->conn, "ROLLBACK");
+		}
+		failure_exit_code = EXIT_FAILED;
+		if (n >= set->options->retries)
+		{
+			report_error("%s", reason);
+			report_detail("The set is where it was, after %d attempts.", n + 1);
+			report_hint("Type the same command again at a quieter time, or with a longer --lock-timeout or --pause-limit; or snowid-move abort.");
+			return STATUS_FAILED;
+		}
+		report_verbose("%s, after %d ms", reason, (int) (now_ms() - *start));
+		back_off(n);
+	}
+	read_journal(set, source);
+	report_verbose("%s: fenced", source->label);
+	return STATUS_DONE;
+}
+
+/*
+ * Wait until the standby has replayed the fence, and until other standbys have
+ * it: should one of them take the source's place, it must not have the set open.
+ */
+static bool
+wait_for_fence(const Move *set, int64 until)
+{
+	const Side *source = &set->source;
+	const Side *target = &set->target;
+	char	   *lsn = query_text(source->conn, "SELECT pg_current_wal_lsn()");
+
+	for (;;)
+	{
+		if (query_bool(source->conn,
+					   "SELECT NOT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming' AND flush_lsn < %s::pg_lsn "
+					   "AND pid NOT IN (SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active))",
+					   literal(source->conn, lsn)) &&
+			query_bool(target->conn,
+					   "SELECT count(*) = %d FROM snowid.moves WHERE step = 'fenced' AND closed AND shard IN (%s) "
+					   "AND details ->> 'move_id' = %s", set->nshards, shard_list(set),
+					   literal(target->conn, set_journal(set, source)->move_id)))
+			return true;
+		if (now_ms() > until)
+			return false;
+		wait_ms(2);
+	}
+}
+
+/*
+ * Has the target been promoted for this split?  If the source's set is open, what
+ * a promoted target has replayed is of the past.
+ */
+static bool
+is_promoted(const Move *set)
+{
+	const Side *source = &set->source;
+	const Side *target = &set->target;
+
+	return target->conn != NULL && is_known(set, target) && !is_standby(target) &&
+		(is_at(set, target, "fenced") || is_at(set, target, "open")) &&
+		(source->conn == NULL || is_at(set, source, "fenced") || is_at(set, source, "moved"));
+}
+
+/*
+ * Open the set on the source again, if it was closed.  We have the target's lock,
+ * so nobody is about to promote it for this split.  The order matters: first the
+ * target's file, without which nothing is opened there if somebody else promotes
+ * it and the source cannot be asked; then a look at what the target is; then the
+ * source.
+ */
+static Status
+undo_fence(const Move *set, const char *step)
+{
+	const Side *source = &set->source;
+	const Side *target = &set->target;
+
+	if (is_read_only(target) && set_read_only(target, false) != STATUS_DONE)
+		return STATUS_FAILED;
+	if (!is_standby(target))
+	{
+		read_journal(set, target);
+		if (is_promoted(set))
+		{
+			report_error("the target has been promoted meanwhile");
+			report_hint("Type: snowid-move status");
+			return STATUS_UNCERTAIN;
+		}
+	}
+	run(source->conn, "BEGIN");
+	record_step(set, source, "aborted");
+	run(source->conn, "SELECT snowid_internal.open_shards(ARRAY(SELECT shard FROM snowid.moves WHERE closed AND shard IN (%s)), NULL)",
+		shard_list(set));
+	record_step(set, source, step);
+	run(source->conn, "COMMIT");
+	read_journal(set, source);
+	return STATUS_DONE;
+}
+
+/*
+ * The promotion.  We have the locks of both servers, by sessions that live, and
+ * the source's journal says that the set is closed there.
+ */
+static Status
+promote(const Move *set)
+{
+	const Side *source = &set->source;
+	const Side *target = &set->target;
+	int64		until = now_ms() + PROMOTE_LIMIT_MS;
+
+	read_journal(set, source);
+	if (!is_at(set, source, "fenced") || !is_closed(set, source) || is_standby(source))
+	{
+		tell_other_program(set);
+		return STATUS_UNCERTAIN;
+	}
+	run(target->conn, "SELECT pg_promote(false)");
+	while (is_standby(target))
+	{
+		if (now_ms() > until)
+		{
+			report_error("the target does not become a primary");
+			report_hint("Look at its log. If it will never be one, type: snowid-move abort");
+			return STATUS_UNCERTAIN;
+		}
+		wait_ms(2);
+	}
+	report_verbose("%s: promoted", target->label);
+	read_journal(set, target);
+	return STATUS_DONE;
+}
+
+/*
+ * Transactions that were prepared on the source are on the target, too.  There
+ * they are copies that hold locks of shards that stay with the source.
+ */
+static void
+roll_back_copies(const Side *target)
+{
+	PGconn	   *conn = target->conn;
+	PGresult   *res = query(conn,
+							"SELECT gid FROM pg_prepared_xacts x WHERE database = current_database() AND EXISTS ("
+							"SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace "
+							"JOIN snowid.shard_registry r ON r.schema = n.nspname "
+							"JOIN pg_locks t ON t.virtualtransaction = l.virtualtransaction AND t.pid IS NULL AND t.locktype = 'transactionid' "
+							"WHERE l.pid IS NULL AND t.transactionid = x.transaction AND l.mode NOT IN ('AccessShareLock', 'RowShareLock') "
+							"AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))");
+
+	for (int row = 0; row < PQntuples(res); row++)
+	{
+		report_warning("rolling back the target's copy of the prepared transaction %s", PQgetvalue(res, row, 0));
+		run(conn, "ROLLBACK PREPARED %s", literal(conn, PQgetvalue(res, row, 0)));
+	}
+	PQclear(res);
+}
+
+/*
+ * On the target: close what stays on the source.  Each group is a transaction,
+ * and this goes on where it was.
+ */
+static void
+close_staying(const Move *set, const char *from)
+{
+	const Side *target = &set->target;
+	PGconn	   *conn = target->conn;
+
+	roll_back_copies(target);
+	for (;;)
+	{
+		char	   *group = query_text(conn,
+									   "SELECT string_agg(shard::text, ', ') FROM (SELECT shard FROM snowid.shard_registry r "
+									   "WHERE shard NOT IN (%s) AND snowid_internal.lives(r) = 'here' ORDER BY shard LIMIT %d) t",
+									   shard_list(set), CLOSE_GROUP);
+
+		if (group == NULL)
+			return;
+		run(conn, "BEGIN READ WRITE");
+		run(conn, "SET LOCAL lock_timeout = %d", RELOAD_LIMIT_MS);
+		run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], %s)", group, literal(conn, from));
+		run(conn, "UPDATE snowid.moves SET peer = %s, details = details || "
+			"jsonb_build_object('split', true, 'stays', true, 'move_id', %s::text, 'from', %s::text, 'to', %s::text) WHERE shard IN (%s)",
+			literal(conn, from), literal(conn, set_journal(set, target)->move_id), literal(conn, from),
+			literal(conn, target->home), group);
+		run(conn, "COMMIT");
+	}
+}
+
+static void
+open_set(const Move *set, const char *from)
+{
+	const Side *target = &set->target;
+	PGconn	   *conn = target->conn;
+
+	run(conn, "BEGIN READ WRITE");
+	run(conn, "UPDATE snowid.moves SET role = 'target', peer = %s WHERE shard IN (%s)", literal(conn, from), shard_list(set));
+	record_step(set, target, "open");
+	run(conn, "SELECT snowid_internal.open_shards(ARRAY[%s], %s)", shard_list(set), literal(conn, target->home));
+	run(conn, "COMMIT");
+	read_journal(set, target);
+}
+
+/* What is left to do on the source, once the set is open on the target. */
+static Status
+clean_source(const Move *set)
+{
+	const Side *source = &set->source;
+	char	   *slot = split_detail(set, source, "slot");
+
+	if (slot != NULL && drop_slot(source, slot) != STATUS_DONE)
+		return STATUS_FAILED;
+	if (tell_registry(set, source, &set->target) != STATUS_DONE)
+		return STATUS_FAILED;
+	record_step(set, source, "moved");
+	return STATUS_DONE;
+}
+
+/*
+ * All that follows the promotion; the pause began at start, or before we came
+ * if that is 0.
+ */
+static int
+complete_split(const Move *set, int64 start)
+{
+	const Side *source = &set->source;
+	const Side *target = &set->target;
+
+	failure_exit_code = EXIT_INCOMPLETE;
+	if (is_at(set, target, "fenced"))
+	{
+		char	   *from = split_detail(set, target, "from");
+
+		/*
+		 * Without the source, only the target's own file tells that it was
+		 * promoted for this split, and no abort is under way.
+		 */
+		if (!is_read_only(target))
+		{
+			if (source->conn == NULL)
+			{
+				report_error("the target is a primary, but was not promoted by this program");
+				report_hint("Only the source knows whether the set is closed there. When it can be reached, type the same command again.");
+				return failure();
+			}
+			if (set_read_only(target, true) != STATUS_DONE)
+				return failure();
+		}
+		close_staying(set, from);
+		if (start > 0)
+			report_verbose("the others are closed on the target after %d ms", (int) (now_ms() - start));
+		open_set(set, from);
+	}
+	if (!is_at(set, target, "open"))
+	{
+		report_error("the target has been promoted, but not for this split");
+		report_detail("Its journal does not say that the set is closed on the source.");
+		report_hint("It is a second copy of all shards: let no client write there. To open the set on the source, type: snowid-move abort");
+		return failure();
+	}
+	if (is_read_only(target) && set_read_only(target, false) != STATUS_DONE)
+		return failure();
+	if (start > 0)
+		report_info("%s now live%s at %s; writes waited %d ms", set->title, set->nshards == 1 ? "s" : "", target->home,
+					(int) (now_ms() - start));
+	else
+		tell_moved(set, target, -1);
+	if (source->conn == NULL)
+	{
+		report_error("the source cannot be reached, and keeps the target's slot until it is told");
+		return failure();
+	}
+	if (clean_source(set) != STATUS_DONE)
+		return failure();
+	failure_exit_code = EXIT_FAILED;
+	report_info("done; to drop the set's copies on the source and the others' on the target, type: snowid-move finish");
+	return EXIT_DONE;
+}
+
+/* Go on after the fence. */
+static int
+promote_and_complete(const Move *set, int64 start)
+{
+	failure_exit_code = EXIT_INCOMPLETE;
+	if (!wait_for_fence(set, start > 0 ? pause_end(set, start) : now_ms() + REPLAY_LIMIT_MS))
+	{
+		report_error("the standbys did not replay the decision in time");
+		if (start == 0)
+		{
+			report_hint("Type the same command again when they have caught up; or snowid-move abort");
+			return failure();
+		}
+		if (undo_fence(set, "claimed") != STATUS_DONE)
+			return failure();
+		failure_exit_code = EXIT_FAILED;
+		report_detail("The set is open on the source again.");
+		report_hint("Type the same command again at a quieter time, or with a longer --pause-limit; or snowid-move abort.");
+		return failure();
+	}
+	if (start > 0)
+		report_verbose("replayed after %d ms", (int) (now_ms() - start));
+	if (promote(set) != STATUS_DONE)
+		return failure();
+	if (start > 0)
+		report_verbose("promoted after %d ms", (int) (now_ms() - start));
+	return complete_split(set, start);
+}
+
+static int
+begin_split(const Move *set)
+{
+	const Side *source = &set->source;
+	int64		start;
+
+	if (!check_living(set))
+		return EXIT_USAGE;
+	if (!run_split_checks(set))
+	{
+		report_error("%s cannot be split off yet; nothing was changed", set->title);
+		return failure();
+	}
+	if (!is_known(set, source))
+		claim_split(set);
+	prepare_fence(set, source);
+	know_shards(source->conn);
+	know_shards(set->target.conn);
+	if (set_read_only(&set->target, true) != STATUS_DONE ||
+		wait_for_standby(set) != STATUS_DONE ||
+		!check_again(set) ||
+		fence_set(set, &start) != STATUS_DONE)
+		return failure();
+	return promote_and_complete(set, start);
+}
+
+/* Without the source, only what follows the promotion can be done. */
+static int
+split_without_source(const Move *set)
+{
+	const Side *target = &set->target;
+
+	if (!is_any_known(set, target))
+		return EXIT_USAGE;
+	if (!is_standby(target))
+		return complete_split(set, 0);
+	if (is_at(set, target, "fenced"))
+		failure_exit_code = EXIT_INCOMPLETE;
+	report_error("the source must be reachable until the target is promoted");
+	return failure();
+}
+
+static int
+split_without_target(const Move *set)
+{
+	if (!is_any_known(set, &set->source))
+		return EXIT_USAGE;
+	if (is_at(set, &set->source, "fenced"))
+		failure_exit_code = EXIT_INCOMPLETE;
+	report_error("the target must be reachable");
+	return failure();
+}
+
+int
+command_split(Move *set)
+{
+	const Side *source = &set->source;
+	const Side *target = &set->target;
+
+	set->tally->start = now_ms();
+	if (!check_servers(set, false))
+		return EXIT_USAGE;
+	if (source->conn == NULL)
+		return split_without_source(set);
+	if (target->conn == NULL)
+		return split_without_target(set);
+	if (is_any_known(set, source) && !is_split(set))
+	{
+		report_error("%s: a move was begun, or it is closed by hand", set->title);
+		report_hint("Type: snowid-move status");
+		return EXIT_FAILED;
+	}
+	if (is_any_at(set, source, "aborted"))
+	{
+		report_error("an abort of this split was begun");
+		report_hint("Type: snowid-move abort");
+		return EXIT_FAILED;
+	}
+	if (is_at(set, source, "moved"))
+	{
+		report_info("%s: split off already; type: snowid-move finish", set->title);
+		return EXIT_DONE;
+	}
+	if (is_at(set, source, "fenced"))
+	{
+		report_info("going on after step \"fenced\"");
+		return is_standby(target) ? promote_and_complete(set, 0) : complete_split(set, 0);
+	}
+	return begin_split(set);
+}
+
+/* Is it a split that is to be planned: does the target stream from the source? */
+bool
+is_standby_of_source(const Move *set)
+{
+	const Side *source = &set->source;
+	const Side *target = &set->target;
+	char	   *name = query_text(target->conn, STANDBY_NAME);
+
+	return name != NULL && is_standby(target) &&
+		strcmp(query_text(source->conn, "SELECT system_identifier FROM pg_control_system()"),
+			   query_text(target->conn, "SELECT system_identifier FROM pg_control_system()")) == 0 &&
+		query_bool(source->conn, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE application_name = %s)",
+				   literal(source->conn, name));
+}
+
+/* What plan says then. */
+int
+plan_split(Move *set)
+{
+	if (!check_living(set))
+		return EXIT_USAGE;
+	if (!run_split_checks(set))
+	{
+		printf("%s cannot be split off yet; nothing was changed\n", set->title);
+		return EXIT_FAILED;
+	}
+	printf("%s would be split off from %s to its standby %s, and %s would stay; nothing was changed\n", set->title,
+		   set->source.home, set->target.home,
+		   query_text(set->source.conn, "SELECT count(*) || ' shards' FROM snowid.shard_registry r "
+					  "WHERE shard NOT IN (%s) AND snowid_internal.lives(r) = 'here'", shard_list(set)));
+	return EXIT_DONE;
+}
+
+/* Undo a split whose target has not been promoted for it. */
+int
+abort_split(Move *set)
+{
+	const Side *source = &set->source;
+	const Side *target = &set->target;
+
+	if (!check_servers(set, false))
+		return EXIT_USAGE;
+	if (is_at(set, source, "moved") || is_promoted(set))
+	{
+		report_error("the target has been promoted, and this cannot be undone");
+		report_hint("To complete it, type the command split again. Shards come back by: snowid-move move");
+		return is_at(set, source, "moved") ? EXIT_FAILED : EXIT_INCOMPLETE;
+	}
+	if (!is_known(set, source))
+	{
+		report_info("%s: nothing to abort", set->title);
+		return EXIT_DONE;
+	}
+	failure_exit_code = is_closed(set, source) ? EXIT_INCOMPLETE : EXIT_FAILED;
+	if (target->conn == NULL)
+	{
+		report_error("the target must be reachable");
+		report_detail("Its own configuration has been changed, and only it can tell that it was not promoted.");
+		return failure();
+	}
+	if (undo_fence(set, "aborted") != STATUS_DONE)
+		return failure();
+	failure_exit_code = EXIT_FAILED;
+	remove_fence(set, source);
+	run(source->conn, "DELETE FROM snowid.moves WHERE " OF_SET " AND shard IN (%s)", shard_list(set));
+	report_info("%s: the split is undone", set->title);
+	return EXIT_DONE;
+}
+
+static void
+show_split_side(const Move *set, const Side *side)
+{
+	const Journal *j = set_journal(set, side);
+
+	if (side->conn == NULL)
+		printf("%s: not reached\n", side->label);
+	else if (!is_any_known(set, side))
+		printf("%s (%s): no split of %s\n", side->label, side->home, set->title);
+	else if (is_standby(side))
+		printf("%s (%s): a standby, has replayed step %s\n", side->label, side->home, j->step);
+	else
+		printf("%s (%s): %s, %s for writing, since %s\n", side->label, side->home, j->step,
+			   j->closed ? "closed" : "open", j->changed_at);
+}
+
+/* What to type next. */
+static const char *
+next_of_split(const Move *set)
+{
+	const Side *source = &set->source;
+	const Side *target = &set->target;
+
+	if (is_any_at(set, source, "aborted"))
+		return "an abort was begun: type snowid-move abort";
+	if (is_at(set, source, "moved"))
+		return "split off: type snowid-move finish";
+	if (is_promoted(set))
+		return "the target is promoted, but the split is not complete: type the same command again";
+	if (is_at(set, source, "fenced"))
+		return target->conn == NULL ? "the set is closed on the source; only the target knows whether it is promoted"
+			: is_standby(target) ? "the set is closed, and the target not yet promoted: type the same command again, or abort"
+			: "the target was promoted without this decision: type snowid-move abort";
+	if (source->conn == NULL)
+		return "not promoted yet; only the source knows more";
+	return is_any_known(set, source) ? "under way, and not decided: type the same command again, or abort" : "nothing is under way";
+}
+
+int
+status_of_split(Move *set)
+{
+	if (!check_servers(set, true))
+		return EXIT_USAGE;
+	printf("%s: %s\n", set->title, next_of_split(set));
+	show_split_side(set, &set->source);
+	show_split_side(set, &set->target);
+	if (set->source.conn != NULL && set->target.conn != NULL && is_standby(&set->target))
+		printf("  the target is %lld kB behind\n", (long long) (lag_of_standby(set) >> 10));
+	return EXIT_DONE;
+}
+
+/* The shards that stay, whose closed copies are on the target. */
+static Move *
+staying_shards(const Move *set)
+{
+	MoveOptions *options = pg_malloc(sizeof(MoveOptions));
+	PGresult   *res = query(set->target.conn, "SELECT shard, schema FROM snowid.moves WHERE " THAT_STAY " ORDER BY shard");
+	Move	   *staying;
+
+	*options = *set->options;
+	options->nshards = PQntuples(res);
+	options->shards = pg_malloc(sizeof(int) * Max(options->nshards, 1));
+	for (int row = 0; row < options->nshards; row++)
+		options->shards[row] = atoi(PQgetvalue(res, row, 0));
+	staying = make_set(options);
+	for (int row = 0; row < options->nshards; row++)
+		staying->shards[row]->schema = field(res, row, 1);
+	PQclear(res);
+
+	/* Seen from there, the target is what they have left. */
+	staying->source = set->source;
+	staying->target = set->target;
+	swap_sides(staying);
+	if (staying->nshards > 0)
+		read_journal(staying, &staying->source);
+	return staying;
+}
+
+static bool
+is_in_journal(const Move *set, Shard *shard, const void *side)
+{
+	return journal_of(shard, side)->exists;
+}
+
+/*
+ * Drop what each server has of the other's shards: first the target's, whose
+ * rows the set's rows stand for.
+ */
+int
+finish_split(Move *set)
+{
+	const Side *source = &set->source;
+	const Side *target = &set->target;
+	Move	   *staying;
+
+	if (!check_servers(set, true))
+		return EXIT_USAGE;
+	set = select_shards(set, is_in_journal, source);
+	if (set->nshards == 0 || !is_at(set, source, "moved") || is_standby(target))
+	{
+		report_error("the split is not complete");
+		report_hint("Type: snowid-move status");
+		return set->nshards > 0 && is_at(set, source, "fenced") ? EXIT_INCOMPLETE : EXIT_FAILED;
+	}
+	failure_exit_code = EXIT_INCOMPLETE;
+	staying = staying_shards(set);
+	if (check_copies(set, source) != STATUS_DONE ||
+		(staying->nshards > 0 && (check_copies(staying, &staying->source) != STATUS_DONE ||
+								  drop_copies(staying, &staying->source, true) != STATUS_DONE)))
+		return failure();
+	remove_fence(set, target);
+	run(target->conn, "DELETE FROM snowid.moves WHERE " OF_SET " AND shard IN (%s)", shard_list(set));
+	if (drop_copies(set, source, true) != STATUS_DONE)
+		return failure();
+	failure_exit_code = EXIT_FAILED;
+	return EXIT_DONE;
+}
+
+/* A command that a split's shards do not have. */
+int
+refuse_split(Move *set)
+{
+	report_error("%s: a split was begun, and is not finished", set->title);
+	report_hint("To see how far it is, type: snowid-move status. The commands are split, abort and finish.");
+	return EXIT_FAILED;
+}
