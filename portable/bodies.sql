@@ -475,8 +475,10 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  *
  * The lock on the sequence is an advisory lock of the session, taken and given
  * up in one expression.  PostgreSQL looks for cancels between statements, not
- * within one, and trying for a lock does not wait.  So only setval() can fail
- * while the lock is held: then the handler gives it up.
+ * within one, and trying for a lock does not wait.  What setval() would refuse
+ * is not tried: a cancel that came next would end the handler before it has
+ * given the lock up.  So the handler is for what nobody can foresee, as a disk
+ * that fails.
  *
  * What is read first also locks the sequence: ALTER SEQUENCE, which waits for
  * that, cannot change the definition any more.  The clock is read before the
@@ -493,19 +495,28 @@ BEGIN
 	BEGIN
 		last := pg_catalog.pg_sequence_last_value(seq);
 		at := pg_catalog.clock_timestamp();
-		now_slot := CASE WHEN at OPERATOR(pg_catalog.>=) greatest(epoch, pg_catalog.now()) THEN
-			((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
-			 OPERATOR(pg_catalog./) 1000) OPERATOR(pg_catalog.<<) 10 END;
-		slot := CASE WHEN
+		now_slot := ((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
+					 OPERATOR(pg_catalog./) 1000) OPERATOR(pg_catalog.<<) 10;
+		slot := CASE WHEN at OPERATOR(pg_catalog.>=) epoch AND at OPERATOR(pg_catalog.>=) pg_catalog.now()
 			-- No wait: near the clock, or in a millisecond that is open and not
 			-- almost full.  Not over a day ahead, not restarted, not in 2046.
-			(last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
-			 OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 896
-				AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
+			AND (last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
+				 OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 896
+					AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
 			AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
 			AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
-			AND (pg_catalog.pg_sequence_parameters(seq)).increment OPERATOR(pg_catalog.=) 1
 			AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+			-- setval() will not refuse.  Most sequences are defined by the defaults,
+			-- and to compare with all of those is cheaper than to ask for two.
+			AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
+					9223372036854775807, 1::pg_catalog.int8, false, 1::pg_catalog.int8, 20::pg_catalog.oid)
+				 OR (pg_catalog.pg_sequence_parameters(seq)).increment OPERATOR(pg_catalog.=) 1
+					AND (pg_catalog.pg_sequence_parameters(seq)).minimum_value OPERATOR(pg_catalog.<=) last
+					AND (pg_catalog.pg_sequence_parameters(seq)).maximum_value OPERATOR(pg_catalog.>)
+						(now_slot OPERATOR(pg_catalog.+) 88473600000))
+			AND (pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL
+				 OR pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'off')
+			AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
 		THEN
 			CASE WHEN pg_catalog.pg_try_advisory_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
 				pg_catalog.setval(seq, pg_catalog.int8larger(
@@ -526,36 +537,38 @@ BEGIN
 		END IF;
 		slot := NULL;
 	END;
-	IF slot OPERATOR(pg_catalog.=) 0 THEN
-		-- Another session has the lock: wait for it, as take_slot() does.
-		BEGIN
-			slot := CASE WHEN pg_catalog.pg_advisory_xact_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) IS NULL THEN 0 END;
-			at := pg_catalog.clock_timestamp();
-			now_slot := CASE WHEN at OPERATOR(pg_catalog.>=) greatest(epoch, pg_catalog.now()) THEN
-				((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
-				 OPERATOR(pg_catalog./) 1000) OPERATOR(pg_catalog.<<) 10 END;
-			last := pg_catalog.pg_sequence_last_value(seq);
-			slot := CASE WHEN
-				(last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
-				 OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 1023
-					AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
-				AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
-				AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
-			THEN
-				pg_catalog.setval(seq, pg_catalog.int8larger(last OPERATOR(pg_catalog.+) 1, now_slot))
+	IF (slot OPERATOR(pg_catalog.>) 0) IS NOT TRUE THEN
+		IF slot OPERATOR(pg_catalog.=) 0 THEN
+			-- Another session has the lock: wait for it, as take_slot() does.
+			BEGIN
+				slot := CASE WHEN pg_catalog.pg_advisory_xact_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) IS NULL THEN 0 END;
+				at := pg_catalog.clock_timestamp();
+				now_slot := CASE WHEN at OPERATOR(pg_catalog.>=) greatest(epoch, pg_catalog.now()) THEN
+					((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
+					 OPERATOR(pg_catalog./) 1000) OPERATOR(pg_catalog.<<) 10 END;
+				last := pg_catalog.pg_sequence_last_value(seq);
+				slot := CASE WHEN
+					(last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
+					 OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 1023
+						AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
+					AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
+					AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
+				THEN
+					pg_catalog.setval(seq, pg_catalog.int8larger(last OPERATOR(pg_catalog.+) 1, now_slot))
+				END;
+				RAISE SQLSTATE 'SN000';
+			EXCEPTION WHEN OTHERS THEN
+				IF SQLSTATE OPERATOR(pg_catalog.=) ANY ('{25000,25006,22003}'::pg_catalog.text[]) THEN
+					slot := NULL;
+				ELSIF SQLSTATE OPERATOR(pg_catalog.<>) 'SN000' THEN
+					RAISE;
+				END IF;
 			END;
-			RAISE SQLSTATE 'SN000';
-		EXCEPTION WHEN OTHERS THEN
-			IF SQLSTATE OPERATOR(pg_catalog.=) ANY ('{25000,25006,22003}'::pg_catalog.text[]) THEN
-				slot := NULL;
-			ELSIF SQLSTATE OPERATOR(pg_catalog.<>) 'SN000' THEN
-				RAISE;
-			END IF;
-		END;
-	END IF;
-	IF slot IS NULL THEN
-		PERFORM snowid_internal.check_shard(shard);
-		slot := snowid_internal.take_slot(seq, epoch);
+		END IF;
+		IF slot IS NULL THEN
+			PERFORM snowid_internal.check_shard(shard);
+			slot := snowid_internal.take_slot(seq, epoch);
+		END IF;
 	END IF;
 	RETURN (((slot OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog.<<) 23)
 			OPERATOR(pg_catalog.|) (shard OPERATOR(pg_catalog.<<) 10))
