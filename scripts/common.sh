@@ -17,6 +17,11 @@ pgversion=
 pgbin=
 server_env=()		# NAME=value, for the servers alone
 
+# Whatever libpq's variables say, nothing is done to the caller's own server.
+for name in "${!PG@}"; do
+	[[ $name == @(PGVERSION|PG_*) ]] || unset "$name"
+done
+
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$(basename "$0"): $*"; exit 1; }
 
