@@ -40,7 +40,7 @@
 #define RELOAD_LIMIT_MS		10000
 
 /* So many shards are closed on the target in one transaction, for its locks' sake. */
-#define CLOSE_GROUP			500
+#define CLOSE_GROUP			250
 
 static bool
 is_standby(const Side *side)
@@ -110,20 +110,25 @@ split_detail(const Move *set, const Side *side, const char *key)
 					  literal(side->conn, key));
 }
 
+/*
+ * A source that has the rows is the source, or has taken its place; of one that
+ * has not, the target's rows tell whether it is another one.
+ */
 static bool
 check_servers(const Move *set, bool part)
 {
-	const Side *sides[] = {&set->source, &set->target};
+	const Side *source = &set->source;
+	const Side *target = &set->target;
+	const Side *sides[] = {source, target};
 
+	if (!is_split(set))
+		return true;
 	for (int i = 0; i < 2; i++)
-	{
-		if (sides[i]->conn == NULL || !is_any_known(set, sides[i]) || !is_split(set))
-			continue;
-		if (!is_whole_set(set, sides[i], part) ||
-			!is_same_server(split_detail(set, sides[i], "from"), &set->source, "--from") ||
-			!is_same_server(split_detail(set, sides[i], "to"), &set->target, "--to"))
+		if (sides[i]->conn != NULL && is_any_known(set, sides[i]) &&
+			(!is_whole_set(set, sides[i], part) ||
+			 (!is_any_known(set, source) && !is_same_server(split_detail(set, target, "from"), source, "--from")) ||
+			 !is_same_server(split_detail(set, sides[i], "to"), target, "--to")))
 			return false;
-	}
 	return true;
 }
 
@@ -521,18 +526,44 @@ close_staying(const Move *set, const char *from)
 	}
 }
 
+/*
+ * Open the set, on the second session and all but its COMMIT, while the first one
+ * closes the others.
+ */
 static void
-open_set(const Move *set, const char *from)
+begin_opening(const Move *set, const char *from)
 {
 	const Side *target = &set->target;
-	PGconn	   *conn = target->conn;
+	PGconn	   *conn = target->aux;
 
-	run(conn, "BEGIN READ WRITE");
-	run(conn, "UPDATE snowid.moves SET role = 'target', peer = %s WHERE shard IN (%s)", literal(conn, from), shard_list(set));
-	record_step(set, target, "open");
-	run(conn, "SELECT snowid_internal.open_shards(ARRAY[%s], %s)", shard_list(set), literal(conn, target->home));
-	run(conn, "COMMIT");
+	if (PQsendQuery(conn, text_of("BEGIN READ WRITE; "
+								  "UPDATE snowid.moves SET role = 'target', step = 'open', peer = %s, changed_at = clock_timestamp() "
+								  "WHERE shard IN (%s) AND " OF_SET "; "
+								  "SELECT snowid_internal.open_shards(ARRAY[%s], %s)",
+								  literal(conn, from), shard_list(set), shard_list(set), literal(conn, target->home))))
+		return;
+	report_error("%s: %s", target->label, PQerrorMessage(conn));
+	fail();
+}
+
+static void
+open_set(const Move *set)
+{
+	const Side *target = &set->target;
+	PGresult   *res;
+
+	while ((res = PQgetResult(target->aux)) != NULL)
+	{
+		if (PQresultStatus(res) != PGRES_COMMAND_OK && PQresultStatus(res) != PGRES_TUPLES_OK)
+		{
+			report_error("%s: %s", target->label, PQerrorMessage(target->aux));
+			fail();
+		}
+		PQclear(res);
+	}
+	run(target->aux, "COMMIT");
 	read_journal(set, target);
+	report_verbose("%s: open", target->label);
 }
 
 /* What is left to do on the source, once the set is open on the target. */
@@ -563,7 +594,7 @@ complete_split(const Move *set, int64 start)
 	failure_exit_code = EXIT_INCOMPLETE;
 	if (is_at(set, target, "fenced"))
 	{
-		char	   *from = split_detail(set, target, "from");
+		char	   *from = source->conn != NULL ? source->home : split_detail(set, target, "from");
 
 		/*
 		 * Without the source, only the target's own file tells that it was
@@ -580,10 +611,11 @@ complete_split(const Move *set, int64 start)
 			if (set_read_only(target, true) != STATUS_DONE)
 				return failure();
 		}
+		begin_opening(set, from);
 		close_staying(set, from);
 		if (start > 0)
 			report_verbose("the others are closed on the target after %d ms", (int) (now_ms() - start));
-		open_set(set, from);
+		open_set(set);
 	}
 	if (!is_at(set, target, "open"))
 	{
@@ -656,10 +688,12 @@ begin_split(const Move *set)
 	if (!is_known(set, source))
 		claim_split(set);
 	prepare_fence(set, source);
+	if (set_read_only(&set->target, true) != STATUS_DONE)
+		return failure();
 	know_shards(source->conn);
 	know_shards(set->target.conn);
-	if (set_read_only(&set->target, true) != STATUS_DONE ||
-		wait_for_standby(set) != STATUS_DONE ||
+	know_shards(set->target.aux);
+	if (wait_for_standby(set) != STATUS_DONE ||
 		!check_again(set) ||
 		fence_set(set, &start) != STATUS_DONE)
 		return failure();

@@ -312,7 +312,7 @@ END $$;
 sub let_go_steps
 {
 	my ($node) = @_;
-	$node->safe_psql($database, 'DROP TRIGGER IF EXISTS hold_step ON snowid.moves');
+	$node->safe_psql($database, 'SET default_transaction_read_only = off; DROP TRIGGER IF EXISTS hold_step ON snowid.moves');
 	return;
 }
 

@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
 
-our @EXPORT = qw(split_pair living read_only await_rows errors_of told_ids_ok nothing_left_but);
+our @EXPORT = qw(split_pair make_standby living read_only await_rows errors_of told_ids_ok nothing_left_but);
 
 # A server with shards 1 to 4, and a standby that streams from it by a slot.
 sub split_pair
@@ -43,7 +43,7 @@ sub make_standby
 	$primary->safe_psql('postgres', "SELECT pg_create_physical_replication_slot('standby_$name', true)");
 	$primary->backup("backup_$name");
 	$standby->init_from_backup($primary, "backup_$name", has_streaming => 1);
-	$standby->append_conf('postgresql.conf', "primary_slot_name = 'standby_$name'\nhot_standby = on");
+	$standby->append_conf('postgresql.conf', "primary_slot_name = 'standby_$name'\nwal_retrieve_retry_interval = 100ms");
 	$standby->start;
 	$primary->wait_for_catchup($standby);
 	return $standby;
