@@ -359,6 +359,12 @@ server_round_robin = 1
 	my $err;
 	IPC::Run::run([ $program, '-d', "$tmp/pgbouncer.ini" ], '2>', \$err) or die "pgbouncer does not start: $err";
 
+	# It is in the background before it listens; then it answers in the server's place.
+	{
+		local @$node{qw(_host _port)} = ('127.0.0.1', $port);
+		$node->poll_query_until('app', 'SELECT true') or die 'pgbouncer does not answer: ' . slurp_file("$tmp/pgbouncer.log");
+	}
+
 	# It fills the pool while a client is there, and keeps it.
 	my $in = '';
 	my $waiting = IPC::Run::start([ 'psql', '-Xq', "host=127.0.0.1 port=$port dbname=app" ], '<', \$in);

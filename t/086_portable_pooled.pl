@@ -9,7 +9,6 @@ use lib $FindBin::RealBin;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
 plan skip_all => 'pgbouncer is not installed' unless $pgbouncer;
@@ -37,16 +36,15 @@ auth_file = $dir/users
 pool_mode = transaction
 default_pool_size = 3
 logfile = $dir/log
+pidfile = $dir/pid
 });
-my $bouncer = IPC::Run::start([ $pgbouncer, '-q', "$dir/ini" ], '2>', "$dir/err");
+system_or_bail($pgbouncer, '-q', '-d', "$dir/ini");
 my $pooled = "host=$dir port=$port dbname=app user=$user";
-my $up = 0;
-for (1 .. 600)
 {
-	last if $up = !system("psql -XAtq -d '$pooled' -c 'SELECT 1' >/dev/null 2>&1");
-	usleep(100_000);
+	# In the server's place.
+	local @$node{qw(_host _port)} = ($dir, $port);
+	ok($node->poll_query_until('app', 'SELECT true'), 'PgBouncer is there') or diag(slurp_file("$dir/log"));
 }
-ok($up, 'PgBouncer is there') or diag(slurp_file("$dir/err"));
 
 append_to_file("$dir/script", q{
 INSERT INTO ids (client, n) VALUES (:client_id, 1);
@@ -61,6 +59,6 @@ is($node->safe_psql('app', 'SELECT count(*), count(DISTINCT id) FROM ids'), '180
 is($node->safe_psql('app', q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0',
 	'no session of the pool has kept a lock');
 
-$bouncer->kill_kill;
 $node->stop;
 done_testing();
+END { kill 'TERM', slurp_file("$dir/pid") + 0 if defined $dir && -e "$dir/pid"; }
