@@ -191,10 +191,12 @@ is_deeply([ sort grep { $errors{$_} > 100 } keys %errors ], [ '2200H', '25006', 
 is(sqlstate($node, q{SELECT snowid.next_id(5, 'far'), snowid.next_id(5, 'near')}, dbname => 'app'), '',
 	'the sequences go on');
 
-# An error while the lock is held.
+# An error while the lock is held: a transaction that has written is asked no more
+# whether it only reads.
 my $session = $node->background_psql('app', on_error_stop => 0);
 $session->query(q{SET SESSION AUTHORIZATION writer; SELECT snowid.next_id(6, 'insta6.id_seq')});
 $session->query(q{RESET SESSION AUTHORIZATION; BEGIN READ ONLY; SELECT snowid.next_id(5, 'far')});
+$session->query(q{ROLLBACK; BEGIN; SELECT snowid.next_id(5, 'near'); SET TRANSACTION READ ONLY; SELECT snowid.next_id(5, 'near')});
 $session->query(q{ROLLBACK; SELECT snowid.fence_shard(6); SELECT snowid.next_id(6, 'insta6.id_seq')});
 $session->query(q{SELECT snowid.unfence_shard(6); BEGIN; SAVEPOINT a; SELECT snowid.next_id(5, 'far'); ROLLBACK TO a; COMMIT});
 is($session->query(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0', 'nor do errors');
