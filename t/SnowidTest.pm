@@ -34,7 +34,7 @@ our $edition = '';
 
 		if ($edition eq 'portable' && defined $sql)
 		{
-			$sql =~ s/\bCREATE EXTENSION (IF NOT EXISTS )?snowid;/slurp_file(portable_file('psql'))/e;
+			$sql =~ s/\bCREATE EXTENSION (IF NOT EXISTS )?snowid\b;?/slurp_file(portable_file('psql'))/e;
 		}
 		return $self->$psql($database, $sql, @rest);
 	};
