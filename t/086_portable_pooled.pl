@@ -18,7 +18,9 @@ $node->start;
 portable_database($node, 'app');
 $node->safe_psql('app', q{
 CREATE SEQUENCE s;
-CREATE TABLE ids (client int, n int, id bigint PRIMARY KEY DEFAULT snowid.next_id(5, 's'));});
+CREATE TABLE ids (client int, n int, id bigint PRIMARY KEY DEFAULT snowid.next_id(5, 's'));
+-- Who waits for a lock that stays behind shall fail.
+ALTER DATABASE app SET statement_timeout = '60s';});
 
 my $dir = PostgreSQL::Test::Utils::tempdir_short();
 my $port = PostgreSQL::Test::Cluster::get_free_port();
