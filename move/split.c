@@ -254,11 +254,12 @@ wait_for_standby(const Move *set)
 static bool
 check_again(const Move *set)
 {
-	char	   *found = query_text(set->source.conn,
+	PGconn	   *conn = set->source.conn;
+	char	   *found = query_text(conn,
 								   "SELECT CASE WHEN EXISTS (SELECT FROM pg_subscription WHERE subenabled) THEN 'a subscription has been enabled' "
-								   "WHEN EXISTS (SELECT FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AND "
-								   "NOT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'async' AND state = 'streaming') "
-								   "THEN 'the target has become a synchronous standby' END");
+								   "WHEN EXISTS (SELECT FROM pg_stat_replication WHERE application_name = %s AND sync_state IN ('sync', 'quorum')) "
+								   "THEN 'the target has become a synchronous standby' END",
+								   literal(conn, query_text(set->target.conn, STANDBY_NAME)));
 
 	if (found == NULL)
 		return true;
@@ -355,9 +356,23 @@ fence_set(const Move *set, int64 *start)
 		report_verbose("%s, after %d ms", reason, (int) (now_ms() - *start));
 		back_off(n);
 	}
-	read_journal(set, source);
-	report_verbose("%s: fenced", source->label);
+	for (int i = 0; i < set->nshards; i++)
+	{
+		journal_of(set->shards[i], source)->step = pg_strdup("fenced");
+		journal_of(set->shards[i], source)->closed = true;
+	}
+	report_verbose("%s: fenced after %d ms", source->label, (int) (now_ms() - *start));
 	return STATUS_DONE;
+}
+
+/* Does that server's journal, as it is now, have all of the set closed by this split? */
+static bool
+is_set_fenced(const Move *set, const Side *side)
+{
+	return query_bool(side->conn,
+					  "SELECT count(*) = %d FROM snowid.moves WHERE step = 'fenced' AND closed AND shard IN (%s) "
+					  "AND details ->> 'move_id' = %s", set->nshards, shard_list(set),
+					  literal(side->conn, set_journal(set, &set->source)->move_id));
 }
 
 /*
@@ -369,7 +384,7 @@ wait_for_fence(const Move *set, int64 until)
 {
 	const Side *source = &set->source;
 	const Side *target = &set->target;
-	char	   *lsn = query_text(source->conn, "SELECT pg_current_wal_lsn()");
+	char	   *lsn = query_text(source->conn, "SELECT pg_current_wal_flush_lsn()");
 
 	for (;;)
 	{
@@ -377,10 +392,8 @@ wait_for_fence(const Move *set, int64 until)
 					   "SELECT NOT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming' AND flush_lsn < %s::pg_lsn "
 					   "AND pid NOT IN (SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active))",
 					   literal(source->conn, lsn)) &&
-			query_bool(target->conn,
-					   "SELECT count(*) = %d FROM snowid.moves WHERE step = 'fenced' AND closed AND shard IN (%s) "
-					   "AND details ->> 'move_id' = %s", set->nshards, shard_list(set),
-					   literal(target->conn, set_journal(set, source)->move_id)))
+			query_bool(target->conn, "SELECT step = 'fenced' FROM snowid.moves WHERE shard = %d", set->shards[0]->number) &&
+			is_set_fenced(set, target))
 			return true;
 		if (now_ms() > until)
 			return false;
@@ -449,8 +462,7 @@ promote(const Move *set)
 	const Side *target = &set->target;
 	int64		until = now_ms() + PROMOTE_LIMIT_MS;
 
-	read_journal(set, source);
-	if (!is_at(set, source, "fenced") || !is_closed(set, source) || is_standby(source))
+	if (!is_set_fenced(set, source) || is_standby(source))
 	{
 		tell_other_program(set);
 		return STATUS_UNCERTAIN;
@@ -517,6 +529,9 @@ close_staying(const Move *set, const char *from)
 			return;
 		run(conn, "BEGIN READ WRITE");
 		run(conn, "SET LOCAL lock_timeout = %d", RELOAD_LIMIT_MS);
+
+		/* The COMMIT that opens the set flushes this one's record, too. */
+		run(conn, "SET LOCAL synchronous_commit = off");
 		run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], %s)", group, literal(conn, from));
 		run(conn, "UPDATE snowid.moves SET peer = %s, details = details || "
 			"jsonb_build_object('split', true, 'stays', true, 'move_id', %s::text, 'from', %s::text, 'to', %s::text) WHERE shard IN (%s)",
@@ -676,6 +691,8 @@ static int
 begin_split(const Move *set)
 {
 	const Side *source = &set->source;
+	const Side *target = &set->target;
+	Status		status;
 	int64		start;
 
 	if (!check_living(set))
@@ -688,16 +705,22 @@ begin_split(const Move *set)
 	if (!is_known(set, source))
 		claim_split(set);
 	prepare_fence(set, source);
-	if (set_read_only(&set->target, true) != STATUS_DONE)
+	if (set_read_only(target, true) != STATUS_DONE)
 		return failure();
 	know_shards(source->conn);
-	know_shards(set->target.conn);
-	know_shards(set->target.aux);
-	if (wait_for_standby(set) != STATUS_DONE ||
-		!check_again(set) ||
-		fence_set(set, &start) != STATUS_DONE)
-		return failure();
-	return promote_and_complete(set, start);
+	know_shards(target->conn);
+	know_shards(target->aux);
+	if (wait_for_standby(set) != STATUS_DONE || !check_again(set))
+		status = STATUS_FAILED;
+	else
+		status = fence_set(set, &start);
+	if (status == STATUS_DONE)
+		return promote_and_complete(set, start);
+
+	/* So that whoever promotes it has a primary. */
+	if (status == STATUS_FAILED)
+		(void) set_read_only(target, false);
+	return failure();
 }
 
 /* Without the source, only what follows the promotion can be done. */

@@ -247,9 +247,18 @@ static const Check checks[] = {
 		" FROM pg_database WHERE NOT datistemplate AND datname NOT IN (current_database(), 'postgres') HAVING count(*) > 0"
 	},
 	{
+		.name = "ids outside of shards",.where = ON_TARGET,
+		.other = "SELECT CASE WHEN has_sequence_privilege('snowid.id_seq', 'SELECT')"
+		" THEN (snowid_internal.sequence_value('snowid.id_seq')).called ELSE number <> '' END || ' ' || number"
+		" FROM coalesce(nullif(current_setting('snowid.shard', true), '-1'), '') number",
+		.sql = "SELECT 'FAILED', 'snowid.id_seq makes ids, and the target would make the same',"
+		" 'The target needs a number of its own, in its postgresql.conf: snowid.shard = ...; and the source the same way, not by ALTER DATABASE.'"
+		" WHERE $3 = 'true ' || coalesce(nullif(current_setting('snowid.shard', true), '-1'), '')"
+	},
+	{
 		.name = "tables outside of shards",.where = ON_SOURCE,
 		.sql = "SELECT 'warning', format('%s table%s, as %s, on both servers afterwards', count(*), CASE WHEN count(*) > 1 THEN 's' END, min(" NAME ")),"
-		" 'Nothing closes them on the target. What is written there or here is on that server alone.'"
+		" 'Nothing closes them on the target. What is written there or here is on that server alone, and sequences give the same numbers on both.'"
 		" FROM " TABLES " WHERE c.relkind IN ('r', 'p') AND NOT relispartition"
 		" AND nspname NOT IN ('pg_catalog', 'information_schema', 'snowid', 'snowid_internal')"
 		" AND nspname !~ '^pg_(toast|temp)' AND nspname NOT IN (SELECT schema FROM snowid.shard_registry) HAVING count(*) > 0"

@@ -6,6 +6,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use IPC::Run;
 use lib $FindBin::RealBin;
 use MoveTest;
 use PostgreSQL::Test::Utils;
@@ -16,6 +17,7 @@ use Test::More;
 my @limits = ('--pause-limit', 60000, '--lock-timeout', 1000);
 my ($a, $b) = split_pair('plain');
 my $all = '1-2';
+my $registry;
 
 # Before: what plan says, and refuses.
 moves_ok($a, $b, $all, ['plan'], 0, 'plan', qr/ok +streaming: .*timeline 1.*slots of the source: "standby_plain", of the target, keeps .*shards 1-2 would be split off from .* to its standby .*, and 2 shards would stay; nothing was changed/s);
@@ -72,6 +74,8 @@ check_ok('users elsewhere', qr/warning +users in other schemas: .*uses table ins
 	[q{CREATE VIEW public.one AS SELECT * FROM insta1.users}, q{CREATE VIEW public.three AS SELECT * FROM insta3.users}],
 	['DROP VIEW public.one, public.three']);
 check_ok('other databases', qr/warning +other databases: other is on both servers afterwards/, ['CREATE DATABASE other'], ['DROP DATABASE other']);
+check_ok('ids outside of shards', qr/FAILED +ids outside of shards: snowid\.id_seq makes ids, and the target would make the same/,
+	['ALTER DATABASE postgres SET snowid.shard = 7', 'SELECT snowid.next_id()'], ['ALTER DATABASE postgres RESET snowid.shard', q{ALTER SEQUENCE snowid.id_seq RESTART}]);
 check_ok('tables outside', qr/warning +tables outside of shards: 1 table, as public\.world, on both servers/, ['CREATE TABLE world ()'], ['DROP TABLE world']);
 check_ok('settings of sessions', qr/FAILED +settings of sessions: role writer sets default_transaction_read_only/,
 	['CREATE ROLE writer', 'ALTER ROLE writer SET default_transaction_read_only = off'], ['DROP ROLE writer']);
@@ -90,13 +94,13 @@ is($a->safe_psql('postgres', 'SELECT count(*) FROM snowid.moves'), '0', 'and not
 $b->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
 {
 	# A cluster of its own, and not a copy of a data directory, has a number of its own.
-	local $ENV{INITDB_TEMPLATE} = undef;
+	local $ENV{INITDB_TEMPLATE};
 	my $other = move_node('other', extra => ['--no-locale']);
 	$other->start;
 	$other->safe_psql('postgres', 'CREATE EXTENSION snowid');
 	moves_ok($a, $other, $all, ['split'], 1, 'another server is no standby',
 		qr/FAILED +target is a standby of the source: it is another system.*FAILED +target is a standby of the source: it is a primary/s);
-	$other->stop;
+	$registry = $other;
 }
 moves_ok($b, $a, $all, ['split'], 1, 'nor the other way round', qr/FAILED +source is a primary: it is a standby/);
 
@@ -106,11 +110,11 @@ $stuck->query_safe(q{BEGIN; INSERT INTO insta2.users (name) VALUES ('slow')});
 moves_ok($a, $b, $all, [ 'split', '--retries', 1, '--lock-timeout', 50 ], 1, 'a transaction is in the way', qr/could not lock the set.*after 2 attempts/s);
 $stuck->query_safe('COMMIT');
 $stuck->quit;
+is(read_only($b), 'off', 'the target is as before');
 moves_ok($a, $b, $all, ['status'], 0, 'status', qr/under way, and not decided.*source .*: claimed, open for writing.*target .*a standby, has replayed step claimed/s);
 moves_ok($a, $b, 1, ['move'], 1, 'no move meanwhile', qr/a split was begun/);
 moves_ok($a, $b, 1, ['split'], 2, 'nor a part of it', qr/not that of the split.*--shard=1,2/s);
 moves_ok($a, $b, $all, ['abort'], 0, 'abort', qr/the split is undone/);
-is(read_only($b), 'off', 'the target is as before');
 nothing_left_but($a, 'standby_plain', 'abort');
 
 # The split, with writers of all shards on both servers.  What stays is prepared
@@ -121,7 +125,8 @@ my @set_after = map { start_writers("insta$_", $b) } 1, 2;
 my @stay = map { start_writers("insta$_", $a) } 3, 4;
 my @strays = map { start_writers("insta$_", $b) } 3, 4;
 await_rows($a, $_, 0) for 1 .. 4;
-my $said = moves_ok($a, $b, $all, [ 'split', @limits ], 0, 'split',
+$registry->safe_psql('postgres', q{INSERT INTO snowid.shard_registry (shard, schema) VALUES (1, 'insta1'), (2, 'insta2'), (3, 'insta3')});
+my $said = moves_ok($a, $b, $all, [ 'split', @limits, '--registry', $registry->connstr('postgres') ], 0, 'split',
 	qr/shards 1-2 now live at .*; writes waited \d+ ms\n.*done; to drop/s);
 like($said, qr/rolling back the target's copy of the prepared transaction copy/, 'a copy of a prepared transaction is rolled back');
 my $written = $a->safe_psql('postgres', 'SELECT max(id) FROM insta3.users');
@@ -143,6 +148,9 @@ is(living($b), '1,2', 'and these on the target');
 is(sqlstate($b, q{SELECT insta3.next_id()}), 'SN001', 'no id of what stays on the target');
 is(sqlstate($a, q{SELECT insta1.next_id()}), 'SN001', 'and none of the set on the source');
 is(read_only($b), 'off', 'the target takes writes');
+is($registry->safe_psql('postgres', q{SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shard_registry WHERE home LIKE '%port=} . $b->port . q{ %'}),
+	'1,2', 'the registry of all knows');
+$registry->stop;
 is($a->safe_psql('postgres', 'SELECT count(*) FROM pg_replication_slots'), '0', "the standby's slot is gone");
 
 moves_ok($a, $b, $all, ['split'], 0, 'again', qr/split off already; type: snowid-move finish/);
@@ -166,6 +174,46 @@ SKIP:
 	moves_ok($b, $a, 1, [], 0, 'a shard comes back by a move');
 	moves_ok($b, $a, 1, ['finish'], 0, 'finished');
 }
+$_->stop for $a, $b;
+
+# A role that is no superuser may do it, once that has been typed which plan says.
+($a, $b) = split_pair('role');
+$a->safe_psql('postgres', q{
+CREATE ROLE owner;
+CREATE ROLE splitter LOGIN;
+DO $$
+DECLARE what text;
+BEGIN
+	FOR what IN
+		SELECT format('ALTER SCHEMA %s OWNER TO owner', oid::regnamespace) FROM pg_namespace WHERE nspname ~ '^insta'
+		UNION ALL SELECT format('ALTER %s %s OWNER TO owner', CASE relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, oid::regclass)
+		FROM pg_class c WHERE relnamespace::regnamespace::text ~ '^insta' AND relkind IN ('r', 'p', 'S') AND NOT EXISTS (
+			SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype IN ('a', 'i') AND relkind = 'S')
+		UNION ALL SELECT format('ALTER ROUTINE %s OWNER TO owner', oid::regprocedure) FROM pg_proc
+		WHERE pronamespace::regnamespace::text ~ '^insta'
+	LOOP
+		EXECUTE what;
+	END LOOP;
+END $$});
+my @as = ('snowid-move', '--shard', $all, map { ($_->[0], $_->[1]->connstr('postgres') . ' user=splitter') } [ '--from', $a ], [ '--to', $b ]);
+my $code;
+for (1 .. 10)
+{
+	$a->wait_for_catchup($b);
+	IPC::Run::run([ @as, 'plan' ], '>&', \$said);
+	$code = $? >> 8;
+	my @wanted = $said =~ /(?:[Tt]ype(?: on the source)?: )((?:GRANT|ALTER ROLE) .*;)$/mg;
+	last if !@wanted;
+	$a->safe_psql('postgres', $_) for @wanted;
+}
+is($code, 0, 'a plan passes once that has been typed which it says') or diag $said;
+for my $command ([ 'split', @limits ], ['finish'])
+{
+	IPC::Run::run([ @as, @$command ], '>&', \$said);
+	is($? >> 8, 0, "$command->[0] by a role that is no superuser") or diag $said;
+}
+is($a->safe_psql('postgres', q{SELECT rolsuper FROM pg_roles WHERE rolname = 'splitter'}), 'f', 'it is none');
+is(living($a) . ' ' . living($b), '3,4 1,2', 'each server has its own');
 $_->stop for $a, $b;
 
 # The portable edition.
