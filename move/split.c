@@ -19,7 +19,7 @@
  * target they are closed once it is promoted, before the set is opened.  Until
  * then nobody writes there, since the server's own configuration has made every
  * transaction read-only; that file is the target's alone, stands since before the
- * promotion, and survives all crashes.  Only this program's session begins its
+ * promotion, and survives all crashes.  Only this program's sessions begin their
  * transactions as READ WRITE.  The rows of shards that are closed on the target
  * have "stays" in their details.
  *
@@ -507,38 +507,44 @@ roll_back_copies(const Side *target)
 	PQclear(res);
 }
 
+/* Close some shards on the target. */
+static void
+close_group(const Move *set, const char *from, const char *group)
+{
+	const Side *target = &set->target;
+	PGconn	   *conn = target->conn;
+
+	run(conn, "BEGIN READ WRITE");
+	run(conn, "SET LOCAL lock_timeout = %d", RELOAD_LIMIT_MS);
+
+	/* The COMMIT that opens the set flushes this one's record, too. */
+	run(conn, "SET LOCAL synchronous_commit = off");
+	run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], %s)", group, literal(conn, from));
+	run(conn, "UPDATE snowid.moves SET peer = %s, details = details || "
+		"jsonb_build_object('split', true, 'stays', true, 'move_id', %s::text, 'from', %s::text, 'to', %s::text) WHERE shard IN (%s)",
+		literal(conn, from), literal(conn, set_journal(set, target)->move_id), literal(conn, from),
+		literal(conn, target->home), group);
+	run(conn, "COMMIT");
+}
+
 /*
  * On the target: close what stays on the source.  Each group is a transaction,
- * and this goes on where it was.
+ * and who comes again finds those that are left.
  */
 static void
 close_staying(const Move *set, const char *from)
 {
 	const Side *target = &set->target;
-	PGconn	   *conn = target->conn;
+	PGresult   *groups;
 
 	roll_back_copies(target);
-	for (;;)
-	{
-		char	   *group = query_text(conn,
-									   "SELECT string_agg(shard::text, ', ') FROM (SELECT shard FROM snowid.shard_registry r "
-									   "WHERE shard NOT IN (%s) AND snowid_internal.lives(r) = 'here' ORDER BY shard LIMIT %d) t",
-									   shard_list(set), CLOSE_GROUP);
-
-		if (group == NULL)
-			return;
-		run(conn, "BEGIN READ WRITE");
-		run(conn, "SET LOCAL lock_timeout = %d", RELOAD_LIMIT_MS);
-
-		/* The COMMIT that opens the set flushes this one's record, too. */
-		run(conn, "SET LOCAL synchronous_commit = off");
-		run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], %s)", group, literal(conn, from));
-		run(conn, "UPDATE snowid.moves SET peer = %s, details = details || "
-			"jsonb_build_object('split', true, 'stays', true, 'move_id', %s::text, 'from', %s::text, 'to', %s::text) WHERE shard IN (%s)",
-			literal(conn, from), literal(conn, set_journal(set, target)->move_id), literal(conn, from),
-			literal(conn, target->home), group);
-		run(conn, "COMMIT");
-	}
+	groups = query(target->conn,
+				   "SELECT string_agg(shard::text, ', ') FROM (SELECT shard, (row_number() OVER (ORDER BY shard) - 1) / %d AS n "
+				   "FROM snowid.shard_registry r WHERE shard NOT IN (%s) AND snowid_internal.lives(r) = 'here') t GROUP BY n",
+				   CLOSE_GROUP, shard_list(set));
+	for (int row = 0; row < PQntuples(groups); row++)
+		close_group(set, from, PQgetvalue(groups, row, 0));
+	PQclear(groups);
 }
 
 /*
