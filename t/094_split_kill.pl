@@ -69,6 +69,41 @@ for my $point (@after)
 	}
 }
 
+# The standby does not replay the decision within the pause limit.
+{
+	my $hold = hold_at_step($a, 'fenced', 1);
+	my $said = '';
+	my $tool = IPC::Run::start([ move_command($a, $b, $set, 'split', '--pause-limit', 8000) ], '>', \$said, '2>&1');
+	wait_until_held($a) or die "does not get there: $said";
+	$b->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+	$b->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'not paused';
+	$hold->quit;
+	$tool->finish;
+	is($? >> 8, 1, 'not replayed in time: exit status');
+	like($said, qr/did not replay the decision in time.*The set is open on the source again/s, 'not replayed in time: said');
+	let_go_steps($a);
+	write_to($a, $_, 'not replayed in time') for 1 .. 4;
+	$b->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+	moves_ok($a, $b, $set, ['status'], 0, 'not replayed in time: status', qr/under way, and not decided/);
+	end_with('not replayed in time', 'abort');
+}
+
+# The source ends the session that closes the set: the split goes on.
+{
+	my $hold = hold_at_step($a, 'fenced', 1);
+	my $said = '';
+	my $tool = IPC::Run::start([ move_command($a, $b, $set, 'split', @limits) ], '>', \$said, '2>&1');
+	wait_until_held($a) or die "does not get there: $said";
+	is($a->safe_psql('postgres', q{SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted}),
+		'1', 'session ended');
+	$hold->quit;
+	$tool->finish;
+	is($? >> 8, 0, 'session ended: exit status') or diag $said;
+	like($said, qr/now live at/, 'session ended: the set is on the target');
+	let_go_steps($_) for $a, $b;
+	end_with('session ended', 'split');
+}
+
 # The source is gone when the target has been promoted: the target gets its set.
 my $name = kill_at([ 'target', 'fenced', 0, 3 ], 'tool');
 crash($a);
