@@ -158,7 +158,7 @@ refuse_to_move(Move *part)
 		case RETURN_ABORTING:
 			report_error("%s is not at the source", part->title);
 			report_hint("A move back is under way; type: snowid-move status");
-			return EXIT_FAILED;
+			return EXIT_INCOMPLETE;
 		case RETURNING:
 			report_error("a way back of %s was begun", part->title);
 			report_hint("Type: snowid-move back, or abort");

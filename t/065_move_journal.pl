@@ -23,6 +23,9 @@ subtest 'an abort that was begun' => sub {
 	hold_and_kill($a, 'aborted', 0, 'abort', $a, $b);
 	moves_ok($a, $b, 5, [], 1, 'no move goes on from an abort', qr/an abort of this move was begun/);
 	moves_ok($a, $b, 5, ['status'], 0, 'status', qr/an abort was begun: type snowid-move abort/);
+	$a->stop;
+	moves_ok($a, $b, 5, ['status'], 0, 'status without the source', qr/shard 5: an abort was begun: type snowid-move abort/);
+	$a->start;
 	moves_ok($a, $b, 5, ['abort'], 0, 'the abort does', qr/is undone/);
 	nothing_left_ok($_, 'aborted') for $a, $b;
 };
@@ -48,7 +51,16 @@ subtest 'one server' => sub {
 	moves_ok($a, $b, 5, [], 3, 'no move without the source, which may have decided');
 	$a->start;
 	moves_ok($a, $b, 5, [], 0, 'the same command goes on');
+	$a->stop;
+	moves_ok($a, $b, 5, ['status'], 0, 'moved: status without the source', qr/shard 5: decided, and open here/);
+	$a->start;
+	$b->stop;
+	moves_ok($a, $b, 5, ['status'], 0, 'moved: status without the target', qr/shard 5: moved\n/);
+	$b->start;
 	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+	$b->stop;
+	moves_ok($a, $b, 5, ['status'], 0, 'finished: status without the target', qr/that server knows of no move; the other one was not reached/);
+	$b->start;
 };
 
 # A journal whose row somebody deletes meanwhile.

@@ -57,7 +57,9 @@ subject 'a lock in the way' => sub {
 
 subject 'an abort that is stopped half-way' => sub {
 	hold_and_kill($a, 'open', 1, 'back', $a, $b);
+	moves_ok($a, $b, 5, [], 3, 'no move while a way back is decided', qr/shard 5 is not at the source.*A move back is under way/s);
 	hold_and_kill($b, 'open', 0, 'abort', $a, $b);
+	moves_ok($a, $b, 5, [], 3, 'no move, half-way through an abort', qr/A move back is under way/);
 	moves_ok($a, $b, 5, ['status'], 0, 'status', qr/an abort of the way back was begun/);
 	moves_ok($a, $b, 5, ['finish'], 3, 'no finish, half-way through an abort');
 	moves_ok($a, $b, 5, ['back'], 3, 'no way back', qr/Type: snowid-move abort/);
