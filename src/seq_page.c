@@ -18,6 +18,8 @@
 #include "compat.h"
 #include "seq_page.h"
 
+static bool reservation_is_durable(XLogRecPtr lsn);
+
 
 /* Lock the page in a pinned buffer, and find its tuple. */
 void
@@ -44,25 +46,28 @@ lock_page(SequencePage *page, Buffer buffer, int mode)
 }
 
 /*
- * Put the new state on the page, and log it if told so.  The page must be
- * locked exclusively and marked dirty.
- *
- * The record has log_cnt 0, as core's has, whatever the page gets.
+ * Log if the cover says so, and put the new state on the page.  The page must
+ * be locked exclusively and marked dirty, and the transaction must have an id
+ * if this logs.
  */
 void
-write_page(RelFileLocator locator, SequencePage *page, int64 last, int64 log_cnt,
-		   bool must_log)
+write_page(RelFileLocator locator, SequencePage *page, int64 last,
+		   const SlotCover *cover)
 {
 	START_CRIT_SECTION();
 
-	page->data->last_value = last;
-	page->data->is_called = true;
-	page->data->log_cnt = 0;
-
-	if (must_log)
+	if (cover->must_log)
 	{
 		xl_seq_rec	xlrec;
 		XLogRecPtr	recptr;
+
+		/*
+		 * Recovery must find a state in which all that the record covers is
+		 * issued.
+		 */
+		page->data->last_value = cover->logged_last;
+		page->data->is_called = true;
+		page->data->log_cnt = 0;
 
 		SEQ_REC_LOCATOR(xlrec) = locator;
 
@@ -74,26 +79,25 @@ write_page(RelFileLocator locator, SequencePage *page, int64 last, int64 log_cnt
 		PageSetLSN(page->page, recptr);
 	}
 
-	page->data->log_cnt = log_cnt;
+	page->data->last_value = last;
+	page->data->is_called = true;
+	page->data->log_cnt = cover->log_cnt;
 
 	END_CRIT_SECTION();
 }
 
 /*
- * Rely on a record that another transaction may have written.  While it is not
- * durable, our commit must wait for it.  Without this, a crash could forget
+ * Use slots that another transaction's record covers.  While that record is
+ * not durable, our commit must wait for it.  Without this, a crash could forget
  * a slot that a committed SELECT next_id() has shown.  (Core's nextval does
  * not do it.)
  *
  * A commit flushes and waits up to XactLastRecEnd if the transaction has an id.
  */
 void
-join_record(XLogRecPtr lsn)
+join_reservation(XLogRecPtr lsn)
 {
-	/* Our commit waits already, as for a record of our own. */
-	if (XactLastRecEnd >= lsn && TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		return;
-	if (is_durable(lsn))
+	if (reservation_is_durable(lsn))
 		return;
 	GetTopTransactionId();
 	if (XactLastRecEnd < lsn)
@@ -104,8 +108,8 @@ join_record(XLogRecPtr lsn)
  * Is everything up to lsn flushed, and confirmed by the synchronous standbys?
  * synchronous_commit does not count here: the commit asks for it.
  */
-bool
-is_durable(XLogRecPtr lsn)
+static bool
+reservation_is_durable(XLogRecPtr lsn)
 {
 	static XLogRecPtr flushed = InvalidXLogRecPtr;
 	static XLogRecPtr confirmed = InvalidXLogRecPtr;
