@@ -2461,15 +2461,17 @@ BEGIN
 	END LOOP;
 
 	WITH s AS (
-		SELECT c.oid, x.*, p.last AS "at", p.last = q.seqstart AS at_end,
+		SELECT q.seqrelid AS oid, x.*, p.last AS "at", p.last = q.seqstart AS at_end,
 			CASE WHEN q.seqincrement > 0 THEN x.last >= p.last ELSE x.last <= p.last END AS goes_on
 		FROM snowid.moves j JOIN pg_namespace n ON n.nspname = j.schema
 		CROSS JOIN jsonb_each(j.details -> 'sequences') e
 		CROSS JOIN jsonb_to_record(e.value) x (last bigint, called boolean, min bigint, max bigint,
 											   start bigint, cycle boolean)
-		JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = e.key AND c.relkind = 'S'
-		JOIN pg_sequence q ON q.seqrelid = c.oid,
-		LATERAL snowid_internal.sequence_value(c.oid) p
+		-- By itself, so that it is looked up by both, and no plan walks the index by
+		-- schema alone: once for each shard, all of the database.
+		JOIN pg_sequence q ON q.seqrelid = (SELECT c.oid FROM pg_class c
+											WHERE c.relname = e.key AND c.relnamespace = n.oid AND c.relkind = 'S'),
+		LATERAL snowid_internal.sequence_value(q.seqrelid) p
 		WHERE j.shard = ANY (shards)
 	), state AS (
 		-- What was taken after an opening that was rolled back stays taken.

@@ -18,11 +18,18 @@ static const char is_standby[] =
 "SELECT 'FAILED', 'it is a standby', 'Give the connection of its primary.'"
 " WHERE pg_is_in_recovery()";
 
-/* The way back sets the position of a replication origin, which others may not. */
-static const char is_no_superuser[] =
-"SELECT 'FAILED', format('role %I is no superuser, and may not make subscriptions', current_user),"
-" 'Connect as a superuser.'"
-" FROM pg_roles WHERE rolname = current_user AND NOT rolsuper";
+/* Until 16, only superusers make subscriptions. */
+#define MAY_SUBSCRIBE \
+"SELECT 'FAILED', format('role %I is no superuser, and may not make subscriptions', current_user)," \
+" CASE WHEN p.oid IS NULL THEN 'Connect as a superuser: before PostgreSQL 16, no other role may.' ELSE" \
+" format('As a superuser, type: GRANT pg_create_subscription TO %I;', current_user) END" \
+" FROM pg_roles r LEFT JOIN pg_roles p ON p.rolname = 'pg_create_subscription'" \
+" WHERE r.rolname = current_user AND NOT r.rolsuper AND pg_has_role(p.oid, 'USAGE') IS NOT TRUE"
+
+#define MAY_REPLICATE \
+"SELECT 'FAILED', 'role ' || quote_ident(current_user) || ' may not create replication slots'," \
+" format('As a superuser, type: ALTER ROLE %I REPLICATION;', current_user)" \
+" FROM pg_roles WHERE rolname = current_user AND NOT rolsuper AND NOT rolreplication"
 
 /* From 19 on, the first slot switches decoding on, where the level is replica. */
 static const char wal_level[] =
@@ -318,10 +325,7 @@ static const Check checks[] =
 	},
 	{
 		.name = "rights on the source",.where = ON_SOURCE,
-		.sql = "SELECT 'FAILED', 'role ' || quote_ident(current_user) ||"
-		" ' may not create replication slots',"
-		" format('As a superuser, type: ALTER ROLE %I REPLICATION;', current_user)"
-		" FROM pg_roles WHERE rolname = current_user AND NOT rolsuper AND NOT rolreplication"
+		.sql = MAY_REPLICATE
 		" UNION ALL "
 		"SELECT 'FAILED', 'role ' || quote_ident(current_user) || ' may not create publications',"
 		" format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user)"
@@ -339,11 +343,7 @@ static const Check checks[] =
 	{
 		.name = "rights on the target",.where = ON_TARGET,
 		.other = OWNERS,
-		.sql = "SELECT 'FAILED', format('role %I is no superuser, and may not make subscriptions', current_user),"
-		" CASE WHEN p.oid IS NULL THEN 'Connect as a superuser; or move it to PostgreSQL 16 or later.' ELSE"
-		" format('As a superuser, type: GRANT pg_create_subscription TO %I;', current_user) END"
-		" FROM pg_roles r LEFT JOIN pg_roles p ON p.rolname = 'pg_create_subscription'"
-		" WHERE r.rolname = current_user AND NOT r.rolsuper AND pg_has_role(p.oid, 'USAGE') IS NOT TRUE"
+		.sql = MAY_SUBSCRIBE
 		" UNION ALL "
 		"SELECT 'FAILED', format('role %I may not create schemas', current_user),"
 		" format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user)"
@@ -365,7 +365,18 @@ static const Check checks[] =
 		" UNION ALL " MAY_WRITE
 	},
 	{
-		.name = "rights on the source",.where = ON_SOURCE,.sql = is_no_superuser,.only_reverse = true
+		.name = "rights on the source",.where = ON_SOURCE,
+		/* The way back begins where an origin says. */
+		.sql = MAY_SUBSCRIBE
+		" UNION ALL "
+		"SELECT 'FAILED', format('role %I may not call %s', current_user, f),"
+		" format('As a superuser, type: GRANT EXECUTE ON FUNCTION %s TO %I;', f, current_user)"
+		" FROM CAST('pg_replication_origin_advance(text,pg_lsn)' AS text) f"
+		" WHERE NOT has_function_privilege(f, 'EXECUTE')",
+		.only_reverse = true
+	},
+	{
+		.name = "rights on the target",.where = ON_TARGET,.sql = MAY_REPLICATE,.only_reverse = true
 	},
 	{
 		.name = "roles on the target",.where = ON_TARGET,

@@ -1,6 +1,7 @@
 # From PostgreSQL 16 on, the role that moves need be no superuser on either
 # server.  Whatever right that takes is a line of plan, with the command that
-# grants it: the test types what plan says, and moves a set, under writers.
+# grants it: the test types what plan says, and moves a set, under writers; and
+# once more for a way back, there and back.
 use strict;
 use warnings;
 
@@ -16,21 +17,22 @@ plan skip_all => 'before PostgreSQL 16, only superusers make subscriptions' if $
 my $b = move_node('b');
 
 # Who connects by TCP must have a password, which a subscription can name.
-my $port = $a->port;
-$a->append_conf('postgresql.conf', "listen_addresses = '127.0.0.1'");
-unlink $a->data_dir . '/pg_hba.conf';
-$a->append_conf('pg_hba.conf', "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\nlocal replication all trust\nhost replication all 127.0.0.1/32 scram-sha-256\n");
-$_->start for $a, $b;
-$_->safe_psql('postgres', 'CREATE EXTENSION snowid; CREATE ROLE owner; CREATE ROLE mover LOGIN; CREATE ROLE reader LOGIN') for $a, $b;
+for ($a, $b)
+{
+	$_->append_conf('postgresql.conf', "listen_addresses = '127.0.0.1'");
+	unlink $_->data_dir . '/pg_hba.conf';
+	$_->append_conf('pg_hba.conf', "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\nlocal replication all trust\nhost replication all 127.0.0.1/32 scram-sha-256\n");
+	$_->start;
+}
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid; CREATE ROLE owner; CREATE ROLE mover LOGIN; CREATE ROLE reader LOGIN REPLICATION PASSWORD \'pass word\'') for $a, $b;
 $a->safe_psql('postgres', q{
-ALTER ROLE reader REPLICATION PASSWORD 'pass word';
 GRANT CREATE ON DATABASE postgres TO owner;
 GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry TO owner;
 SET ROLE owner;
 CALL snowid.create_shards(5, 6, ddl => 'CREATE TABLE users (id bigint PRIMARY KEY DEFAULT next_id(), name text);');
 INSERT INTO insta5.users (name) SELECT 'user' FROM generate_series(1, 100);
 INSERT INTO insta6.users (name) SELECT 'user' FROM generate_series(1, 100)});
-my $reader = "host=127.0.0.1 port=$port dbname=postgres user=reader";
+my %reader = map { $_->name => 'host=127.0.0.1 port=' . $_->port . ' dbname=postgres user=reader' } $a, $b;
 my @move = ('snowid-move', '--shard', '5-6', '--from', $a->connstr('postgres') . ' user=mover', '--to', $b->connstr('postgres') . ' user=mover');
 
 sub run_move
@@ -43,27 +45,37 @@ sub run_move
 }
 
 my ($code, $said);
-my @with_password = ('--source-for-target', "$reader password='pass word'");
-my %typed;
-for (1 .. 10)
+my @with_password = ('--source-for-target', "$reader{a} password='pass word'");
+
+# Type what plan says, until it has nothing more to say; returns what that was.
+sub type_rights
 {
-	my $typed = 0;
+	my (@args) = @_;
+	my %typed;
 
-	($code, $said) = run_move('plan', @with_password);
-	while ($said =~ /^(?:warning|FAILED|snowid-move: error:) +(.*)\n.*?[Tt]ype: ((?:GRANT|ALTER ROLE) .*;)$/mg)
+	for (1 .. 10)
 	{
-		my ($check, $sql) = ($1, $2);
-		my $node = $check =~ /^(rights on the )?target/ ? $b : $a;
+		my $typed = 0;
 
-		$node->safe_psql('postgres', $sql);
-		$typed{ $node->name . ": $sql" } = 1;
-		$typed++;
+		($code, $said) = run_move('plan', @with_password, @args);
+		while ($said =~ /^(?:warning|FAILED|snowid-move: error:) +(.*)\n.*?[Tt]ype: ((?:GRANT|ALTER ROLE) .*;)$/mg)
+		{
+			my ($check, $sql) = ($1, $2);
+			my $node = $check =~ /^(rights on the )?target/ ? $b : $a;
+
+			$node->safe_psql('postgres', $sql);
+			$typed{ $node->name . ": $sql" } = 1;
+			$typed++;
+		}
+		last if !$typed;
 	}
-	last if !$typed;
+	is($code, 0, 'a plan passes once that has been typed which it says') or BAIL_OUT($said);
+	return sort keys %typed;
 }
-is($code, 0, 'a plan passes once that has been typed which it says') or BAIL_OUT($said);
+
+my @typed = type_rights();
 is_deeply(
-	[ grep { /^b/ } sort keys %typed ],
+	[ grep { /^b/ } @typed ],
 	[
 		'b: GRANT CREATE ON DATABASE postgres TO mover;',
 		'b: GRANT CREATE ON DATABASE postgres TO owner;',
@@ -75,8 +87,8 @@ is_deeply(
 		'b: GRANT pg_create_subscription TO mover;',
 		'b: GRANT pg_read_all_stats TO mover;'
 	],
-	'on the target it was these') or diag join "\n", sort keys %typed;
-($code, $said) = run_move('plan', '--source-for-target', $reader);
+	'on the target it was these') or diag join "\n", @typed;
+($code, $said) = run_move('plan', '--source-for-target', $reader{a});
 is($code, 1, 'without a password');
 like($said, qr/^FAILED +connection from the target.*\n +A role that is no superuser must name a password/m, 'plan says so');
 
@@ -96,4 +108,30 @@ is($b->safe_psql('postgres', q{SELECT string_agg(DISTINCT tableowner, ',') FROM 
 is($b->safe_psql('postgres', q{SET ROLE owner; INSERT INTO insta6.users (name) VALUES ('there') RETURNING name}), 'there', 'who writes');
 is((run_move('finish'))[0], 0, 'finished');
 nothing_left_ok($_, 'finished') for $a, $b;
+
+# With a way back, and what was written there.
+$a->safe_psql('postgres', q{
+SET ROLE owner;
+CALL snowid.create_shards(7, 7, ddl => 'CREATE TABLE users (id bigint PRIMARY KEY DEFAULT next_id(), name text);');
+INSERT INTO insta7.users (name) SELECT 'user' FROM generate_series(1, 100)});
+@move[1, 2] = ('--shard', 7);
+my @both_ways = ('--reverse', '--target-for-source', "$reader{b} password='pass word'");
+is_deeply(
+	[ type_rights(@both_ways) ],
+	[
+		'a: GRANT EXECUTE ON FUNCTION pg_replication_origin_advance(text,pg_lsn) TO mover;',
+		'a: GRANT SELECT ON ALL TABLES IN SCHEMA insta7 TO reader; GRANT USAGE ON SCHEMA insta7 TO reader;',
+		'a: GRANT pg_create_subscription TO mover;',
+		'b: ALTER ROLE mover REPLICATION;'
+	],
+	'the way back takes these as well');
+($code, $said) = run_move(@with_password, @both_ways);
+is($code, 0, 'moved, with a way back') or BAIL_OUT($said);
+my $last = $b->safe_psql('postgres', q{SET ROLE owner; INSERT INTO insta7.users (name) VALUES ('there') RETURNING id});
+($code, $said) = run_move('back', @with_password, @both_ways);
+is($code, 0, 'moved back') or BAIL_OUT($said);
+is($a->safe_psql('postgres', 'SELECT count(*), max(id) FROM insta7.users'), "101|$last", 'with what was written there');
+cmp_ok($a->safe_psql('postgres', q{SET ROLE owner; INSERT INTO insta7.users (name) VALUES ('here') RETURNING id}), '>', $last, 'and ids go on');
+is((run_move('finish'))[0], 0, 'finished');
+nothing_left_ok($_, 'a way back: finished') for $a, $b;
 done_testing();
