@@ -23,7 +23,11 @@ table_in_journal(const Move *move)
 					  "WHERE shard IN (%s) AND details ? 'copied_anew' LIMIT 1", shard_list(move));
 }
 
-/* A table whose rows are all there, but whose slot is not; NULL if there is none. */
+/*
+ * A table whose rows are all there, but whose slot is not; NULL if there is none.
+ * A worker that lives may only be slow to commit: if the table left the
+ * publication now, what workers know of its state could outlive that.
+ */
 static char *
 find_stuck_table(const Move *move)
 {
@@ -31,7 +35,9 @@ find_stuck_table(const Move *move)
 							"SELECT r.srrelid::regclass, format('pg_%%s_sync_%%s_%%s', s.oid, r.srrelid, c.system_identifier) "
 							"FROM pg_subscription s JOIN pg_subscription_rel r ON r.srsubid = s.oid, pg_control_system() c "
 							"WHERE s.subname = %s AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-							"AND r.srsubstate = 'f'", literal(move->target.conn, move->name));
+							"AND r.srsubstate = 'f' AND NOT EXISTS ("
+							"SELECT FROM pg_stat_subscription w WHERE w.subid = s.oid AND w.relid = r.srrelid AND w.pid IS NOT NULL)",
+							literal(move->target.conn, move->name));
 	char	   *table = NULL;
 
 	for (int i = 0; i < PQntuples(res) && table == NULL; i++)

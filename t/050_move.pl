@@ -76,11 +76,7 @@ like($pgbench_log, qr/shard 5 has moved/, 'pgbench is refused');
 my ($inserted) = $pgbench_log =~ /transactions actually processed: (\d+)/;
 cmp_ok($inserted, '>', 0, 'after having written');
 
-# The new server's writers have got in.
-$b->poll_query_until('postgres', qq{
-SELECT last_value > (SELECT max(id) >> 23 << 10 FROM $s.users WHERE name <> 'new') FROM $s.id_seq});
-my $last = $a->safe_psql('postgres', q{SELECT last_value FROM } . copy_of($s) . '.id_seq');
-$b->poll_query_until('postgres', qq{SELECT last_value > $last + 2000 FROM $s.id_seq}) or die 'no writers on the new server';
+await_writers(@old, @new);
 stop_writers(@old, @new);
 writers_ok('under load', \@old, \@new);
 copies_equal_ok($a, copy_of($s), $b, $s, 'under load');

@@ -29,8 +29,7 @@ for my $clock ('-3600', '+3600')
 		my $last = $from->safe_psql('postgres', "SELECT last_value FROM $s.id_seq");
 		$from->poll_query_until('postgres', qq{SELECT last_value > $last + 1000 FROM $s.id_seq}) or die 'no load';
 		moves_ok($from, $to, 5, [], 0, "$clock s, $way", qr/clock/);
-		$last = $from->safe_psql('postgres', 'SELECT last_value FROM insta5_moved.id_seq');
-		$to->poll_query_until('postgres', qq{SELECT last_value > $last + 100 FROM $s.id_seq}) or die 'no writers';
+		await_writers(@old, @new);
 		stop_writers(@old, @new);
 		writers_ok("$clock s, $way", \@old, \@new);
 		moves_ok($from, $to, 5, ['finish'], 0, "$clock s, $way: finished");

@@ -65,7 +65,8 @@ kill_in_copy($_) for @counts;
 # is made: the table waits to be complete behind a row that is locked.
 $source->safe_psql('postgres', q{CALL snowid.create_shards(6, 6, ddl => 'CREATE TABLE users (id bigint PRIMARY KEY DEFAULT next_id())')});
 my $hold = $target->background_psql('postgres');
-my $tool = IPC::Run::start([ move_command($source, $target, '5-6', '--stop-after', 'copied') ], '>&', '/dev/null');
+my $said = '';
+my $tool = IPC::Run::start([ move_command($source, $target, '5-6', '--stop-after', 'copied') ], '>&', \$said);
 my $state = q{(SELECT srsubstate FROM pg_subscription_rel WHERE srrelid = 'insta5.%s'::regclass)};
 $target->poll_query_until('postgres', q{SELECT to_regclass('insta5.t40') IS NOT NULL}) or die 'no schema';
 $hold->query_safe("BEGIN; LOCK TABLE $s.t40 IN SHARE ROW EXCLUSIVE MODE");
@@ -75,15 +76,24 @@ $second->query_safe("BEGIN; LOCK TABLE $s.users IN SHARE ROW EXCLUSIVE MODE");
 $source->safe_psql('postgres', "UPDATE $s.users SET photos = 1");
 $hold->query_safe('COMMIT');
 $target->poll_query_until('postgres', 'SELECT ' . sprintf($state, 't40') . q{ = 'f'}) or die 'not in between';
+
+# While a worker lives that can still commit that, the table is not copied anew,
+# however often the tool looks.
+my $table = $target->safe_psql('postgres', "SELECT '$s.t40'::regclass::oid");
+my $slot = $source->safe_psql('postgres', qq{SELECT slot_name FROM pg_replication_slots WHERE slot_name LIKE 'pg\\_%\\_sync\\_${table}\\_%'});
+my $log = -s $target->logfile;
+$target->safe_psql('postgres', $_) for 'ALTER SYSTEM SET log_min_duration_statement = 0', 'SELECT pg_reload_conf()';
+$source->safe_psql('postgres', "SELECT pg_drop_replication_slot('$slot')");
+$target->wait_for_log(qr/srsubstate = 'f'.*srsubstate = 'f'/s, $log);
+$tool->pump_nb;
+unlike($said, qr/anew/, 'a worker lives whose slot is gone: it is waited for');
+$target->safe_psql('postgres', 'ALTER SYSTEM RESET log_min_duration_statement');
+
 # What the worker commits is flushed later: by this at the latest.
 $target->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'flush', '')});
-my $table = $target->safe_psql('postgres', "SELECT '$s.t40'::regclass::oid");
 $tool->kill_kill;
 crash($target);
 $_->{run}->kill_kill for $hold, $second;
-my $slot = $source->safe_psql('postgres', qq{SELECT slot_name FROM pg_replication_slots WHERE slot_name LIKE 'pg\\_%\\_sync\\_${table}\\_%'});
-$source->poll_query_until('postgres', qq{SELECT NOT active FROM pg_replication_slots WHERE slot_name = '$slot'}) or die 'active';
-$source->safe_psql('postgres', "SELECT pg_drop_replication_slot('$slot')");
 $target->start;
 
 # That others write to a table that is copied already is no progress.
@@ -93,7 +103,7 @@ my $inserter = IPC::Run::start(
 	[ 'pgbench', '-n', '-R', 200, '-T', 600, '-f', $script, $source->connstr('postgres') ], '>&', '/dev/null');
 my $open = $source->background_psql('postgres');
 $open->query_safe("BEGIN; UPDATE $s.t40 SET n = 2");
-my $said = '';
+$said = '';
 my $copy_until = sub {
 	my ($message, $name) = @_;
 

@@ -58,11 +58,10 @@ unlike(moves_ok($a, $b, 3, [$_], 1, "$_ of none that can be moved", qr/shard 3 c
 
 my @before = map { start_writers("insta$_", $a) } 1, 7;
 my @after = map { start_writers("insta$_", $b) } 1, 7;
-sub await_row { $_[0]->poll_query_until('postgres', "SELECT count(*) > 0 FROM insta$_[1].users WHERE name = 'new'") or die "no row in $_[1]"; return }
-await_row($a, $_) for 1, 7;
+await_writers(@before);
 $said = moves_ok($a, $b, '1-8', [ '--batch', 3, '--verify', 'checksums', '--retries', 100 ], 1, 'moved, but for one',
 	qr/shard 3 cannot be moved yet.*7 of 8 shards have moved.*left where they are: shard 3\n/s);
-await_row($b, $_) for 1, 7;
+await_writers(@after);
 is(living($a), '3', 'it is where it was');
 is(living($b), '1,2,4,5,6,7,8', 'the others are there');
 stop_writers(@before, @after);

@@ -23,8 +23,7 @@ $c->safe_psql('postgres', 'CREATE EXTENSION snowid;');
 my @old = start_writers('insta5', $a);
 my @new = start_writers('insta5', $b);
 moves_ok($a, $b, 5, [], 0, 'between two portable databases');
-$b->poll_query_until('postgres', q{SELECT snowid.id_timestamp(max(id)) > (SELECT changed_at FROM snowid.moves) FROM insta5.photos})
-  or die 'no load on the new server';
+await_writers(@old, @new);
 stop_writers(@old, @new);
 writers_ok('the move', \@old, \@new);
 lives_on_ok($b, $a, 'moved');

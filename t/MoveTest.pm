@@ -12,9 +12,10 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(move_node make_shard fresh_shard snowid_move move_command moves_ok
-  lives_on_ok nothing_left_ok start_writers stop_writers writers_ok copies_equal_ok
+  lives_on_ok nothing_left_ok start_writers await_writers stop_writers writers_ok copies_equal_ok
   hold_at_step let_go_steps wait_until_held hold_and_kill journal_step);
 
 # What is moved, and how the servers are reached: by their socket, unless said.
@@ -178,7 +179,7 @@ BEGIN;
 UPDATE users SET photos = photos + 1 WHERE id = (SELECT max(id) FROM users);
 INSERT INTO photos (user_id) SELECT max(id) FROM users RETURNING id;
 COMMIT;
-DELETE FROM photos WHERE id = (SELECT min(id) FROM photos);
+DELETE FROM photos WHERE id = (SELECT min(id) FROM photos WHERE "a ""note""" IS NULL);
 INSERT INTO likes DEFAULT VALUES;
 SELECT 'no row', next_id();
 BEGIN;
@@ -194,6 +195,20 @@ COMMIT;
 		push @writers, { run => $run, file => "$dir/$i", errors => "$dir/$i.errors", node => $nodes[$i] };
 	}
 	return @writers;
+}
+
+# Wait until each of them has been given an id.
+sub await_writers
+{
+	my @writers = @_;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+
+	while (grep { !-s $_->{file} } @writers)
+	{
+		die 'writers are not given ids' if time > $end;
+		usleep(10_000);
+	}
+	return;
 }
 
 sub stop_writers
