@@ -70,7 +70,8 @@ sub type_rights
 		last if !$typed;
 	}
 	is($code, 0, 'a plan passes once that has been typed which it says') or BAIL_OUT($said);
-	return sort keys %typed;
+	my @sorted = sort keys %typed;
+	return @sorted;
 }
 
 my @typed = type_rights();
