@@ -25,7 +25,9 @@
  *
  * Who promotes, or undoes, holds the advisory locks on both servers, and promotes
  * by the session that has the target's: so whoever has that lock after him knows
- * that he promotes no more, and that a standby is still one.
+ * that he promotes no more.  But a standby that was told to become a primary may do
+ * so at any time until it is restarted: so the source's journal has, before it is
+ * told, since when the target runs.
  *
  * A standby's journal is the source's, as it was a moment ago.  It is believed
  * only once the standby is a primary: then it says what has been replayed, and so
@@ -451,6 +453,21 @@ undo_fence(const Move *set, const char *step)
 	return STATUS_DONE;
 }
 
+/* Of a server that was told to become a primary. */
+#define START_TIME		"SELECT pg_postmaster_start_time()"
+#define WHEN_PROMOTING \
+"Look at its log. The same command goes on when it has become one. If it will never be one, restart it as a standby, and type: snowid-move abort"
+
+/* Can the target become a primary without anybody's doing, or has it done so? */
+static bool
+is_promoting(const Move *set)
+{
+	const Side *target = &set->target;
+	char	   *told = split_detail(set, &set->source, "promoting");
+
+	return told != NULL && strcmp(told, query_text(target->conn, START_TIME)) == 0;
+}
+
 /*
  * The promotion.  We have the locks of both servers, by sessions that live, and
  * the source's journal says that the set is closed there.
@@ -467,13 +484,20 @@ promote(const Move *set)
 		tell_other_program(set);
 		return STATUS_UNCERTAIN;
 	}
+	record_detail(set, source->conn, "promoting", query_text(target->conn, START_TIME));
+	if (!wait_for_fence(set, until))
+	{
+		report_error("the standbys of the source do not follow");
+		report_hint("Type the same command again when they have caught up.");
+		return STATUS_UNCERTAIN;
+	}
 	run(target->conn, "SELECT pg_promote(false)");
 	while (is_standby(target))
 	{
 		if (now_ms() > until)
 		{
 			report_error("the target does not become a primary");
-			report_hint("Look at its log. If it will never be one, type: snowid-move abort");
+			report_hint(WHEN_PROMOTING);
 			return STATUS_UNCERTAIN;
 		}
 		wait_ms(2);
@@ -854,6 +878,12 @@ abort_split(Move *set)
 		report_detail("Its own configuration has been changed, and only it can tell that it was not promoted.");
 		return failure();
 	}
+	if (is_promoting(set))
+	{
+		report_error("the target was told to become a primary, and can do so at any time");
+		report_hint(WHEN_PROMOTING);
+		return failure();
+	}
 	if (undo_fence(set, "aborted") != STATUS_DONE)
 		return failure();
 	failure_exit_code = EXIT_FAILED;
@@ -894,6 +924,7 @@ next_of_split(const Move *set)
 		return "the target is promoted, but the split is not complete: type the same command again";
 	if (is_at(set, source, "fenced"))
 		return target->conn == NULL ? "the set is closed on the source; only the target knows whether it is promoted"
+			: is_promoting(set) ? "the target was told to become a primary, and is none yet: type the same command again"
 			: is_standby(target) ? "the set is closed, and the target not yet promoted: type the same command again, or abort"
 			: "the target was promoted without this decision: type snowid-move abort";
 	if (source->conn == NULL)

@@ -187,6 +187,16 @@ static const Check checks[] = {
 		" FROM pg_replication_slots WHERE slot_type = 'logical' AND NOT temporary"
 	},
 	{
+		.name = "disk room",.where = ON_SOURCE,
+		.other = "SELECT slot_name FROM pg_stat_wal_receiver",
+		.sql = "SELECT 'warning', format('nobody reads slot \"%s\", which keeps %s of log', slot_name,"
+		" pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn))),"
+		" format('Look on both machines how much is free: df. If nothing will read it, type: SELECT pg_drop_replication_slot(%L);', slot_name)"
+		" FROM pg_replication_slots WHERE NOT active AND restart_lsn IS NOT NULL AND slot_name IS DISTINCT FROM $3"
+		" UNION ALL "
+		"SELECT 'ok', format('nothing is copied; each server keeps up to %s of log, and what slots need', current_setting('max_wal_size')), ''"
+	},
+	{
 		.name = "slots of the target",.where = ON_TARGET,
 		.sql = "SELECT 'warning', format('slot \"%s\" keeps log there, also once it is a primary', slot_name),"
 		" format('If nothing reads it, type there: SELECT pg_drop_replication_slot(%L);', slot_name)"

@@ -20,7 +20,7 @@ my $all = '1-2';
 my $registry;
 
 # Before: what plan says, and refuses.
-moves_ok($a, $b, $all, ['plan'], 0, 'plan', qr/ok +streaming: .*timeline 1.*slots of the source: "standby_plain", of the target, keeps .*shards 1-2 would be split off from .* to its standby .*, and 2 shards would stay; nothing was changed/s);
+moves_ok($a, $b, $all, ['plan'], 0, 'plan', qr/ok +streaming: .*timeline 1.*ok +how far behind: \d+ (?:bytes|kB).*slots of the source: "standby_plain", of the target, keeps .*shards 1-2 would be split off from .* to its standby .*, and 2 shards would stay; nothing was changed/s);
 moves_ok($a, $b, 1, ['move'], 1, 'a standby is no target of a move', qr/FAILED +target is a primary/);
 moves_ok($a, $b, '1,9', ['split'], 2, 'a shard that is not there', qr/do not live on the source: 9\n/);
 moves_ok($a, $b, $all, ['status'], 0, 'status of nothing', qr/nothing is under way/);
@@ -68,6 +68,11 @@ check_ok('subscriptions', qr/FAILED +subscriptions: subscription "sub" of databa
 		q{ALTER SUBSCRIPTION sub ENABLE}], [q{ALTER SUBSCRIPTION sub DISABLE}, q{ALTER SUBSCRIPTION sub SET (slot_name = NONE)}, 'DROP SUBSCRIPTION sub']);
 check_ok('slots', qr/warning +slots of the source: who reads slot "cdc" \(pgoutput\)/,
 	[q{SELECT pg_create_logical_replication_slot('cdc', 'pgoutput')}], [q{SELECT pg_drop_replication_slot('cdc')}]) if $a->pg_version >= 19;
+check_ok('disk room', qr/warning +disk room: nobody reads slot "idle", which keeps \d+ \S+ of log/,
+	[q{SELECT pg_create_physical_replication_slot('idle', true)}], [q{SELECT pg_drop_replication_slot('idle')}]);
+$b->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('idle', true)});
+like((snowid_move($a, $b, $all, 'plan'))[1], qr/warning +slots of the target: slot "idle" keeps log there/, 'check: slots of the target');
+$b->safe_psql('postgres', q{SELECT pg_drop_replication_slot('idle')});
 check_ok('other moves', qr/FAILED +other moves: shard 3 is in a move, or closed by hand/,
 	['SELECT snowid.fence_shard(3)'], ['SELECT snowid.unfence_shard(3)']);
 check_ok('users elsewhere', qr/warning +users in other schemas: .*uses table insta1\.users.*The two part.*warning +users in other schemas: .*uses table insta3\.users.*Drop it on the target/s,
@@ -103,6 +108,31 @@ $b->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
 	$registry = $other;
 }
 moves_ok($b, $a, $all, ['split'], 1, 'nor the other way round', qr/FAILED +source is a primary: it is a standby/);
+
+# What is changed after the checks, and would do harm.
+for ([ 'a subscription has been enabled',
+		[ q{CREATE SUBSCRIPTION sub CONNECTION 'host=/nowhere dbname=x' PUBLICATION p WITH (connect = false)}, 'ALTER SUBSCRIPTION sub ENABLE' ],
+		[ 'ALTER SUBSCRIPTION sub DISABLE', 'ALTER SUBSCRIPTION sub SET (slot_name = NONE)', 'DROP SUBSCRIPTION sub' ] ],
+	[ 'the target has become a synchronous standby',
+		[ q{ALTER SYSTEM SET synchronous_standby_names = 'standby_plain'}, 'SELECT pg_reload_conf()' ],
+		[ 'ALTER SYSTEM RESET synchronous_standby_names', 'SELECT pg_reload_conf()' ] ])
+{
+	my ($found, $do, $undo) = @$_;
+	my $hold = hold_at_step($a, 'claimed', 1);
+	my $tool = IPC::Run::start([ move_command($a, $b, $all, 'split') ], '>', \my $told, '2>&1', IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	wait_until_held($a) or die "does not get there: $told";
+	$a->safe_psql('postgres', $_) for @$do;
+	$a->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_subscription) OR EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')}) or die 'as before';
+	$hold->quit;
+	$tool->finish;
+	is($? >> 8, 1, "not split: $found") or die $told;
+	like($told, qr/source: $found/, '... it says');
+	is($a->safe_psql('postgres', 'SELECT count(*) FROM snowid.moves WHERE closed') . read_only($b), '0off', '... and all is as before');
+	$a->safe_psql('postgres', $_) for @$undo;
+	$a->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'async'}) or die 'synchronous';
+	let_go_steps($a);
+	moves_ok($a, $b, $all, ['abort'], 0, '... abort', qr/the split is undone/);
+}
 
 # Somebody writes for too long.
 my $stuck = $a->background_psql('postgres');
@@ -212,7 +242,18 @@ SKIP:
 $_->stop for $a, $b;
 
 # A role that is no superuser may do it, once that has been typed which plan says.
-($a, $b) = split_pair('role');
+# Its server sorts by ICU, and has room for few locks.
+($a, $b) = split_pair('role', [ '--locale-provider=icu', '--icu-locale=en' ], "max_connections = 20\nmax_locks_per_transaction = 10");
+$a->safe_psql('postgres', q{UPDATE pg_database SET datcollversion = '0' WHERE datname = 'postgres'});
+for (1 .. 100)
+{
+	$said = (snowid_move($a, $b, $all, 'plan'))[1];
+	last if $said =~ /collation: version/;
+}
+like($said, qr/warning +collation: version 0 made the indexes, \S+ is there/, 'check: collation');
+$a->safe_psql('postgres', 'ALTER DATABASE postgres REFRESH COLLATION VERSION');
+check_ok('locks', qr/FAILED +locks: closing the set takes 3\d\d locks in one transaction, and there is room for 250\n.*max_locks_per_transaction = 1\d;/,
+	[ join '', map { "CREATE TABLE insta1.t$_ ();" } 1 .. 300 ], [ join '', map { "DROP TABLE insta1.t$_;" } 1 .. 300 ]);
 $a->safe_psql('postgres', q{
 CREATE ROLE owner;
 CREATE ROLE splitter LOGIN;

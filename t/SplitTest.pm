@@ -14,13 +14,15 @@ use Test::More;
 
 our @EXPORT = qw(split_pair make_standby living read_only await_rows errors_of told_ids_ok nothing_left_but);
 
-# A server with shards 1 to 4, and a standby that streams from it by a slot.
+# A server with shards 1 to 4, and a standby that streams from it by a slot; with
+# options of initdb, and lines of configuration.
 sub split_pair
 {
-	my ($name) = @_;
-	my $primary = move_node("primary_$name", allows_streaming => 1);
+	my ($name, $extra, $conf) = @_;
+	my $primary = move_node("primary_$name", allows_streaming => 1, $extra ? (extra => $extra) : ());
 
 	$primary->append_conf('postgresql.conf', 'max_prepared_transactions = 5');
+	$primary->append_conf('postgresql.conf', $conf // '');
 	$primary->start;
 	make_shard($primary, 1, 'insta1');
 	if ($SnowidTest::edition eq 'portable')
