@@ -14,6 +14,7 @@ use Test::More;
 
 my $a = move_node('a');
 my $b = move_node('b');
+$_->append_conf('postgresql.conf', 'wal_retrieve_retry_interval = 5s') for $a, $b;
 $_->start for $a, $b;
 
 program_help_ok('snowid-move');

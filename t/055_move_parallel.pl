@@ -22,6 +22,7 @@ if ((`postgres --version` =~ /(\d+)/)[0] >= 18)
 {
 	$_->append_conf('postgresql.conf', 'max_active_replication_origins = 40') for $a, $b;
 }
+$_->append_conf('postgresql.conf', 'wal_retrieve_retry_interval = 5s') for $a, $b;
 $_->start for $a, $b;
 my @shards = (1 .. 10);
 make_shard($a, $_, "insta$_") for @shards;

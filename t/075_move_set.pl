@@ -15,8 +15,6 @@ use Test::More;
 
 my $a = move_node('a');
 my $b = move_node('b');
-# What has failed, or has lost its server, is tried again soon.
-$_->append_conf('postgresql.conf', 'wal_retrieve_retry_interval = 500ms') for $a, $b;
 $_->start for $a, $b;
 $_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
 

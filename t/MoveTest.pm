@@ -26,6 +26,7 @@ our $host;
 # A server that can be source and target, not started.  It has the settings
 # that initdb gives a server, and before PostgreSQL 19 wal_level: what
 # PostgreSQL::Test::Cluster makes quick or small for its own tests is put back.
+# Only its workers start anew sooner; t/050 and t/055 have them as initdb does.
 sub move_node
 {
 	my ($name, %params) = @_;
@@ -37,7 +38,7 @@ sub move_node
 max_connections = 100
 max_wal_senders = 10
 max_replication_slots = 10
-wal_retrieve_retry_interval = 5s
+wal_retrieve_retry_interval = 500ms
 shared_buffers = 128MB
 log_statement = none
 log_replication_commands = off
