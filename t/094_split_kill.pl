@@ -211,7 +211,7 @@ sub kill_at
 		my $code = $? >> 8;
 
 		# Only the source knows whether the set is closed there.
-		is($code . read_only($b), '3on', "$name: the target is left read-only") if $victim eq 'source' && $step eq 'fenced';
+		is($code . read_only($b), '3on', "$name: the target is left read-only") if $victim eq 'source' && "$side $step" eq 'source fenced';
 		($victim eq 'source' ? $a : $b)->start;
 		my $is_closed = $a->safe_psql('postgres', 'SELECT count(*) FROM snowid.moves WHERE closed') > 0;
 		ok($code == 3 || ($code == 1 && !$is_closed) || ($code == 0 && $side eq 'target'), "$name: exit status $code") or diag $said;

@@ -63,4 +63,24 @@ moves_ok($a, $b, $set, ['abort'], 0, 'restarted: abort', qr/the split is undone/
 is(living($a), '1,2,3,4', 'restarted: all live on the source');
 is($b->safe_psql('postgres', 'SELECT pg_is_in_recovery()') . read_only($b), 'toff', 'restarted: the target is as before');
 nothing_left_but($a, 'standby_slow', 'restarted');
+
+# Somebody promotes it before it has got the decision: it has all shards open, but
+# takes no writes until the abort.
+$a->wait_for_catchup($b);
+$hold = hold_at_step($a, 'fenced', 1);
+$tool = IPC::Run::start([ move_command($a, $b, $set, 'split', '--pause-limit', 60000) ], '>', \$said, '2>&1');
+wait_until_held($a) or die "does not get there: $said";
+$b->append_conf('postgresql.conf', "primary_conninfo = ''");
+$b->reload;
+$b->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_wal_receiver') or die 'it streams';
+$hold->quit;
+$a->poll_query_until('postgres', q{SELECT bool_and(step = 'fenced') FROM snowid.moves}) or die 'not fenced';
+$tool->kill_kill;
+$b->promote;
+moves_ok($a, $b, $set, ['status'], 0, 'promoted by others: status', qr/promoted without this decision: type snowid-move abort/);
+moves_ok($a, $b, $set, ['split'], 3, 'promoted by others: split', qr/has been promoted, but not for this split.*It is a second copy of all shards/s);
+is(sqlstate($b, q{INSERT INTO insta1.users (name) VALUES ('x')}), '25006', 'promoted by others: it takes no writes');
+let_go_steps($a);
+moves_ok($a, $b, $set, ['abort'], 0, 'promoted by others: abort', qr/the split is undone/);
+is(living($a), '1,2,3,4', 'promoted by others: all live on the source');
 done_testing();
