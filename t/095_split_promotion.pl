@@ -55,10 +55,17 @@ moves_ok($a, $b, $set, ['status'], 0, 'no primary: status', qr/told to become a 
 moves_ok($a, $b, $set, ['abort'], 3, 'no primary: no abort, since it may be one later', qr/can do so at any time.*restart it as a standby/s);
 is(living($a) . read_only($b), '3,4on', 'no primary: the set is closed, and the target would take no writes');
 
-# Restarted, it is a standby that nobody has told anything.
+# Restarted, it is a standby that nobody has told anything.  With one of the two
+# servers only, the exit status says that the set is closed.
 $b->append_conf('postgresql.conf', "restore_command = ''");
-$b->restart;
+$b->stop;
 unlink $block;
+moves_ok($a, $b, $set, [$_], 3, "no target: $_", qr/the target must be reachable/) for 'split', 'abort';
+moves_ok($a, $b, $set, ['status'], 0, 'no target: status', qr/the set is closed on the source; only the target knows whether it is promoted/);
+$b->start;
+$a->stop;
+moves_ok($a, $b, $set, ['split'], 3, 'no source: split', qr/the source must be reachable until the target is promoted/);
+$a->start;
 moves_ok($a, $b, $set, ['abort'], 0, 'restarted: abort', qr/the split is undone/);
 is(living($a), '1,2,3,4', 'restarted: all live on the source');
 is($b->safe_psql('postgres', 'SELECT pg_is_in_recovery()') . read_only($b), 'toff', 'restarted: the target is as before');
