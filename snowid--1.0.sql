@@ -74,6 +74,19 @@ COMMENT ON SEQUENCE snowid.id_seq IS
 GRANT USAGE, SELECT, UPDATE ON SEQUENCE snowid.id_seq
 	TO @extowner@, pg_database_owner WITH GRANT OPTION;
 
+-- Up to which time the log has reserved ids, in seconds since 1970.  The library
+-- reads and writes it.  A dump carries it, so the database's owner must be able
+-- to read it, and to set it where it is restored.
+CREATE SEQUENCE snowid_internal.clock;
+SELECT pg_catalog.pg_extension_config_dump('snowid_internal.clock', '');
+
+COMMENT ON SEQUENCE snowid_internal.clock IS
+'the time up to which ids are reserved in the log; only the library uses it';
+
+GRANT SELECT ON SEQUENCE snowid_internal.clock TO PUBLIC;
+GRANT SELECT, UPDATE ON SEQUENCE snowid_internal.clock
+	TO @extowner@, pg_database_owner WITH GRANT OPTION;
+
 CREATE FUNCTION snowid.next_id()
 RETURNS bigint
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -2220,21 +2233,32 @@ COMMENT ON FUNCTION snowid_internal.enable_fence(oid[], boolean) IS
 'enables or disables the fence''s triggers on tables';
 
 /*
- * sequence_value: last_value and is_called of a sequence.
+ * sequence_value: last_value and is_called of a sequence.  If its ids have the
+ * epoch, no slot is after last, although a crash can have set the page back.
  *
  * By OID: whoever owns the schema can put a view in the place of a name, and
  * what a view calls runs as its reader.
  *
  * Errors: 42P01 no such sequence, 42501 no right to read it.
  */
-CREATE FUNCTION snowid_internal.sequence_value(seq regclass,
+CREATE FUNCTION snowid_internal.sequence_value(seq regclass, epoch timestamptz,
 	OUT last bigint, OUT called boolean)
 RETURNS record
 LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'snowid_sequence_value';
 
-COMMENT ON FUNCTION snowid_internal.sequence_value(regclass) IS
+COMMENT ON FUNCTION snowid_internal.sequence_value(regclass, timestamptz) IS
 'last_value and is_called of a sequence';
+
+-- If an earlier installation of the extension has made ids here, its clock is
+-- gone, and a crash can have set sequences back.  So new ids start from now.
+-- (2^40 is a time, if the epoch is over 12 days ago, and no plain counter.)
+SELECT pg_catalog.setval('snowid_internal.clock',
+						 pg_catalog.floor(extract(epoch FROM pg_catalog.clock_timestamp()))::bigint)
+WHERE EXISTS (
+	SELECT FROM pg_catalog.pg_sequence q JOIN pg_catalog.pg_class c ON c.oid = q.seqrelid
+	WHERE c.relpersistence = 'p' AND q.seqmax > 1::bigint << 40
+	  AND (snowid_internal.sequence_value(q.seqrelid, snowid.id_timestamp(0::bigint))).last > 1::bigint << 40);
 
 /*
  * define_sequence: changes the definition of a sequence, not its state.
@@ -2280,7 +2304,7 @@ WITH s AS (
 	JOIN pg_sequence q ON q.seqrelid = c.oid
 	JOIN (VALUES ('int2'::regtype, 32767), ('int4'::regtype, 2147483647),
 				 ('int8'::regtype, 9223372036854775807)) y (type, top) ON y.type = q.seqtypid,
-	LATERAL snowid_internal.sequence_value(c.oid) p
+	LATERAL snowid_internal.sequence_value(c.oid, coalesce((SELECT r.epoch FROM snowid.shard_registry r WHERE r.schema = n.nspname), snowid.id_timestamp(0::bigint))) p
 ), closed AS (
 	SELECT s.*,
 		snowid_internal.define_sequence(seqrelid, ending - rises::int, ending + (NOT rises)::int, ending,
@@ -2363,7 +2387,8 @@ BEGIN
 		sequences := ARRAY(SELECT c.oid FROM pg_class c JOIN pg_namespace p ON p.oid = c.relnamespace
 						   WHERE p.nspname = ANY (schemas) AND c.relkind = 'S' ORDER BY c.oid);
 		-- For the session's caches.
-		PERFORM snowid_internal.sequence_value(u), pg_sequence_parameters(u) FROM unnest(sequences) u;
+		PERFORM snowid_internal.sequence_value(u, snowid.id_timestamp(0::bigint)), pg_sequence_parameters(u)
+		FROM unnest(sequences) u;
 		BEGIN
 			PERFORM snowid_internal.lock_relations(CASE attempt % 2 WHEN 1 THEN tables ELSE sequences END);
 			PERFORM set_config('lock_timeout', short_wait, true);
@@ -2471,7 +2496,7 @@ BEGIN
 		-- schema alone: once for each shard, all of the database.
 		JOIN pg_sequence q ON q.seqrelid = (SELECT c.oid FROM pg_class c
 											WHERE c.relname = e.key AND c.relnamespace = n.oid AND c.relkind = 'S'),
-		LATERAL snowid_internal.sequence_value(q.seqrelid) p
+		LATERAL snowid_internal.sequence_value(q.seqrelid, coalesce((SELECT r.epoch FROM snowid.shard_registry r WHERE r.schema = n.nspname), snowid.id_timestamp(0::bigint))) p
 		WHERE j.shard = ANY (shards)
 	), state AS (
 		-- What was taken after an opening that was rolled back stays taken.

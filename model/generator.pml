@@ -1,51 +1,52 @@
 /*
- * The generator's rules of durability and order, for spin.
+ * The rules of durability and order, for spin: one sequence, and the clock of
+ * its database.
  *
  * The claim: a value that next_id() gave to a transaction that committed is
  * never given again; and each call's value is larger than all that were given
  * in this run of the server, and than all such values of the runs before.  It
- * holds for any number of transactions, checkpoints, write-outs and crashes,
- * in any order of steps, and for any clock, until VALUES is reached.
+ * holds for any number of transactions, checkpoints, write-outs, crashes,
+ * backups and fail-overs, in any order of steps, and for any time of day,
+ * until VALUES is reached.
  *
  * A value of a transaction that had not committed at a crash is not promised.
- * Nor is a value that core's nextval() gave, which lacks three of the rules.
  * README.md says what else the model leaves out.
  *
- *	model				src/: sequence.c, seq_page.c, slot.h PostgreSQL
+ *	model				src/: sequence.c, clock.c, slot.h	PostgreSQL
  *	choose				lock_page(), slot_choose()			LockBuffer()
  *	mark dirty			sequence_next_slot()				MarkBufferDirty()
- *	decide				slot_cover()						GetRedoRecPtr()
- *	join				join_reservation(),					XLogNeedsFlush()
- *						reservation_is_durable()
- *	log, issue			write_page()						XLogInsert()
- *	commit														RecordTransactionCommit()
- *	a CORE session												nextval_internal()
- *	checkpointer												CreateCheckPoint(),
+ *	decide				clock_covers()						GetRedoRecPtr()
+ *	move				clock_move(), clock_next()			XLogInsert()
+ *	issue				join_record(), write_page()			XLogNeedsFlush(),
+ *																XLogInsert()
+ *	commit													RecordTransactionCommit(),
+ *																SyncRepWaitForLSN()
+ *	others				clock_move_early(), and the calls of all other sequences;
+ *																SetSequence()
+ *	checkpointer											CreateCheckPoint(),
  *																BufferSync()
- *	write_out											FlushBuffer()
+ *	write_out												FlushBuffer()
+ *	standby												WalReceiverMain(), seq_redo()
  *	crashes												StartupXLOG(), seq_redo()
  *
  * Each option of a do loop is one step, at which another process may come in
- * between.  What a session does to the page while it has the lock is joined to
- * the step before or after, since nobody could see the difference.
+ * between.  What a session does under a page's lock is joined to the step before
+ * or after, where nobody could see the difference.
  *
- * An LSN counts sequence records, from BASE, the redo point of the last
- * completed checkpoint.  What is before it recovery never reads; all such LSNs
- * are 0.  So any number of records fits, and the states are finite.
+ * A value stands for a slot and for its time.  An LSN counts records, from BASE,
+ * the redo point of the last completed checkpoint.  What is before it recovery
+ * never reads; all such LSNs are 0.  So any number of records fits, and the
+ * states are finite.
  *
  * A -D flag removes a rule; the list is in ./run.
  */
 
 #ifndef VALUES
-#define VALUES		4			/* MAXVALUE: calls end here */
-#endif
-#ifndef AHEAD
-#define AHEAD		2			/* SLOTS_LOGGED_AHEAD, and SEQ_LOG_VALS */
+#define VALUES		3			/* MAXVALUE: calls end here */
 #endif
 #ifndef SESSIONS
-#define SESSIONS	3
+#define SESSIONS	2
 #endif
-#define CORE		(SESSIONS - 1)	/* the session that calls nextval */
 
 #define BASE		1
 #define NOBODY		SESSIONS
@@ -57,9 +58,15 @@
 /* -------- the rules, each of which a flag can remove -------- */
 
 #ifdef NO_MAXIMUM
-#define FIRST(now)		(now)
+#define LAST			0
 #else
-#define FIRST(now)		MAX(page.last + 1, now)
+#define LAST			page.last
+#endif
+
+#ifdef NO_FLOOR
+#define FLOOR(me)		0
+#else
+#define FLOOR(me)		s[me].floor
 #endif
 
 #ifdef NO_LOCK
@@ -68,26 +75,59 @@
 #define CAN_LOCK		(page_lock == NOBODY)
 #endif
 
-#ifdef NO_LOG_AHEAD
-#define LOGGED(value)	(value)
+/* Slots up to the reserved time, but not of it: that is the next floor. */
+#ifdef NO_STRICT
+#define BELOW			<=
 #else
-#define LOGGED(value)	COVERED(value)
+#define BELOW			<
 #endif
-#define COVERED(value)	MIN((value) + AHEAD, VALUES)
 
 #ifdef NO_REDO_RULE
-#define REDO_RULE		false
+#define AFTER_REDO(x)	true
 #elif defined(NO_EQUAL_REDO)
-#define REDO_RULE		(page.lsn < redo_copy)
+#define AFTER_REDO(x)	((x) >= redo_copy)
 #else
-#define REDO_RULE		(page.lsn <= redo_copy)
+#define AFTER_REDO(x)	((x) > redo_copy)
 #endif
 
-/* Ask for the redo point only when the page was clean. */
-#ifdef TRUST_DIRTY
-#define ASKS(me)		((me) == CORE || !s[me].was_dirty)
+#ifdef NO_DIRTY_FIRST
+#define DIRTY_FIRST		false
 #else
-#define ASKS(me)		true
+#define DIRTY_FIRST		true
+#endif
+
+/* What replay leaves in the clock's page: a page in use, or not. */
+#ifdef NO_RECOGNITION
+#define REPLAYED		LIVE
+#else
+#define REPLAYED		STALE
+#endif
+
+/* The floor, for sessions that come after the one that has moved the clock. */
+#ifdef NO_KEPT_FLOOR
+#define KEPT(floor)		0
+#else
+#define KEPT(floor)		(floor)
+#endif
+
+#ifdef NO_MARK
+#define IS_LIVE(state)	((state) != STALE)
+#else
+#define IS_LIVE(state)	((state) == LIVE)
+#endif
+
+#ifdef STANDBY
+#define RECEIVED(x)		((x) <= standby.lsn)
+#else
+#define RECEIVED(x)		true
+#endif
+
+#ifdef NO_JOIN
+#define IS_DURABLE(x)	true
+#elif defined(NO_JOIN_STANDBY)
+#define IS_DURABLE(x)	((x) <= wal_flushed)
+#else
+#define IS_DURABLE(x)	((x) <= wal_flushed && RECEIVED(x))
 #endif
 
 #ifdef NO_XID
@@ -96,63 +136,75 @@
 #define TAKES_XID		true
 #endif
 
-/* What core's nextval lacks; a flag gives it to it. */
-#ifdef NO_DIRTY_FIRST
-#define DIRTY_FIRST(me)	false
-#elif defined(CORE_DIRTY_FIRST)
-#define DIRTY_FIRST(me)	true
+/*
+ * Replay of a page's record sets the page back below slots that an earlier
+ * reservation covers.  So there must be a later one.
+ */
+#ifdef NO_AFTER_PAGE
+#define AFTER_PAGE(x)	true
 #else
-#define DIRTY_FIRST(me)	((me) != CORE)
+#define AFTER_PAGE(x)	((x) > page.lsn)
 #endif
 
-#ifdef NO_JOIN
-#define JOINS(me)		false
-#elif defined(CORE_JOIN)
-#define JOINS(me)		true
+#ifdef NO_PAGE_RECORD
+#define PAGE_RECORD		false
 #else
-#define JOINS(me)		((me) != CORE)
-#endif
-
-#ifdef NO_FILE_RULE
-#define FILE_RULE(me)	false
-#elif defined(CORE_FILE_RULE)
-#define FILE_RULE(me)	true
-#else
-#define FILE_RULE(me)	((me) != CORE)
-#endif
-
-#ifdef CORE_PROMISE
-#define IS_PROMISED(me)	true
-#else
-#define IS_PROMISED(me)	((me) != CORE)
+#define PAGE_RECORD		true
 #endif
 
 
 /* -------- the state -------- */
 
-/* The sequence's page: in shared buffers, and on disk. */
-typedef Page
+/*
+ * The clock's page.  LIVE: log_cnt has the floor, and the mark of this page;
+ * STALE: log_cnt is 0; COPIED: log_cnt has the mark of another page.  Of one
+ * that is not live, the reserved time is the floor.
+ */
+mtype = { LIVE, STALE, COPIED };
+
+/* The two pages, in shared buffers, on disk, and on the standby. */
+typedef Sequence
 {
 	byte		last;			/* last_value */
-	byte		log_cnt;
 	byte		lsn
 };
-Page page, disk;
+typedef Clock
+{
+	byte		reserved;		/* W */
+	byte		floor;			/* F; 0 if the page is not live */
+	mtype		state = STALE;
+	byte		lsn
+};
+Sequence page;
+Clock clock;
 bool dirty;
+bool clock_dirty;
 byte page_lock = NOBODY;
 
-/*
- * The log.  A record stands at the index of the LSN at which it ends.  Each
- * that counts was logged for a larger value; NO_MAXIMUM needs some more room.
- */
-#define RECORDS		(BASE + VALUES + 2 + EXTRA_RECORDS)
-#ifdef NO_MAXIMUM
-#define EXTRA_RECORDS	8
-#else
-#define EXTRA_RECORDS	0
-#endif
-byte wal_last[RECORDS];
-byte wal_log_cnt[RECORDS];
+byte disk_last;
+byte disk_reserved;
+byte disk_floor;
+mtype disk_state = STALE;
+
+/* Written since the redo point, so that a power cut may have torn it. */
+bool may_be_torn;
+
+/* The standby's pages, as it has replayed them, and what it has received. */
+typedef Standby
+{
+	byte		last;
+	byte		reserved;
+	byte		floor;
+	mtype		state = STALE;
+	byte		lsn = BASE
+};
+Standby standby;
+
+/* The log.  A record stands at the index of the LSN at which it ends. */
+#define RECORDS		(BASE + 2 * VALUES + 8)
+mtype = { NOTHING, OF_CLOCK, OF_PAGE, COPY_OF_CLOCK };
+mtype wal_kind[RECORDS] = NOTHING;
+byte wal_value[RECORDS];
 byte wal_end = BASE;			/* end of the last record inserted */
 byte wal_flushed = BASE;
 
@@ -162,29 +214,42 @@ mtype checkpoint = NONE;
 byte redo = BASE;				/* XLogCtl->Insert.RedoRecPtr */
 byte redo_copy = BASE;			/* XLogCtl->RedoRecPtr */
 bool checkpoint_needed;			/* the page's BM_CHECKPOINT_NEEDED */
+bool clock_checkpoint_needed;
 
 /* The sessions, each with its call and its transaction. */
-mtype = { REST, CHOSEN, CLEAN, DECIDED, COMMITTING };
+mtype = { REST, CHOSEN, MOVING, DECIDED, COMMITTING };
 typedef Session
 {
 	mtype		step = REST;
-	bool		logged_file;	/* this session has logged this file */
+
+	/* what it remembers of the clock */
+	bool		knows;
+	byte		reserved;
+	byte		lsn;
+	byte		floor;
 
 	/* the call */
 	byte		value;			/* what it will return */
-#ifdef TRUST_DIRTY
-	bool		was_dirty;
-#endif
-	bool		must_log;
-	byte		log_cnt;		/* what it will leave on the page */
+	bool		is_alone;		/* it logs this value for the sequence alone */
+	bool		logs_page;		/* the page's first change after the redo point */
 
 	/* the transaction */
-	bool		has_xid;
-	bool		wrote_wal;		/* XactLastRecEnd is set */
+	bool		waits;			/* it has an id, and has written or joined */
 	bool		has_watched;	/* it was given the watched value */
 	byte		commit_lsn		/* end of all before its commit record */
 };
 Session s[SESSIONS];
+
+/*
+ * With FEW, all that two sessions can do comes before one crash, and one of
+ * them looks what it has left.
+ */
+#ifdef FEW
+bool has_crashed;
+#define BEFORE_CRASH	(!has_crashed)
+#else
+#define BEFORE_CRASH	true
+#endif
 
 /*
  * The claim's state.  One value is watched, from when it is issued; spin
@@ -206,16 +271,85 @@ inline flush(upto)
 	wal_flushed = MAX(wal_flushed, upto)
 }
 
+inline log(what, number)
+{
+	wal_end++;
+	wal_kind[wal_end] = what;
+	wal_value[wal_end] = number
+}
+
 /* WAL before data. */
 inline write_out()
 {
 	flush(page.lsn);
-	disk.last = page.last;
-	disk.log_cnt = page.log_cnt;
-	disk.lsn = page.lsn;
+#ifdef TORN
+	may_be_torn = may_be_torn || disk_last != page.last;
+#endif
+	disk_last = page.last;
 	dirty = false;
 	checkpoint_needed = false;
-	printf("page %d, log_cnt %d is written out\n", disk.last, disk.log_cnt)
+	printf("page %d is written out\n", disk_last)
+}
+
+inline write_clock_out()
+{
+	flush(clock.lsn);
+	disk_reserved = clock.reserved;
+	disk_floor = clock.floor;
+	disk_state = clock.state;
+	clock_dirty = false;
+	clock_checkpoint_needed = false;
+	printf("clock %d is written out\n", disk_reserved)
+}
+
+/* Move the clock, to the given time or a later one. */
+inline reserve(new)
+{
+	do
+	:: new < VALUES + 1 -> new++
+	:: break
+	od;
+	clock.floor = KEPT((IS_LIVE(clock.state) -> clock.floor : clock.reserved));
+	clock.reserved = new;
+	clock.state = LIVE;
+	clock_dirty = true;
+	log(OF_CLOCK, new);
+	clock.lsn = wal_end;
+	printf("the clock moves to %d, floor %d, as record %d\n", new, clock.floor, wal_end);
+	new = 0
+}
+
+inline remember(me)
+{
+	s[me].knows = true;
+	if
+	:: IS_LIVE(clock.state) ->
+		s[me].reserved = clock.reserved;
+		s[me].lsn = clock.lsn;
+		s[me].floor = clock.floor
+	:: else ->
+		s[me].reserved = 0;
+		s[me].lsn = 0;
+		s[me].floor = clock.reserved
+	fi
+}
+
+/* Replay one record onto a copy of the pages. */
+inline replay(n, last_, reserved_, floor_, state_)
+{
+	if
+	:: wal_kind[n] == OF_PAGE ->
+		last_ = wal_value[n]
+	:: wal_kind[n] == OF_CLOCK ->
+		reserved_ = wal_value[n];
+		state_ = REPLAYED;
+		floor_ = (REPLAYED == LIVE -> floor_ : 0)
+	:: wal_kind[n] == COPY_OF_CLOCK ->
+		reserved_ = wal_value[n];
+		state_ = COPIED;
+		floor_ = 0
+	:: else
+	fi
 }
 
 inline check_claim(me)
@@ -232,7 +366,7 @@ inline watch(me)
 	:: !IS_GIVEN ->
 		watched = s[me].value;
 		watched_issued = true;
-		s[me].has_watched = IS_PROMISED(me)
+		s[me].has_watched = true
 	:: true
 	fi
 }
@@ -240,21 +374,25 @@ inline watch(me)
 inline end_call(me)
 {
 	s[me].value = 0;
-#ifdef TRUST_DIRTY
-	s[me].was_dirty = false;
-#endif
-	s[me].must_log = false;
-	s[me].log_cnt = 0;
+	s[me].is_alone = false;
+	s[me].logs_page = false;
 	s[me].step = REST
 }
 
 inline end_transaction(me)
 {
-	s[me].has_xid = false;
-	s[me].wrote_wal = false;
+	s[me].waits = false;
 	s[me].has_watched = false;
 	s[me].commit_lsn = 0;
 	s[me].step = REST
+}
+
+inline forget_clock(me)
+{
+	s[me].knows = false;
+	s[me].reserved = 0;
+	s[me].lsn = 0;
+	s[me].floor = 0
 }
 
 inline acknowledge(me)
@@ -274,11 +412,11 @@ inline rebase()
 	:: i <= wal_end ->
 		if
 		:: i + redo - BASE <= wal_end ->
-			wal_last[i] = wal_last[i + redo - BASE];
-			wal_log_cnt[i] = wal_log_cnt[i + redo - BASE]
+			wal_kind[i] = wal_kind[i + redo - BASE];
+			wal_value[i] = wal_value[i + redo - BASE]
 		:: else ->
-			wal_last[i] = 0;
-			wal_log_cnt[i] = 0
+			wal_kind[i] = NOTHING;
+			wal_value[i] = 0
 		fi;
 		i++
 	:: else -> break
@@ -287,14 +425,18 @@ inline rebase()
 	do
 	:: i < SESSIONS ->
 		s[i].commit_lsn = REBASED(s[i].commit_lsn);
+		s[i].lsn = REBASED(s[i].lsn);
 		i++
 	:: else -> break
 	od;
 	i = 0;
 	page.lsn = REBASED(page.lsn);
-	disk.lsn = REBASED(disk.lsn);
+	clock.lsn = REBASED(clock.lsn);
 	wal_flushed = REBASED(wal_flushed);
 	wal_end = REBASED(wal_end);
+#ifdef STANDBY
+	standby.lsn = REBASED(standby.lsn);
+#endif
 	redo = BASE;
 	redo_copy = BASE
 }
@@ -307,79 +449,101 @@ proctype session(byte me)
 	byte		now;
 
 	do
-	/* Choose, by the page and the clock; mark dirty. */
+	/* Choose, by the page, the floor and the time of day; mark dirty. */
 	:: atomic
 		{
-			s[me].step == REST && CAN_LOCK && page.last < VALUES ->
+			s[me].step == REST && CAN_LOCK && page.last < VALUES &&
+				(BEFORE_CRASH || me == 0) ->
+			if
+			:: !s[me].knows -> remember(me)
+			:: else
+			fi;
 			page_lock = me;
+			select(now : 1 .. VALUES);
+			s[me].value = MAX(MAX(LAST + 1, FLOOR(me)), now);
+			now = 0;
 			if
-			:: me == CORE ->
-				s[me].value = page.last + 1
-			:: me != CORE ->
-				select(now : 1 .. VALUES);
-				s[me].value = FIRST(now);
-				now = 0
-			fi;
-#ifdef TRUST_DIRTY
-			s[me].was_dirty = dirty;
-#endif
-			dirty = dirty || DIRTY_FIRST(me);
-			s[me].step = CHOSEN;
-			printf("session %d: finds %d, log_cnt %d; chooses %d\n",
-				   me, page.last, page.log_cnt, s[me].value)
-		}
-
-	/* Decide, by the redo point. */
-	:: atomic
-		{
-			s[me].step == CHOSEN ->
-			s[me].must_log = s[me].value > page.last + page.log_cnt ||
-				(FILE_RULE(me) && !s[me].logged_file) ||
-				(ASKS(me) && REDO_RULE);
-			if
-			:: s[me].must_log ->
-				s[me].log_cnt = COVERED(s[me].value) - s[me].value;
-				s[me].logged_file = FILE_RULE(me)
+			:: s[me].value > VALUES ->
+				page_lock = NOBODY;
+				end_call(me)
 			:: else ->
-				s[me].log_cnt = page.last + page.log_cnt - s[me].value
-			fi;
-			s[me].step = (DIRTY_FIRST(me) -> DECIDED : CLEAN);
-			printf("session %d: page LSN %d, redo point %d; must log: %d\n",
-				   me, page.lsn, redo_copy, s[me].must_log)
-		}
-
-	/* Mark dirty, in core's order. */
-	:: atomic
-		{
-			s[me].step == CLEAN ->
-			dirty = true;
-			s[me].step = DECIDED
+				dirty = dirty || DIRTY_FIRST;
+				s[me].step = CHOSEN;
+				printf("session %d: finds %d, floor %d; chooses %d\n",
+					   me, page.last, s[me].floor, s[me].value)
+			fi
 		}
 
 	/*
-	 * Log, or join a reservation; write the page, unlock it, issue.  What a
-	 * transaction waits for matters only if it will promise something.
+	 * Decide, by what it remembers of the clock, the page's record and the redo
+	 * point.  Without a reservation it goes alone, as a sequence that is far
+	 * ahead does, and a call that has asked in vain; or it asks for one.
 	 */
 	:: atomic
 		{
-			s[me].step == DECIDED ->
+			s[me].step == CHOSEN ->
 			if
-			:: s[me].must_log ->
-				wal_end++;
-				wal_last[wal_end] = LOGGED(s[me].value);
-				wal_log_cnt[wal_end] = 0;
-				page.lsn = wal_end;
-				s[me].has_xid = s[me].has_xid ||
-					(TAKES_XID && IS_PROMISED(me));
-				s[me].wrote_wal = IS_PROMISED(me);
-				printf("session %d: logs %d\n", me, wal_last[wal_end])
-			:: !s[me].must_log && JOINS(me) && page.lsn > wal_flushed ->
-				s[me].has_xid = IS_PROMISED(me);
-				s[me].wrote_wal = IS_PROMISED(me)
+			:: s[me].value BELOW s[me].reserved && AFTER_REDO(s[me].lsn) && AFTER_PAGE(s[me].lsn) ->
+				s[me].logs_page = PAGE_RECORD && page.lsn <= redo_copy;
+				s[me].step = DECIDED
+			:: else ->
+				if
+				:: true ->
+					s[me].is_alone = true;
+					s[me].logs_page = true;
+					s[me].step = DECIDED
+				:: true ->
+					page_lock = NOBODY;
+					s[me].step = MOVING
+				fi
+			fi;
+			printf("session %d: knows of %d, record %d; redo point %d, page's record %d; covered: %d\n",
+				   me, s[me].reserved, s[me].lsn, redo_copy, page.lsn,
+				   s[me].step == DECIDED && !s[me].is_alone)
+		}
+
+	/*
+	 * Move the clock, or see that others have; then begin again.
+	 */
+	:: atomic
+		{
+			s[me].step == MOVING ->
+			if
+			:: IS_LIVE(clock.state) && s[me].value BELOW clock.reserved &&
+				AFTER_REDO(clock.lsn) && AFTER_PAGE(clock.lsn)
+			:: else ->
+				/* A sequence that is far ahead may not. */
+				if
+				:: true ->
+					now = MAX(clock.reserved, s[me].value + 1);
+					reserve(now)
+				:: true
+				fi
+			fi;
+			remember(me);
+			end_call(me)
+		}
+
+	/* Mark dirty, in core's order; log the page, or join; unlock it, issue. */
+	:: atomic
+		{
+			s[me].step == DECIDED ->
+			dirty = true;
+			if
+			:: s[me].is_alone ->
+				s[me].waits = s[me].waits || TAKES_XID
+			:: !s[me].is_alone && !IS_DURABLE(s[me].lsn) ->
+				s[me].waits = true
 			:: else
 			fi;
 			page.last = s[me].value;
-			page.log_cnt = s[me].log_cnt;
+			if
+			:: s[me].logs_page ->
+				log(OF_PAGE, s[me].value);
+				page.lsn = wal_end;
+				printf("session %d: logs the page, alone: %d\n", me, s[me].is_alone)
+			:: else
+			fi;
 			page_lock = NOBODY;
 
 			printf("session %d: issues %d\n", me, s[me].value);
@@ -389,40 +553,48 @@ proctype session(byte me)
 		}
 
 	/* Commit: only WAL and a transaction id make it wait for a flush. */
+#ifdef FEW
 	:: atomic
 		{
-			s[me].step == REST && s[me].has_xid && s[me].wrote_wal ->
+			s[me].step == REST && s[me].waits ->
+			flush(wal_end);
+			acknowledge(me)
+		}
+#else
+	:: atomic
+		{
+			s[me].step == REST && s[me].waits ->
 			s[me].commit_lsn = wal_end;
 			s[me].step = COMMITTING;
 			printf("session %d: commits, needs WAL up to %d\n", me, wal_end)
 		}
 	:: atomic
 		{
-			s[me].step == COMMITTING ->
+			s[me].step == COMMITTING && RECEIVED(s[me].commit_lsn) ->
 			flush(s[me].commit_lsn);
 			acknowledge(me)
 		}
+#endif
 	:: atomic
 		{
-			s[me].step == REST && !(s[me].has_xid && s[me].wrote_wal) &&
-				(s[me].has_watched || s[me].wrote_wal) ->
+			s[me].step == REST && !s[me].waits && s[me].has_watched ->
 			acknowledge(me)
 		}
 
 	/* Roll back; or commit with synchronous_commit off. */
 	:: atomic
 		{
-			s[me].step == REST && (s[me].has_watched || s[me].wrote_wal) ->
+			s[me].step == REST && (s[me].has_watched || s[me].waits) ->
 			end_transaction(me);
 			printf("session %d: rolls back\n", me)
 		}
 
-	/* Disconnect, for another session to come. */
+	/* Disconnect, for another session to come; it's enough that one does. */
 	:: atomic
 		{
-			s[me].step == REST && s[me].logged_file ->
+			me == 0 && s[me].step == REST && s[me].knows ->
 			end_transaction(me);
-			s[me].logged_file = false;
+			forget_clock(me);
 			printf("session %d: disconnects\n", me)
 		}
 	od
@@ -434,7 +606,7 @@ proctype checkpointer()
 	/* The redo point is set under the WAL insertion locks ... */
 	:: atomic
 		{
-			checkpoint == NONE ->
+			checkpoint == NONE && BEFORE_CRASH ->
 			redo = wal_end;
 			checkpoint = REDO_CHOSEN
 		}
@@ -451,6 +623,7 @@ proctype checkpointer()
 		{
 			checkpoint == REDO_PUBLISHED ->
 			checkpoint_needed = dirty;
+			clock_checkpoint_needed = clock_dirty;
 			checkpoint = SCANNED;
 			printf("checkpoint: page is dirty: %d\n", checkpoint_needed)
 		}
@@ -460,12 +633,22 @@ proctype checkpointer()
 			checkpoint == SCANNED && checkpoint_needed && CAN_LOCK ->
 			write_out()
 		}
-	/* The record is flushed, the control file names it. */
+	:: atomic
+		{
+			checkpoint == SCANNED && clock_checkpoint_needed ->
+			write_clock_out()
+		}
+	/*
+	 * The record is flushed, the control file names it.  A standby that is
+	 * further behind is a new one, by a backup.
+	 */
 	:: d_step
 		{
-			checkpoint == SCANNED && !checkpoint_needed ->
+			checkpoint == SCANNED && !checkpoint_needed &&
+				!clock_checkpoint_needed && RECEIVED(redo) ->
 			flush(wal_end);
 			rebase();
+			may_be_torn = false;
 			checkpoint = NONE;
 			printf("checkpoint: is complete; its redo point is now %d\n", BASE)
 		}
@@ -476,32 +659,127 @@ proctype checkpointer()
 proctype writers()
 {
 	do
+#ifdef FEW
+	:: atomic { wal_flushed < wal_end && BEFORE_CRASH -> wal_flushed = wal_end }
+#else
 	:: atomic { dirty && CAN_LOCK -> write_out() }
+	:: atomic { clock_dirty -> write_clock_out() }
 	:: atomic { wal_flushed < wal_end -> wal_flushed++ }
+#endif
 	od
 }
+
+/*
+ * Calls for all other sequences, and whoever moves the clock early: they move it
+ * when they like, and wait for nothing.  With FOREIGN, also setval() and ALTER
+ * SEQUENCE, which log the page as it is and know nothing of the clock.
+ */
+proctype others()
+{
+	byte		new;
+
+	do
+#ifndef FEW
+	:: atomic
+		{
+			clock.reserved < VALUES + 1 ->
+			new = clock.reserved + 1;
+			reserve(new)
+		}
+#endif
+#ifdef FOREIGN
+	:: atomic
+		{
+			BEFORE_CRASH && CAN_LOCK && wal_end < BASE + FOREIGN ->
+			dirty = true;
+			log(OF_PAGE, page.last);
+			page.lsn = wal_end;
+			printf("page: %d is logged by others\n", page.last)
+		}
+#endif
+	od
+}
+
+#ifdef STANDBY
+/* What the primary has flushed it sends. */
+proctype receiver()
+{
+	do
+	:: atomic
+		{
+			standby.lsn < wal_flushed ->
+			standby.lsn++;
+			replay(standby.lsn, standby.last, standby.reserved, standby.floor, standby.state)
+		}
+	/* A new standby: the files as they are, and the log from the redo point. */
+#ifdef BACKUPS
+	:: atomic
+		{
+			true ->
+			standby.last = disk_last;
+			standby.reserved = disk_reserved;
+			standby.floor = disk_floor;
+			standby.state = disk_state;
+			i = BASE + 1;
+			do
+			:: i <= wal_flushed ->
+				replay(i, standby.last, standby.reserved, standby.floor, standby.state);
+				i++
+			:: else -> break
+			od;
+			i = 0;
+			standby.lsn = wal_flushed;
+			printf("backup: has %d, clock %d\n", standby.last, standby.reserved)
+		}
+#endif
+	od
+}
+#endif
 
 proctype crashes()
 {
 	byte		survives;		/* end of the WAL that recovery finds */
+	bool		has_page;		/* is a record of the page replayed? */
 
 	do
 	:: atomic
 		{
+			BEFORE_CRASH ->
+#ifdef FEW
+			has_crashed = true;
+#endif
+			if
 			/* Any part of the unflushed WAL may have reached the disk ... */
-			select(survives : wal_flushed .. wal_end);
-			printf("crash: WAL up to %d survives\n", survives);
+			:: true ->
+				select(survives : wal_flushed .. wal_end);
+				page.last = disk_last;
+				clock.reserved = disk_reserved;
+				clock.floor = disk_floor;
+				clock.state = disk_state;
+				printf("crash: WAL up to %d survives\n", survives)
+#ifdef STANDBY
+			/* ... or the standby takes over. */
+			:: true ->
+				survives = standby.lsn;
+				page.last = standby.last;
+				clock.reserved = standby.reserved;
+				clock.floor = standby.floor;
+				clock.state = standby.state;
+				may_be_torn = false;
+				printf("fail-over: WAL up to %d was received\n", survives)
+#endif
+			fi;
 
-			/* ... with a commit record, whether acknowledged or not. */
+			/* A commit counts, whether acknowledged or not, if it can have been. */
 			i = 0;
 			do
 			:: i < SESSIONS ->
 				watched_promised = watched_promised ||
 					(s[i].has_watched && s[i].step == COMMITTING &&
-					 s[i].commit_lsn <= survives);
+					 s[i].commit_lsn <= survives && RECEIVED(s[i].commit_lsn));
 				end_call(i);
 				end_transaction(i);
-				s[i].logged_file = false;
+				forget_clock(i);
 				i++
 			:: else -> break
 			od;
@@ -510,39 +788,54 @@ proctype crashes()
 			page_lock = NOBODY;
 			checkpoint = NONE;
 			checkpoint_needed = false;
+			clock_checkpoint_needed = false;
 			redo = BASE;
 			redo_copy = BASE;
 			do
 			:: wal_end > survives ->
-				wal_last[wal_end] = 0;
-				wal_log_cnt[wal_end] = 0;
+				wal_kind[wal_end] = NOTHING;
+				wal_value[wal_end] = 0;
 				wal_end--
 			:: else -> break
 			od;
 			wal_flushed = wal_end;
 
 			/*
-			 * Replay: each record makes the page anew, whatever its LSN.  The
-			 * checkpoint that ends a crash recovery, but not a promotion, is
-			 * the checkpointer's, when it is the next to move.
+			 * Replay: each record makes its page anew, whatever is there.  A
+			 * page that has no record may not have been torn.  The checkpoint
+			 * that ends a crash recovery, but not a promotion, is the
+			 * checkpointer's, when it is the next to move.
 			 */
-			page.last = disk.last;
-			page.log_cnt = disk.log_cnt;
-			page.lsn = disk.lsn;
+			page.lsn = 0;
+			clock.lsn = 0;
 			dirty = false;
+			clock_dirty = false;
 			i = BASE + 1;
 			do
 			:: i <= wal_end ->
-				page.last = wal_last[i];
-				page.log_cnt = wal_log_cnt[i];
-				page.lsn = i;
-				dirty = true;
+				replay(i, page.last, clock.reserved, clock.floor, clock.state);
+				if
+				:: wal_kind[i] == OF_PAGE ->
+					page.lsn = i;
+					has_page = true
+				:: else ->
+					clock.lsn = i
+				fi;
 				i++
 			:: else -> break
 			od;
+			assert(!may_be_torn || has_page);	/* a torn page */
+			may_be_torn = false;
 			i = 0;
 			survives = 0;
-			printf("recovery: finds %d, log_cnt %d\n", page.last, page.log_cnt)
+			has_page = false;
+
+			/* As if written out: to replay the same again changes nothing. */
+			disk_last = page.last;
+			disk_reserved = clock.reserved;
+			disk_floor = clock.floor;
+			disk_state = clock.state;
+			printf("recovery: finds %d, clock %d\n", page.last, clock.reserved)
 		}
 	od
 }
@@ -552,19 +845,21 @@ init
 	atomic
 	{
 		/*
-		 * The sequence is new; or its file is a copy, logged with the log_cnt
+		 * The database is new; or it is a copy, logged with the clock's log_cnt
 		 * that it had where it was copied from.
 		 */
 		if
 		:: true
+#ifndef FEW
 		:: true ->
-			wal_end = BASE + 1;
+			log(COPY_OF_CLOCK, VALUES);
 			wal_flushed = wal_end;
-			wal_log_cnt[wal_end] = AHEAD;
-			page.log_cnt = AHEAD;
-			page.lsn = wal_end;
-			dirty = true;
-			printf("the file is a copy, with log_cnt %d\n", AHEAD)
+			clock.reserved = VALUES;
+			clock.state = COPIED;
+			clock.lsn = wal_end;
+			clock_dirty = true;
+			printf("the clock's page is a copy\n")
+#endif
 		fi;
 
 		do
@@ -574,6 +869,12 @@ init
 		i = 0;
 		run checkpointer();
 		run writers();
+#if !defined(FEW) || defined(FOREIGN)
+		run others();
+#endif
+#ifdef STANDBY
+		run receiver();
+#endif
 		run crashes()
 	}
 }

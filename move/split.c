@@ -213,7 +213,7 @@ claim_split(const Move *set)
 static void
 know_shards(PGconn *conn)
 {
-	(void) try_run(conn, "SELECT pg_relation_size(c.oid), CASE relkind WHEN 'S' THEN (snowid_internal.sequence_value(c.oid)).called END, "
+	(void) try_run(conn, "SELECT pg_relation_size(c.oid), CASE relkind WHEN 'S' THEN (snowid_internal.sequence_value(c.oid, now())).called END, "
 				   "CASE relkind WHEN 'S' THEN pg_sequence_parameters(c.oid) END "
 				   "FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = r.schema "
 				   "JOIN pg_class c ON relnamespace = n.oid AND relkind IN ('r', 'S')");

@@ -319,6 +319,27 @@ COMMENT ON FUNCTION snowid_internal.wait(bigint) IS
 'waits some microseconds for the clock';
 
 /*
+ * slot_floor: the first slot that a dump of the C edition leaves, which carries
+ * its clock; NULL without one.  Each sequence of this edition logs for itself,
+ * so the clock does not move here.
+ */
+CREATE FUNCTION snowid_internal.slot_floor(epoch timestamptz)
+RETURNS bigint
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	floor_us CONSTANT bigint := snowid_internal.us_since(
+		to_timestamp(pg_sequence_last_value('snowid_internal.clock'::regclass)), epoch);
+BEGIN
+	RETURN CASE WHEN floor_us > 0 THEN ceil(floor_us / 1000.0)::bigint << 10 END;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.slot_floor(timestamptz) IS
+'the first slot that may be issued after a restore';
+
+/*
  * take_slot: takes the next slots of a sequence, as many as its INCREMENT
  * says, and returns the first of them.
  *
@@ -346,12 +367,14 @@ DECLARE
 	last bigint;				-- NULL: never called
 	first bigint;
 	named bigint;				-- by setval(seq, slot, false)
+	floor_slot bigint;			-- of a restored dump
 	may_open boolean := false;	-- have we waited to open a millisecond?
 	may_start boolean := false;	-- have we let forgotten ids pass?
 	reason text;
 BEGIN
 	PERFORM snowid_internal.check_epoch(epoch);
 	rules := snowid_internal.open_sequence(seq, '{UPDATE,"SELECT, USAGE"}');
+	floor_slot := snowid_internal.slot_floor(epoch);
 	BEGIN
 		PERFORM pg_advisory_xact_lock(1936617335, seq::oid::int);
 		LOOP
@@ -397,7 +420,12 @@ BEGIN
 			ELSE
 				first := greatest(last + 1, now_ms << 10);
 			END IF;
-			first := greatest(first, 1);
+			IF floor_slot >> 10 > now_ms + ahead_sane THEN
+				last := floor_slot;
+				reason := 'too far ahead';
+				EXIT;
+			END IF;
+			first := greatest(first, floor_slot, 1);
 
 			-- A block never crosses a millisecond.
 			IF (first & 1023) + rules.seqincrement > 1024 THEN
@@ -506,6 +534,9 @@ BEGIN
 			AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
 			AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
 			AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+			-- Not before the clock of a restored dump, if there was one.
+			AND (pg_catalog.pg_sequence_last_value('snowid_internal.clock'::pg_catalog.regclass)
+				 OPERATOR(pg_catalog.<=) pg_catalog.date_part('epoch', at)) IS NOT FALSE
 			-- setval() will not refuse.  Most sequences are defined by the defaults,
 			-- and to compare with all of those is cheaper than to ask for two.
 			AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
@@ -553,6 +584,8 @@ BEGIN
 						AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
 					AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
 					AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
+					AND (pg_catalog.pg_sequence_last_value('snowid_internal.clock'::pg_catalog.regclass)
+						 OPERATOR(pg_catalog.<=) pg_catalog.date_part('epoch', at)) IS NOT FALSE
 				THEN
 					pg_catalog.setval(seq, pg_catalog.int8larger(last OPERATOR(pg_catalog.+) 1, now_slot))
 				END;
@@ -827,6 +860,9 @@ BEGIN
 	IF has_sequence_privilege(seq, 'SELECT, USAGE') THEN
 		last := pg_sequence_last_value(seq);
 	END IF;
+	IF last > 1::bigint << 40 THEN
+		last := greatest(last, snowid_internal.slot_floor(epoch) - 1);
+	END IF;
 	IF last >> 10 BETWEEN 0 AND 2199023255551 THEN
 		last_id_at := snowid.id_timestamp(last >> 10 << 23, epoch);
 		slots_left := 1023 - (last & 1023);
@@ -941,7 +977,7 @@ LANGUAGE sql
 BEGIN ATOMIC
 END;
 
--- body of snowid_internal.sequence_value(seq regclass, OUT last bigint, OUT called boolean)
+-- body of snowid_internal.sequence_value(seq regclass, epoch timestamptz, OUT last bigint, OUT called boolean)
 /*
  * By name, since no function of PostgreSQL 15 tells is_called.  So the settings
  * keep a view or a foreign table out, and the condition on tableoid whatever
@@ -958,6 +994,9 @@ BEGIN
 	EXECUTE format('SELECT s.last_value, s.is_called FROM %s s WHERE s.tableoid = $1',
 				   snowid_internal.qualified_name(seq))
 	INTO last, called USING seq::oid;
+	IF called AND last > 1::bigint << 40 THEN
+		last := greatest(last, snowid_internal.slot_floor(epoch) - 1);
+	END IF;
 END
 $$;
 

@@ -67,24 +67,16 @@ ALTER SEQUENCE blocks INCREMENT 1;
 SELECT last_value AS block_end FROM blocks \gset
 SELECT snowid.next_id(0, 'blocks') >> 23 << 10 > :block_end AS after_block;
 
--- log_cnt means what it means to core: increments that the log covers.
+-- nextval() logs for itself: no cover is left, whatever it had.
 CREATE SEQUENCE covered;
 SELECT snowid.next_id(5, 'covered') IS NOT NULL AS called;
 SELECT log_cnt FROM covered;
 SELECT count(nextval('covered')) FROM generate_series(1, 10);
-SELECT log_cnt FROM covered;
-ALTER SEQUENCE covered INCREMENT 64;
+SELECT log_cnt > 0 AS covers FROM covered;
 SELECT snowid.next_id(5, 'covered') IS NOT NULL AS called;
 SELECT log_cnt FROM covered;
 
--- Near MAXVALUE, no more is covered than there is, so that a crash leaves a
--- state that a dump can restore.
-SELECT last_value + 900000 AS max FROM covered \gset
-ALTER SEQUENCE covered INCREMENT 1 MAXVALUE :max;
-SELECT snowid.next_id(5, 'covered') IS NOT NULL AS called;
-SELECT last_value + log_cnt = :max AS covers_to_the_end FROM covered;
-
--- Temporary and unlogged sequences claim no cover.
+-- Nor have temporary and unlogged sequences one.
 CREATE TEMP SEQUENCE temporary;
 SELECT snowid.next_id(5, 'temporary') < snowid.next_id(5, 'temporary') AS rising;
 SELECT log_cnt, is_called FROM temporary;

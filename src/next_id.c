@@ -106,7 +106,7 @@ snowid_sequence_state(PG_FUNCTION_ARGS)
 	Datum		values[3] = {0, 0, 0};
 	bool		nulls[3] = {true, true, true};
 
-	state = sequence_read(seqid, true);
+	state = sequence_read(seqid, epoch, true);
 	if (state.is_called &&
 		slot_ms(state.last) >= 0 && slot_ms(state.last) <= MS_MAX)
 	{
@@ -123,11 +123,11 @@ snowid_sequence_state(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(result_row(fcinfo, values, nulls));
 }
 
-/* sequence_value(seq regclass) → (last bigint, called boolean) */
+/* sequence_value(seq regclass, epoch timestamptz) → (last bigint, called boolean) */
 Datum
 snowid_sequence_value(PG_FUNCTION_ARGS)
 {
-	SlotState	state = sequence_read(PG_GETARG_OID(0), false);
+	SlotState	state = sequence_read(PG_GETARG_OID(0), epoch_argument(fcinfo, 1), false);
 	Datum		values[2];
 	bool		nulls[2] = {false, false};
 

@@ -18,8 +18,6 @@
 #include "compat.h"
 #include "seq_page.h"
 
-static bool reservation_is_durable(XLogRecPtr lsn);
-
 
 /* Lock the page in a pinned buffer, and find its tuple. */
 void
@@ -46,28 +44,25 @@ lock_page(SequencePage *page, Buffer buffer, int mode)
 }
 
 /*
- * Log if the cover says so, and put the new state on the page.  The page must
- * be locked exclusively and marked dirty, and the transaction must have an id
- * if this logs.
+ * Put the new state on the page, and log it if told so.  The page must be
+ * locked exclusively and marked dirty.
+ *
+ * The record has log_cnt 0, as core's has, whatever the page gets.
  */
 void
-write_page(RelFileLocator locator, SequencePage *page, int64 last,
-		   const SlotCover *cover)
+write_page(RelFileLocator locator, SequencePage *page, int64 last, int64 log_cnt,
+		   bool must_log)
 {
 	START_CRIT_SECTION();
 
-	if (cover->must_log)
+	page->data->last_value = last;
+	page->data->is_called = true;
+	page->data->log_cnt = 0;
+
+	if (must_log)
 	{
 		xl_seq_rec	xlrec;
 		XLogRecPtr	recptr;
-
-		/*
-		 * Recovery must find a state in which all that the record covers is
-		 * issued.
-		 */
-		page->data->last_value = cover->logged_last;
-		page->data->is_called = true;
-		page->data->log_cnt = 0;
 
 		SEQ_REC_LOCATOR(xlrec) = locator;
 
@@ -79,25 +74,26 @@ write_page(RelFileLocator locator, SequencePage *page, int64 last,
 		PageSetLSN(page->page, recptr);
 	}
 
-	page->data->last_value = last;
-	page->data->is_called = true;
-	page->data->log_cnt = cover->log_cnt;
+	page->data->log_cnt = log_cnt;
 
 	END_CRIT_SECTION();
 }
 
 /*
- * Use slots that another transaction's record covers.  While that record is
- * not durable, our commit must wait for it.  Without this, a crash could forget
+ * Rely on a record that another transaction may have written.  While it is not
+ * durable, our commit must wait for it.  Without this, a crash could forget
  * a slot that a committed SELECT next_id() has shown.  (Core's nextval does
  * not do it.)
  *
  * A commit flushes and waits up to XactLastRecEnd if the transaction has an id.
  */
 void
-join_reservation(XLogRecPtr lsn)
+join_record(XLogRecPtr lsn)
 {
-	if (reservation_is_durable(lsn))
+	/* Our commit waits already, as for a record of our own. */
+	if (XactLastRecEnd >= lsn && TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return;
+	if (is_durable(lsn))
 		return;
 	GetTopTransactionId();
 	if (XactLastRecEnd < lsn)
@@ -108,8 +104,8 @@ join_reservation(XLogRecPtr lsn)
  * Is everything up to lsn flushed, and confirmed by the synchronous standbys?
  * synchronous_commit does not count here: the commit asks for it.
  */
-static bool
-reservation_is_durable(XLogRecPtr lsn)
+bool
+is_durable(XLogRecPtr lsn)
 {
 	static XLogRecPtr flushed = InvalidXLogRecPtr;
 	static XLogRecPtr confirmed = InvalidXLogRecPtr;

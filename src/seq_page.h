@@ -3,7 +3,8 @@
  *
  * The record is core's own, so crash recovery, standbys, base backups and
  * pg_rewind need to know nothing of this extension.  Callers mark the page
- * dirty and get a transaction id before write_page(), which logs.
+ * dirty before write_page(), and get a transaction id if their commit must wait
+ * for the record.
  */
 #ifndef SNOWID_SEQ_PAGE_H
 #define SNOWID_SEQ_PAGE_H
@@ -29,8 +30,9 @@ typedef struct SequencePage
 
 extern void lock_page(SequencePage *page, Buffer buffer, int mode);
 extern void write_page(RelFileLocator locator, SequencePage *page, int64 last,
-					   const SlotCover *cover);
-extern void join_reservation(XLogRecPtr lsn);
+					   int64 log_cnt, bool must_log);
+extern bool is_durable(XLogRecPtr lsn);
+extern void join_record(XLogRecPtr lsn);
 
 #pragma GCC visibility pop
 
@@ -51,7 +53,6 @@ page_state(const SequencePage *page)
 	SlotState	state;
 
 	state.last = page->data->last_value;
-	state.log_cnt = page->data->log_cnt;
 	state.is_called = page->data->is_called;
 	return state;
 }

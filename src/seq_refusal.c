@@ -19,9 +19,12 @@
 static char *sequence_name(Oid seqid);
 
 
-/* Say why there is no slot, and what to do about it. */
+/*
+ * Say why there is no slot, and what to do about it.  The slot is the one that
+ * is too late.
+ */
 void
-refuse_slot(SlotVerdict verdict, Oid seqid, SlotState state,
+refuse_slot(SlotVerdict verdict, Oid seqid, int64 slot,
 			SlotRules rules, TimestampTz now, TimestampTz epoch)
 {
 	char	   *name = get_rel_name(seqid);
@@ -53,11 +56,20 @@ refuse_slot(SlotVerdict verdict, Oid seqid, SlotState state,
 					 errmsg("sequence \"%s\" is more than one day ahead of the clock",
 							name),
 					 errdetail("Its last id is of %s; the clock shows %s.",
-							   timestamptz_to_str(ms_to_timestamp(slot_ms(state.last), epoch)),
+							   timestamptz_to_str(ms_to_timestamp(slot_ms(slot), epoch)),
 							   clock_text),
 					 errhint("If the clock is wrong, set it right. If the sequence is called with different epochs, use one. "
 							 "If something else set the sequence, and it has issued no id later than the clock, type: ALTER SEQUENCE %s RESTART;",
 							 sequence_name(seqid))));
+			break;
+		case SLOT_FLOOR_TOO_FAR:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the database's ids are more than one day ahead of the clock"),
+					 errdetail("Before the last recovery, ids up to %s may have been issued; the clock shows %s.",
+							   timestamptz_to_str(ms_to_timestamp(slot_ms(slot), epoch)),
+							   clock_text),
+					 errhint("If the clock is wrong, set it right. If it was wrong then, and no id later than now is in use, type: SELECT setval('snowid_internal.clock', 1); and connect again.")));
 			break;
 		case SLOT_OVER_MAXVALUE:
 			{

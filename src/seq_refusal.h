@@ -14,7 +14,7 @@
 /* Hidden, as 15 lets another library's symbol of the same name win. */
 #pragma GCC visibility push(hidden)
 
-extern void refuse_slot(SlotVerdict verdict, Oid seqid, SlotState state,
+extern void refuse_slot(SlotVerdict verdict, Oid seqid, int64 slot,
 						SlotRules rules, TimestampTz now, TimestampTz epoch);
 extern void refuse_advance(Oid seqid, int64 slot, TimestampTz now,
 						   TimestampTz epoch);

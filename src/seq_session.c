@@ -6,6 +6,7 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -16,6 +17,7 @@
 #include "utils/syscache.h"
 
 #include "citus.h"
+#include "clock.h"
 #include "compat.h"
 #include "seq_catalog.h"
 #include "seq_session.h"
@@ -93,6 +95,7 @@ invalidate_relation(Datum arg, Oid relid)
 {
 	SessionSequence *session;
 
+	clock_forget(relid);
 	if (!OidIsValid(relid) || relid == citus_group_table)
 	{
 		catalog_generation++;

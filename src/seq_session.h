@@ -28,7 +28,6 @@ typedef struct SessionSequence
 {
 	Oid			relid;			/* hash key */
 	LocalTransactionId lxid;	/* transaction that holds the relation lock */
-	RelFileNumber logged_file;	/* file that this session has logged */
 
 	/* Catalog state */
 	uint64		generation;		/* catalog_generation when read; 0: none */

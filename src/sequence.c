@@ -1,16 +1,17 @@
 /*
  * A sequence as a clock: takes slots from its page.  The log is always ahead
- * of the page.
+ * of the page, for all sequences of the database at once.
  *
  * sequence_next_slot() is nextval_internal() of PostgreSQL's sequence.c with
  * other arithmetic, and follows it step by step: relation lock to the end of
  * the transaction, permissions, page lock, decision, transaction id, critical
  * section, dirty, log, LSN.
  *
- * What to take, whether to wait and what to log is decided in slot.h.  This
- * file reads the clock and does the steps in the order that the promise needs;
- * what a session keeps between calls is in seq_session.c, the page and its log
- * in seq_page.c, the errors in seq_refusal.c.
+ * What to take and whether to wait is decided in slot.h.  This file reads the
+ * time and does the steps in the order that the promise needs; what the log
+ * has reserved is in clock.c, what a session keeps between calls in
+ * seq_session.c, the page and its log in seq_page.c, the errors in
+ * seq_refusal.c.
  *
  * It returns no slot unless it is sure of it.  A call that fails leaves the
  * page as it was.
@@ -31,6 +32,7 @@
 #include "utils/wait_event.h"
 
 #include "citus.h"
+#include "clock.h"
 #include "compat.h"
 #include "seq_catalog.h"
 #include "seq_page.h"
@@ -39,6 +41,12 @@
 #include "sequence.h"
 #include "setting.h"
 #include "xact_start.h"
+
+/*
+ * So often a call tries to have its slots reserved, while others log the page
+ * of the sequence, before it goes alone.
+ */
+#define MAY_ASK			3
 
 static void opening_tag(LOCKTAG *tag, Oid seqid);
 static void wait_us(int64 us);
@@ -59,13 +67,19 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	SequencePage page;
 	SlotState	state;
 	SlotChoice	choice;
-	SlotCover	cover = {false, 0, 0};
+	TimestampTz floor = epoch;
 	TimestampTz now;
+	TimestampTz last = 0;		/* when our last slot is */
+	XLogRecPtr	redo = InvalidXLogRecPtr;
+	XLogRecPtr	logged = InvalidXLogRecPtr; /* the page's last record */
 	int64		slot;
 	LOCKTAG		opening;
 	bool		is_opener = false;	/* do we hold the right to open? */
 	bool		may_open = false;	/* ... and have we waited for it? */
 	bool		may_start = false;	/* have we let forgotten ids pass? */
+	int			may_ask = MAY_ASK;	/* so often may we yet move the clock */
+	bool		is_covered;		/* does the clock reserve our slots? */
+	bool		is_alone;		/* is a record for this sequence only? */
 
 	if (session == NULL || session->relid != seqid)
 		*call_cache = session = session_sequence(seqid);
@@ -81,14 +95,24 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	if (take_cached(session, epoch, &slot))
 		return slot;
 
+	/* An unlogged sequence may have been a logged one before a crash. */
+	if (!session->is_local_temp)
+	{
+		ensure_clock();
+		floor = database_clock.floor;
+	}
+
 	/*
 	 * Pacing.  A session that must wait first gets the right to open the next
 	 * millisecond, so that the sessions that wait open one at a time, not one
 	 * each.  Then it looks again, since the session before may have opened
-	 * enough.  The page is not locked while it waits.
+	 * enough.  The page is not locked while it waits, nor while it moves the
+	 * clock.
 	 */
 	for (;;)
 	{
+		bool		starts_early;
+
 		lock_page(&page, ensure_pinned(session), BUFFER_LOCK_EXCLUSIVE);
 		state = page_state(&page);
 
@@ -100,22 +124,54 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 		 */
 		now = GetCurrentTimestamp();
 		xact_start_check(now);
-		choice = slot_choose(state, session->rules, now - epoch, may_open);
+		choice = slot_choose(state, session->rules, floor - epoch, now - epoch,
+							 may_open);
+		starts_early = !may_start && session->is_rewritten &&
+			slot_is_forgotten(state, now - epoch);
 
-		if (choice.verdict == SLOT_TAKE &&
-			(may_start || !session->is_rewritten ||
-			 !slot_is_forgotten(state, now - epoch)))
-			break;
+		if (choice.verdict == SLOT_TAKE && !starts_early)
+		{
+			/*
+			 * Dirty the page before asking for the redo point.  A checkpoint
+			 * that moves the redo point after we asked then finds the page
+			 * dirty, waits for our lock, and writes what we leave there.  One
+			 * that moved it before we asked makes us log.
+			 */
+			if (!page_is_dirty(&page))
+				MarkBufferDirty(page.buffer);
+			redo = GetRedoRecPtr();
+
+			/*
+			 * Replay of a later record of this page would set it back below
+			 * what it issues from now on.  So the reservation must be after
+			 * that record, too: the redo point that we see may be an old one,
+			 * in whose place a checkpoint has already chosen another.
+			 */
+			last = epoch + slot_ms(choice.last) * 1000;
+			is_covered = clock_covers(last, Max(redo, PageGetLSN(page.page)));
+			if (is_covered || may_ask == 0 || !session->needs_wal)
+				break;
+			logged = PageGetLSN(page.page);
+		}
 
 		LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
 
-		if (choice.verdict == SLOT_TAKE)
+		if (choice.verdict == SLOT_TAKE && starts_early)
 		{
 			wait_us((MS_AHEAD_MAX + 1) * 1000);
 			may_start = true;
 		}
+		else if (choice.verdict == SLOT_TAKE)
+		{
+			if (!clock_move(epoch + slot_ms(state.last) * 1000, last, now, logged))
+				may_ask = 0;
+			else
+				may_ask--;
+		}
 		else if (choice.verdict != SLOT_WAIT)
-			refuse_slot(choice.verdict, seqid, state, session->rules, now, epoch);
+			refuse_slot(choice.verdict, seqid,
+						choice.verdict == SLOT_FLOOR_TOO_FAR ? choice.first : state.last,
+						session->rules, now, epoch);
 		else if (!is_opener)
 		{
 			opening_tag(&opening, seqid);
@@ -130,46 +186,32 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	}
 
 	/*
-	 * Dirty the page before asking for the redo point.  A checkpoint that
-	 * moves the redo point after we asked then finds the page dirty, waits
-	 * for our lock, and writes what we leave there.  One that moved it before
-	 * we asked makes us log.
+	 * What the clock does not cover, the sequence logs for itself, and so its
+	 * first id: from then on its page shows that it makes ids.  Our commit
+	 * must wait for that record, or for the reservation that we rely on.  It
+	 * does so if the transaction has an id; get it before the critical
+	 * section.
+	 *
+	 * Without a log there is nothing to cover; the file may become logged
+	 * later, and what is on the page then counts.
 	 */
-	if (!page_is_dirty(&page))
-		MarkBufferDirty(page.buffer);
+	is_alone = !is_covered || slot_is_forgotten(state, now - epoch);
+	if (!session->needs_wal)
+		is_covered = is_alone = false;
+	else if (is_alone)
+		GetTopTransactionId();
+	else
+		join_record(database_clock.lsn);
 
-	if (session->needs_wal)
-	{
-		/*
-		 * Log when the last record is before the redo point, since recovery
-		 * may start after that record.  And log once for each session and
-		 * file: the file may be a copy, whose log_cnt is about the log of the
-		 * original (CREATE DATABASE copies pages, ALTER SEQUENCE SET LOGGED
-		 * tuples).
-		 */
-		cover = slot_cover(state, session->rules, choice.last,
-						   session->logged_file != LOCATOR_FILE(session->locator) ||
-						   PageGetLSN(page.page) <= GetRedoRecPtr());
-
-		/*
-		 * A transaction id makes our commit wait for the record's flush, and
-		 * for synchronous standbys.  Get it here, before the critical
-		 * section.
-		 */
-		if (cover.must_log)
-			GetTopTransactionId();
-		else
-			join_reservation(PageGetLSN(page.page));
-	}
-	/* Without a log there is no cover; the file may become logged later. */
-
-	write_page(session->locator, &page, choice.last, &cover);
+	/* The first change after a redo point is logged, as of any page. */
+	write_page(session->locator, &page, choice.last, 0,
+			   session->needs_wal && (is_alone || PageGetLSN(page.page) <= redo));
 	LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
 
-	if (cover.must_log)
-		session->logged_file = LOCATOR_FILE(session->locator);
 	if (is_opener)
 		LockRelease(&opening, ExclusiveLock, false);
+	if (is_covered && last >= database_clock.look_at)
+		clock_move_early(last, now);
 
 	cache_rest(session, choice, now, epoch);
 	return choice.first;
@@ -177,6 +219,9 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 
 /*
  * Make every later slot larger than the given one.  Never moves back.
+ *
+ * It is logged with all that is known of the sequence.  So whoever reads its
+ * page then, as pg_dump does, needs no clock.
  *
  * Needs UPDATE on the sequence, as setval does.
  */
@@ -188,7 +233,8 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 	TimestampTz now;
 	SequencePage page;
 	SlotRules	rules;
-	SlotState	state = {slot, 0, true};
+	SlotState	state;
+	TimestampTz floor = epoch;
 
 	ensure_locked(session);
 	rel = open_sequence(seqid);
@@ -197,6 +243,11 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 	if (!rel->rd_islocaltemp)
 		PreventCommandIfReadOnly("advance()");
 	PreventCommandIfParallelMode("advance()");
+	if (!rel->rd_islocaltemp)
+	{
+		ensure_clock();
+		floor = database_clock.floor;
+	}
 
 	/*
 	 * Read the clock after the wait for the lock.  What we waited for may be
@@ -208,13 +259,15 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 	/* Refuse a state that next_id() would then refuse to go on from. */
 	rules = read_rules(rel);
 	if (slot_ms(slot) >= MS_LAST_GENERATED)
-		refuse_slot(SLOT_EXHAUSTED, seqid, state, rules, now, epoch);
+		refuse_slot(SLOT_EXHAUSTED, seqid, slot, rules, now, epoch);
 	if (now < epoch)
-		refuse_slot(SLOT_BEFORE_EPOCH, seqid, state, rules, now, epoch);
+		refuse_slot(SLOT_BEFORE_EPOCH, seqid, slot, rules, now, epoch);
 	if (slot_ms(slot) > (now - epoch) / 1000 + MS_AHEAD_SANE)
 		refuse_advance(seqid, slot, now, epoch);
+	if (floor > now + MS_AHEAD_SANE * 1000)
+		refuse_slot(SLOT_FLOOR_TOO_FAR, seqid, slot_floor(floor - epoch), rules, now, epoch);
 	if (slot > rules.max_slot)
-		refuse_slot(SLOT_OVER_MAXVALUE, seqid, state, rules, now, epoch);
+		refuse_slot(SLOT_OVER_MAXVALUE, seqid, slot, rules, now, epoch);
 
 	drop_cached(session);
 	lock_page(&page, ReadBuffer(rel, 0), BUFFER_LOCK_EXCLUSIVE);
@@ -225,18 +278,17 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 		slot = Min(Max(slot, slot_pack((now - epoch) / 1000 + MS_AHEAD_MAX, SEQ_MAX)),
 				   rules.max_slot);
 
-	if (!state.is_called || state.last < slot)
+	if (state.is_called)
 	{
-		/* Logged as it is, without cover, so the next call logs again. */
-		SlotCover	cover = {RelationNeedsWAL(rel), slot, 0};
+		int64		known = slot_known(state, floor - epoch, now - epoch).last;
 
-		if (cover.must_log)
-			GetTopTransactionId();
-		MarkBufferDirty(page.buffer);
-		write_page(REL_LOCATOR(rel), &page, slot, &cover);
+		slot = Max(Max(slot, state.last), Min(known, rules.max_slot));
 	}
-	else if (RelationNeedsWAL(rel))
-		join_reservation(PageGetLSN(page.page));
+
+	if (RelationNeedsWAL(rel))
+		GetTopTransactionId();
+	MarkBufferDirty(page.buffer);
+	write_page(REL_LOCATOR(rel), &page, slot, 0, RelationNeedsWAL(rel));
 
 	UnlockReleaseBuffer(page.buffer);
 	relation_close(rel, NoLock);
@@ -245,11 +297,14 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 /*
  * Read the state of a sequence and change nothing; also on a standby.
  *
+ * Its last slot may never have been issued: a crash can have forgotten which
+ * was the last, and a standby does not know it.
+ *
  * Needs any of SELECT, USAGE and UPDATE on the sequence; with makes_ids, also
  * that this node may make ids from it.
  */
 SlotState
-sequence_read(Oid seqid, bool makes_ids)
+sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids)
 {
 	Relation	rel;
 	SequencePage page;
@@ -269,6 +324,9 @@ sequence_read(Oid seqid, bool makes_ids)
 	lock_page(&page, ReadBuffer(rel, 0), BUFFER_LOCK_SHARE);
 	state = page_state(&page);
 	UnlockReleaseBuffer(page.buffer);
+	if (!rel->rd_islocaltemp)
+		state = slot_known(state, clock_floor() - epoch,
+						   GetCurrentTimestamp() - epoch);
 	relation_close(rel, AccessShareLock);
 
 	return state;

@@ -14,7 +14,7 @@
 extern int64 sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch,
 								void **call_cache);
 extern void sequence_advance(Oid seqid, int64 slot, TimestampTz epoch);
-extern SlotState sequence_read(Oid seqid, bool makes_ids);
+extern SlotState sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids);
 
 #pragma GCC visibility pop
 

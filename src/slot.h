@@ -1,12 +1,12 @@
 /*
- * The decisions: which slots are next, must the caller wait, what must be
- * logged.
+ * The decisions: which slots are next, must the caller wait, up to which time
+ * slots are reserved in the log.
  *
  * These rules make ids unique and rising.  They are pure functions of plain
- * numbers: the state on the sequence's page, the sequence's definition, and
- * the clock.  sequence.c holds the page's lock around them, and does what
- * they say; t/unit/slot_test.c calls them with every edge value.  Like
- * layout.h, this needs only c.h before it.
+ * numbers: the state on the sequence's page, the sequence's definition, the
+ * clock's page, and the time.  sequence.c and clock.c hold the page's lock
+ * around them, and do what they say; t/unit/slot_test.c calls them with every
+ * edge value.  Like layout.h, this needs only c.h before it.
  *
  * The sequence is a hybrid logical clock (Kulkarni, Demirbas et al., "Logical
  * Physical Clocks", 2014) with the logical part in the low bits: each slot is
@@ -46,14 +46,26 @@
 /* A state further ahead of the clock than this is refused. */
 #define MS_AHEAD_SANE		INT64CONST(86400000)
 
-/* One second of slots is logged ahead of use: a record a second at most. */
-#define SLOTS_LOGGED_AHEAD	(INT64CONST(1000) * SLOTS_PER_MS)
+/*
+ * Times are reserved in whole seconds.  The next second is reserved when less
+ * than half of one is left, so that its record is durable before it is needed.
+ * A sequence further than that beyond what is reserved and beyond the clock
+ * goes alone.
+ */
+#define US_PER_S			INT64CONST(1000000)
+#define RESERVE_EARLY_US	(US_PER_S / 2)
+
+/*
+ * The clock's page has seconds since 1970, a timestamptz microseconds since
+ * 2000.  No reserved time is taken for later than the year 9999.
+ */
+#define CLOCK_ZERO_S		INT64CONST(946684800)
+#define CLOCK_LAST_S		INT64CONST(253402300800)
 
 /* The tuple on the sequence's page. */
 typedef struct SlotState
 {
 	int64		last;			/* last slot issued */
-	int64		log_cnt;		/* increments beyond it that the log covers */
 	bool		is_called;		/* has any slot been issued? */
 } SlotState;
 
@@ -87,6 +99,7 @@ typedef enum SlotVerdict
 	SLOT_BEFORE_EPOCH,			/* the clock is before the epoch */
 	SLOT_EXHAUSTED,				/* the layout's time is used up */
 	SLOT_TOO_FAR_AHEAD,			/* the state is over a day ahead of the clock */
+	SLOT_FLOOR_TOO_FAR,			/* the floor is */
 	SLOT_OVER_MAXVALUE			/* the sequence's MAXVALUE is reached */
 } SlotVerdict;
 
@@ -98,26 +111,43 @@ typedef struct SlotChoice
 	int64		wait_us;
 } SlotChoice;
 
-/* What goes to the log, and what to the page. */
-typedef struct SlotCover
+/*
+ * The database's clock, as its page has it, in microseconds of a timestamptz.
+ */
+typedef struct ClockState
 {
-	bool		must_log;
-	int64		logged_last;	/* last_value in the log record */
-	int64		log_cnt;		/* log_cnt on the page */
-} SlotCover;
+	int64		reserved;		/* the log holds this, above all slots issued */
+	int64		floor;			/* no slot is issued below this */
+	bool		is_live;		/* was it set since the last recovery, here? */
+} ClockState;
 
 /*
- * Choose the next slots, given the microseconds since the epoch.
+ * The first slot that is not below a time, given in microseconds since the
+ * epoch.
+ */
+static inline int64
+slot_floor(int64 floor_us)
+{
+	if (floor_us <= 0)
+		return 0;
+	return slot_pack(Min((floor_us - 1) / 1000 + 1, MS_LAST_GENERATED + 1), 0);
+}
+
+/*
+ * Choose the next slots, given the microseconds since the epoch of the time
+ * and of the floor.
  *
  * may_open: the caller has waited, alone, for one millisecond to be opened
  * ahead of the clock.
  */
 static inline SlotChoice
-slot_choose(SlotState state, SlotRules rules, int64 now_us, bool may_open)
+slot_choose(SlotState state, SlotRules rules, int64 floor_us, int64 now_us,
+			bool may_open)
 {
 	SlotChoice	choice = {SLOT_TAKE, 0, 0, 0};
 	int64		now_ms = now_us / 1000;
 	int64		now_slot = slot_pack(now_ms, 0);
+	int64		floor = slot_floor(floor_us);
 	int64		first = now_slot;
 
 	if (now_us < 0)
@@ -151,8 +181,16 @@ slot_choose(SlotState state, SlotRules rules, int64 now_us, bool may_open)
 		first = state.last;
 	}
 
+	/* A crash may have lost what was issued below the floor. */
+	if (slot_ms(floor) > now_ms + MS_AHEAD_SANE)
+	{
+		choice.verdict = SLOT_FLOOR_TOO_FAR;
+		choice.first = floor;
+		return choice;
+	}
+
 	/* Slot 0 is below the usual MINVALUE 1. */
-	first = Max(first, 1);
+	first = Max(Max(first, floor), 1);
 
 	/* A block never crosses a millisecond: its ids must be consecutive. */
 	if (slot_seq(first) + rules.increment > SLOTS_PER_MS)
@@ -199,45 +237,83 @@ slot_is_forgotten(SlotState state, int64 now_us)
 }
 
 /*
- * Decide what must be logged before the slots up to new_last are issued.
- *
- * The log always holds a state at or beyond every slot issued, so that replay
- * ends above them.  log_cnt has core's meaning, how many increments beyond
- * last_value the log covers, so calls of nextval can be mixed in.
- *
- * must_log: log even if the last record covers the slots (a checkpoint's redo
- * point has passed that record).
+ * The last slot that may have been issued, as far as this page and the floor
+ * know.  A state that is no recent time is left as it is: a plain counter, or
+ * never called.
  */
-static inline SlotCover
-slot_cover(SlotState state, SlotRules rules, int64 new_last, bool must_log)
+static inline SlotState
+slot_known(SlotState state, int64 floor_us, int64 now_us)
 {
-	SlotCover	cover = {true, 0, 0};
-	int64		covered = state.last;
+	if (!slot_is_forgotten(state, now_us))
+		state.last = Max(state.last, slot_floor(floor_us) - 1);
+	return state;
+}
 
-	if (state.is_called && state.log_cnt > 0)
-	{
-		/* A huge CACHE lets nextval leave a huge log_cnt: saturate. */
-		if (state.log_cnt > (PG_INT64_MAX - Max(state.last, 0)) / rules.increment)
-			covered = PG_INT64_MAX;
-		else
-			covered = state.last + state.log_cnt * rules.increment;
-	}
+/*
+ * Read the clock's page.
+ *
+ * last_value is the reserved time, in seconds since 1970.  log_cnt is 0 in the
+ * log's record, so it is 0 after a recovery, setval() and a restore, too.  On
+ * the page in use it holds, above the mark, the seconds from the floor to the
+ * reserved time, plus one.  The mark differs from that of any page which this
+ * one may have been copied from.
+ *
+ * Whoever finds a page that is not live takes its time for the floor: up to
+ * there, slots may have been issued that no page shows.
+ */
+static inline ClockState
+clock_read(int64 last_value, int64 log_cnt, uint32 mark)
+{
+	ClockState	clock;
+	int64		second = Min(Max(last_value, 0), CLOCK_LAST_S);
 
-	if (!must_log && state.is_called && new_last <= covered)
-	{
-		cover.must_log = false;
-		cover.log_cnt = (covered - new_last) / rules.increment;
-		return cover;
-	}
+	clock.reserved = (second - CLOCK_ZERO_S) * US_PER_S;
+	clock.is_live = (log_cnt >> 32) > 0 && (uint32) log_cnt == mark;
+	clock.floor = clock.reserved;
+	if (clock.is_live)
+		clock.floor -= ((log_cnt >> 32) - 1) * US_PER_S;
+	return clock;
+}
 
-	/*
-	 * What is logged becomes last_value after a crash.  A dump with a
-	 * last_value above MAXVALUE could not be restored.
-	 */
-	cover.logged_last = Min(new_last + SLOTS_LOGGED_AHEAD,
-							Min(rules.max_slot, SLOT_LAST_GENERATED));
-	cover.log_cnt = (cover.logged_last - new_last) / rules.increment;
-	return cover;
+/* The last_value of a clock. */
+static inline int64
+clock_last_value(ClockState clock)
+{
+	return clock.reserved / US_PER_S + CLOCK_ZERO_S;
+}
+
+/* The log_cnt of a clock in use.  A floor that is too far back moves up. */
+static inline int64
+clock_log_cnt(ClockState clock, uint32 mark)
+{
+	int64		seconds = (clock.reserved - clock.floor) / US_PER_S;
+
+	return ((Min(seconds, PG_INT32_MAX - 1) + 1) << 32) | mark;
+}
+
+/*
+ * May a sequence move the clock?  prev is the time of its last slot.
+ *
+ * Not if it is far ahead: that would drag the others along.  But a sequence
+ * whose slots have come from the clock may, also when the time was set back.
+ */
+static inline bool
+clock_may_move(ClockState clock, int64 prev, int64 now)
+{
+	return prev < Max(clock.reserved, now + RESERVE_EARLY_US);
+}
+
+/*
+ * The time to reserve, so that slots of the given time can be issued: the end
+ * of the second, and one more.
+ */
+static inline int64
+clock_next(ClockState clock, int64 wanted, int64 now)
+{
+	int64		least = Max(wanted, now);
+
+	least -= (least % US_PER_S + US_PER_S) % US_PER_S;
+	return Max(least + 2 * US_PER_S, clock.reserved);
 }
 
 #endif							/* SNOWID_SLOT_H */

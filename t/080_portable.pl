@@ -174,7 +174,7 @@ FROM pg_namespace WHERE nspname ~ '^snowid' ORDER BY 1},
 SELECT p.oid::regprocedure, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), p.prokind, p.provolatile,
 	p.proisstrict, p.proparallel, p.proretset, obj_description(p.oid, 'pg_proc')
 FROM pg_proc p WHERE p.pronamespace = 'snowid_internal'::regnamespace
-AND p.proname <> ALL ('{portable_version,iso,slot_at,check_shard,check_epoch,us_since,clamped_ms,open_sequence,qualified_name,refuse_slot,slot_clock,wait,take_slot,holders}')});
+AND p.proname <> ALL ('{portable_version,iso,slot_at,slot_floor,check_shard,check_epoch,us_since,clamped_ms,open_sequence,qualified_name,refuse_slot,slot_clock,wait,take_slot,holders}')});
 for my $what (sort keys %catalog)
 {
 	my ($portable, $c) = map { join "\n", sort split /\n/, $node->safe_psql($_, $catalog{$what}) }

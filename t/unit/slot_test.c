@@ -1,6 +1,6 @@
 /*
  * Unit test of the pure decisions in layout.h and slot.h over their edge
- * values: which slots are next, wait or not, log or not.  No server; prints
+ * values: which slots are next, wait or not, reserve or not.  No server; prints
  * TAP.
  */
 #include "c.h"
@@ -33,7 +33,7 @@ static const SlotRules one = {1, PG_INT64_MAX, 1, 1};
 static SlotState
 called(int64 last)
 {
-	SlotState	state = {last, 0, true};
+	SlotState	state = {last, true};
 
 	return state;
 }
@@ -41,9 +41,16 @@ called(int64 last)
 static SlotState
 uncalled(int64 last)
 {
-	SlotState	state = {last, 0, false};
+	SlotState	state = {last, false};
 
 	return state;
+}
+
+/* Without a floor. */
+static SlotChoice
+choose(SlotState state, SlotRules rules, int64 now_us, bool may_open)
+{
+	return slot_choose(state, rules, 0, now_us, may_open);
 }
 
 static bool
@@ -64,33 +71,33 @@ test_choose_next(void)
 {
 	SlotRules	near = {1, PG_INT64_MAX, 1, NOW_SLOT + 5};
 
-	ok(takes(slot_choose(uncalled(1), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
+	ok(takes(choose(uncalled(1), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
 	   "a new sequence starts from now");
-	ok(takes(slot_choose(uncalled((INT64CONST(7) << 48) + 1), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
+	ok(takes(choose(uncalled((INT64CONST(7) << 48) + 1), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
 	   "... whatever its START in the far future");
-	ok(takes(slot_choose(uncalled(NOW_SLOT + 5), near, NOW_US, false), NOW_SLOT, NOW_SLOT),
+	ok(takes(choose(uncalled(NOW_SLOT + 5), near, NOW_US, false), NOW_SLOT, NOW_SLOT),
 	   "... or in the near future");
-	ok(takes(slot_choose(uncalled(NOW_SLOT + 5), one, NOW_US, false), NOW_SLOT + 5, NOW_SLOT + 5),
+	ok(takes(choose(uncalled(NOW_SLOT + 5), one, NOW_US, false), NOW_SLOT + 5, NOW_SLOT + 5),
 	   "... but from what setval() names there");
-	ok(takes(slot_choose(uncalled(NOW_SLOT), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
+	ok(takes(choose(uncalled(NOW_SLOT), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
 	   "... or right now");
-	ok(takes(slot_choose(called(3), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
+	ok(takes(choose(called(3), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
 	   "an old counter starts from now");
-	ok(takes(slot_choose(called(-5), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
+	ok(takes(choose(called(-5), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
 	   "a negative one too");
-	ok(takes(slot_choose(called(NOW_SLOT - 1), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
+	ok(takes(choose(called(NOW_SLOT - 1), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
 	   "the last slot of the last millisecond is followed by now");
-	ok(takes(slot_choose(called(NOW_SLOT), one, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 1),
+	ok(takes(choose(called(NOW_SLOT), one, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 1),
 	   "the first slot of now is followed by the second");
-	ok(takes(slot_choose(called(NOW_SLOT), one, NOW_US + 999, false), NOW_SLOT + 1, NOW_SLOT + 1),
+	ok(takes(choose(called(NOW_SLOT), one, NOW_US + 999, false), NOW_SLOT + 1, NOW_SLOT + 1),
 	   "... until the millisecond's end");
-	ok(takes(slot_choose(called(NOW_SLOT), one, NOW_US + 1000, false), NOW_SLOT + 1024, NOW_SLOT + 1024),
+	ok(takes(choose(called(NOW_SLOT), one, NOW_US + 1000, false), NOW_SLOT + 1024, NOW_SLOT + 1024),
 	   "... and not after it");
-	ok(takes(slot_choose(called(NOW_SLOT + 1023), one, NOW_US, false), NOW_SLOT + 1024, NOW_SLOT + 1024),
+	ok(takes(choose(called(NOW_SLOT + 1023), one, NOW_US, false), NOW_SLOT + 1024, NOW_SLOT + 1024),
 	   "the 1025th of a millisecond is the first of the next");
-	ok(takes(slot_choose(called(NOW_SLOT + 5), one, NOW_US - 3000, false), NOW_SLOT + 6, NOW_SLOT + 6),
+	ok(takes(choose(called(NOW_SLOT + 5), one, NOW_US - 3000, false), NOW_SLOT + 6, NOW_SLOT + 6),
 	   "a clock set back does not set the slots back");
-	ok(takes(slot_choose(uncalled(1), one, 0, false), 1, 1),
+	ok(takes(choose(uncalled(1), one, 0, false), 1, 1),
 	   "slot 0 is never issued");
 }
 
@@ -100,15 +107,15 @@ test_choose_blocks(void)
 	SlotRules	ten = {10, PG_INT64_MAX, 1, 1};
 	SlotRules	all = {1024, PG_INT64_MAX, 1, 1};
 
-	ok(takes(slot_choose(called(NOW_SLOT), ten, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 10),
+	ok(takes(choose(called(NOW_SLOT), ten, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 10),
 	   "a block follows the last slot");
-	ok(takes(slot_choose(called(NOW_SLOT + 1013), ten, NOW_US, false), NOW_SLOT + 1014, NOW_SLOT + 1023),
+	ok(takes(choose(called(NOW_SLOT + 1013), ten, NOW_US, false), NOW_SLOT + 1014, NOW_SLOT + 1023),
 	   "a block may end with its millisecond");
-	ok(takes(slot_choose(called(NOW_SLOT + 1014), ten, NOW_US, false), NOW_SLOT + 1024, NOW_SLOT + 1033),
+	ok(takes(choose(called(NOW_SLOT + 1014), ten, NOW_US, false), NOW_SLOT + 1024, NOW_SLOT + 1033),
 	   "... and not cross it");
-	ok(takes(slot_choose(called(NOW_SLOT - 1), all, NOW_US, false), NOW_SLOT, NOW_SLOT + 1023),
+	ok(takes(choose(called(NOW_SLOT - 1), all, NOW_US, false), NOW_SLOT, NOW_SLOT + 1023),
 	   "a block of 1024 is a whole millisecond");
-	ok(takes(slot_choose(called(NOW_SLOT), all, NOW_US, false), NOW_SLOT + 1024, NOW_SLOT + 2047),
+	ok(takes(choose(called(NOW_SLOT), all, NOW_US, false), NOW_SLOT + 1024, NOW_SLOT + 2047),
 	   "... always a whole one");
 }
 
@@ -117,21 +124,21 @@ test_choose_pacing(void)
 {
 	int64		limit = NOW_SLOT + MS_AHEAD_FREE * 1024;
 
-	ok(takes(slot_choose(called(limit - 1), one, NOW_US, false), limit, limit),
+	ok(takes(choose(called(limit - 1), one, NOW_US, false), limit, limit),
 	   "9 ms ahead of the clock is opened at once");
-	ok(waits(slot_choose(called(limit + 1023), one, NOW_US, false), 1000),
+	ok(waits(choose(called(limit + 1023), one, NOW_US, false), 1000),
 	   "10 ms ahead waits for a millisecond");
-	ok(waits(slot_choose(called(limit + 1023), one, NOW_US + 999, false), 1),
+	ok(waits(choose(called(limit + 1023), one, NOW_US + 999, false), 1),
 	   "... or until the clock is there");
-	ok(takes(slot_choose(called(limit + 1023), one, NOW_US + 1000, false), limit + 1024, limit + 1024),
+	ok(takes(choose(called(limit + 1023), one, NOW_US + 1000, false), limit + 1024, limit + 1024),
 	   "... when it is opened at once");
-	ok(takes(slot_choose(called(limit + 1023), one, NOW_US, true), limit + 1024, limit + 1024),
+	ok(takes(choose(called(limit + 1023), one, NOW_US, true), limit + 1024, limit + 1024),
 	   "whoever has waited opens it");
-	ok(takes(slot_choose(called(limit + 1024), one, NOW_US, false), limit + 1025, limit + 1025),
+	ok(takes(choose(called(limit + 1024), one, NOW_US, false), limit + 1025, limit + 1025),
 	   "an open millisecond is used up without waiting");
-	ok(waits(slot_choose(called(NOW_SLOT + 1023 + 3600 * INT64CONST(1024000)), one, NOW_US, false), 1000),
+	ok(waits(choose(called(NOW_SLOT + 1023 + 3600 * INT64CONST(1024000)), one, NOW_US, false), 1000),
 	   "an hour ahead waits no longer than a millisecond");
-	ok(waits(slot_choose(uncalled(limit + 1024), one, NOW_US, false), 1000),
+	ok(waits(choose(uncalled(limit + 1024), one, NOW_US, false), 1000),
 	   "what setval() names too far ahead waits, too");
 }
 
@@ -143,15 +150,15 @@ test_choose_cache(void)
 	SlotRules	blocks = {100, PG_INT64_MAX, 64, 1};
 	SlotRules	tight = {10, NOW_SLOT + 35, 64, 1};
 
-	ok(takes(slot_choose(called(NOW_SLOT), eight, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 8),
+	ok(takes(choose(called(NOW_SLOT), eight, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 8),
 	   "a cache of 8 takes 8 slots");
-	ok(takes(slot_choose(called(NOW_SLOT + 1020), eight, NOW_US, false), NOW_SLOT + 1021, NOW_SLOT + 1023),
+	ok(takes(choose(called(NOW_SLOT + 1020), eight, NOW_US, false), NOW_SLOT + 1021, NOW_SLOT + 1023),
 	   "... or what the millisecond has left");
-	ok(takes(slot_choose(called(NOW_SLOT + 1023), huge, NOW_US, false), NOW_SLOT + 1024, NOW_SLOT + 2047),
+	ok(takes(choose(called(NOW_SLOT + 1023), huge, NOW_US, false), NOW_SLOT + 1024, NOW_SLOT + 2047),
 	   "the largest cache takes a millisecond");
-	ok(takes(slot_choose(called(NOW_SLOT - 1), blocks, NOW_US, false), NOW_SLOT, NOW_SLOT + 999),
+	ok(takes(choose(called(NOW_SLOT - 1), blocks, NOW_US, false), NOW_SLOT, NOW_SLOT + 999),
 	   "blocks are cached whole");
-	ok(takes(slot_choose(called(NOW_SLOT), tight, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 30),
+	ok(takes(choose(called(NOW_SLOT), tight, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 30),
 	   "... and within MAXVALUE");
 }
 
@@ -163,27 +170,27 @@ test_choose_refusals(void)
 	SlotRules	tight = {10, NOW_SLOT + 10, 1, 1};
 	int64		end_us = MS_LAST_GENERATED * 1000;
 
-	ok(slot_choose(uncalled(1), one, -1, false).verdict == SLOT_BEFORE_EPOCH,
+	ok(choose(uncalled(1), one, -1, false).verdict == SLOT_BEFORE_EPOCH,
 	   "a clock before the epoch is refused");
-	ok(slot_choose(called(NOW_SLOT + day + 1023), one, NOW_US, true).verdict == SLOT_TAKE,
+	ok(choose(called(NOW_SLOT + day + 1023), one, NOW_US, true).verdict == SLOT_TAKE,
 	   "a day ahead is believed");
-	ok(slot_choose(called(NOW_SLOT + day + 1024), one, NOW_US, true).verdict == SLOT_TOO_FAR_AHEAD,
+	ok(choose(called(NOW_SLOT + day + 1024), one, NOW_US, true).verdict == SLOT_TOO_FAR_AHEAD,
 	   "... more is not");
-	ok(slot_choose(called(PG_INT64_MAX), one, NOW_US, true).verdict == SLOT_TOO_FAR_AHEAD,
+	ok(choose(called(PG_INT64_MAX), one, NOW_US, true).verdict == SLOT_TOO_FAR_AHEAD,
 	   "the largest bigint neither");
-	ok(slot_choose(called(1), narrow, NOW_US, false).verdict == SLOT_OVER_MAXVALUE,
+	ok(choose(called(1), narrow, NOW_US, false).verdict == SLOT_OVER_MAXVALUE,
 	   "an integer sequence is too narrow");
-	ok(takes(slot_choose(called(NOW_SLOT), tight, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 10),
+	ok(takes(choose(called(NOW_SLOT), tight, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 10),
 	   "a block may end with MAXVALUE");
-	ok(slot_choose(called(NOW_SLOT + 1), tight, NOW_US, false).verdict == SLOT_OVER_MAXVALUE,
+	ok(choose(called(NOW_SLOT + 1), tight, NOW_US, false).verdict == SLOT_OVER_MAXVALUE,
 	   "... and not pass it");
-	ok(takes(slot_choose(called(SLOT_LAST_GENERATED - 1), one, end_us, false), SLOT_LAST_GENERATED, SLOT_LAST_GENERATED),
+	ok(takes(choose(called(SLOT_LAST_GENERATED - 1), one, end_us, false), SLOT_LAST_GENERATED, SLOT_LAST_GENERATED),
 	   "the layout's last slot is issued");
 	ok(slot_to_id(SLOT_LAST_GENERATED, SHARD_MAX) == PG_INT64_MAX,
 	   "... and is the largest bigint");
-	ok(slot_choose(called(SLOT_LAST_GENERATED), one, end_us, true).verdict == SLOT_EXHAUSTED,
+	ok(choose(called(SLOT_LAST_GENERATED), one, end_us, true).verdict == SLOT_EXHAUSTED,
 	   "... with none after it");
-	ok(slot_choose(uncalled(1), one, end_us + 1000, false).verdict == SLOT_EXHAUSTED,
+	ok(choose(uncalled(1), one, end_us + 1000, false).verdict == SLOT_EXHAUSTED,
 	   "nor when the clock is past it");
 }
 
@@ -195,64 +202,119 @@ test_forgotten(void)
 	ok(!slot_is_forgotten(called(NOW_SLOT - 1), NOW_US), "one with a time has not");
 }
 
-static bool
-logs(SlotCover cover, int64 logged_last, int64 log_cnt)
+static void
+test_floor(void)
 {
-	return cover.must_log && cover.logged_last == logged_last &&
-		cover.log_cnt == log_cnt;
+	int64		day_us = MS_AHEAD_SANE * 1000;
+	SlotState	known;
+
+	ok(slot_floor(0) == 0 && slot_floor(-1) == 0 && slot_floor(PG_INT64_MIN) == 0,
+	   "a floor before the epoch is none");
+	ok(slot_floor(NOW_US) == NOW_SLOT, "a floor is the first slot at its time");
+	ok(slot_floor(NOW_US + 1) == NOW_SLOT + 1024 && slot_floor(NOW_US + 1000) == NOW_SLOT + 1024,
+	   "... or after it, since a slot has the time at which its millisecond began");
+	ok(slot_ms(slot_floor(PG_INT64_MAX)) == MS_LAST_GENERATED + 1,
+	   "the highest floor is above all slots");
+
+	ok(takes(slot_choose(called(NOW_SLOT), one, NOW_US + 5000, NOW_US, false),
+			 NOW_SLOT + 5 * 1024, NOW_SLOT + 5 * 1024),
+	   "no slot is below the floor");
+	ok(takes(slot_choose(uncalled(1), one, NOW_US + 5000, NOW_US, false),
+			 NOW_SLOT + 5 * 1024, NOW_SLOT + 5 * 1024),
+	   "... of a new sequence either");
+	ok(takes(slot_choose(called(NOW_SLOT + 5 * 1024), one, NOW_US + 5000, NOW_US, false),
+			 NOW_SLOT + 5 * 1024 + 1, NOW_SLOT + 5 * 1024 + 1),
+	   "above it, the last slot counts");
+	ok(takes(slot_choose(called(NOW_SLOT), one, NOW_US - 5000, NOW_US, false),
+			 NOW_SLOT + 1, NOW_SLOT + 1),
+	   "a floor that is passed does not matter");
+	ok(waits(slot_choose(called(NOW_SLOT), one, NOW_US + 1000000, NOW_US, false), 1000),
+	   "the floor of a crash is opened slowly");
+	ok(slot_choose(called(NOW_SLOT), one, NOW_US + day_us, NOW_US, true).verdict == SLOT_TAKE,
+	   "a floor a day ahead is believed");
+	ok(slot_choose(called(NOW_SLOT), one, NOW_US + day_us + 1, NOW_US, true).verdict == SLOT_FLOOR_TOO_FAR,
+	   "... more is not");
+
+	known = slot_known(called(NOW_SLOT), NOW_US + 1000, NOW_US);
+	ok(known.last == NOW_SLOT + 1023, "what may have been issued is below the floor");
+	known = slot_known(called(NOW_SLOT + 2000), NOW_US + 1000, NOW_US);
+	ok(known.last == NOW_SLOT + 2000, "... or what the page has");
+	known = slot_known(called(33), NOW_US + 1000, NOW_US);
+	ok(known.last == 33, "a plain counter has issued no slots");
+	known = slot_known(uncalled(1), NOW_US + 1000, NOW_US);
+	ok(known.last == 1 && !known.is_called, "nor has who was never called");
+}
+
+/* A live clock: seconds of reserved time and floor. */
+static ClockState
+clock_of(int64 reserved, int64 floor)
+{
+	ClockState	clock = {reserved * US_PER_S, floor * US_PER_S, true};
+
+	return clock;
 }
 
 static bool
-is_covered(SlotCover cover, int64 log_cnt)
+survives(ClockState clock, uint32 mark)
 {
-	return !cover.must_log && cover.log_cnt == log_cnt;
+	ClockState	read = clock_read(clock_last_value(clock), clock_log_cnt(clock, mark), mark);
+
+	return read.is_live && read.reserved == clock.reserved && read.floor == clock.floor;
 }
 
 static void
-test_cover(void)
+test_clock_page(void)
 {
-	SlotState	state = {NOW_SLOT, 100, true};
-	SlotState	huge = {NOW_SLOT, PG_INT64_MAX, true};
-	SlotState	below = {-100, 50, true};
-	SlotRules	ten = {10, PG_INT64_MAX, 1, 1};
-	SlotRules	tight = {1, NOW_SLOT + 500, 1, 1};
-	SlotRules	tight_ten = {10, NOW_SLOT + 505, 1, 1};
+	ClockState	clock = clock_of(1000, 900);
+	ClockState	read;
 
-	ok(is_covered(slot_cover(state, one, NOW_SLOT + 1, false), 99),
-	   "a covered slot is not logged");
-	ok(is_covered(slot_cover(state, one, NOW_SLOT + 100, false), 0),
-	   "nor is the last covered one");
-	ok(logs(slot_cover(state, one, NOW_SLOT + 101, false),
-			NOW_SLOT + 101 + SLOTS_LOGGED_AHEAD, SLOTS_LOGGED_AHEAD),
-	   "the first one beyond logs a second ahead");
-	ok(logs(slot_cover(state, one, NOW_SLOT + 1, true),
-			NOW_SLOT + 1 + SLOTS_LOGGED_AHEAD, SLOTS_LOGGED_AHEAD),
-	   "a redo point behind the last record logs again");
-	ok(logs(slot_cover(uncalled(1), one, NOW_SLOT, false),
-			NOW_SLOT + SLOTS_LOGGED_AHEAD, SLOTS_LOGGED_AHEAD),
-	   "the first call of a sequence logs");
-	state.is_called = false;
-	ok(slot_cover(state, one, NOW_SLOT + 1, false).must_log,
-	   "... whatever its log_cnt");
-	state.is_called = true;
-	ok(is_covered(slot_cover(state, ten, NOW_SLOT + 1000, false), 0),
-	   "log_cnt counts increments, as in core");
-	ok(is_covered(slot_cover(state, ten, NOW_SLOT + 10, false), 99),
-	   "... exactly");
-	ok(is_covered(slot_cover(state, ten, NOW_SLOT + 11, false), 98),
-	   "... and never more than are left");
-	ok(slot_cover(state, ten, NOW_SLOT + 1001, false).must_log,
-	   "... nor a part of one");
-	ok(!slot_cover(huge, ten, NOW_SLOT + 10, false).must_log,
-	   "a huge log_cnt does not overflow");
-	ok(slot_cover(below, one, NOW_SLOT, false).must_log,
-	   "nor does a negative last_value");
-	ok(logs(slot_cover(called(1), tight, NOW_SLOT, false), NOW_SLOT + 500, 500),
-	   "what is logged does not pass MAXVALUE");
-	ok(logs(slot_cover(called(1), tight_ten, NOW_SLOT, false), NOW_SLOT + 505, 50),
-	   "... and the cover is what was logged");
-	ok(logs(slot_cover(called(1), one, SLOT_LAST_GENERATED - 7, false), SLOT_LAST_GENERATED, 7),
-	   "nor the layout's end");
+	ok(survives(clock, 7) && survives(clock_of(1000, 1000), 7) && survives(clock, 0) &&
+	   survives(clock, PG_UINT32_MAX) && survives(clock_of(-5, -7), 7),
+	   "what is written is read");
+	ok(clock_last_value(clock) == CLOCK_ZERO_S + 1000, "last_value is the time, from 1970");
+	read = clock_read(CLOCK_ZERO_S + 1000, 0, 0);
+	ok(!read.is_live && read.floor == read.reserved && read.reserved == 1000 * US_PER_S,
+	   "after a recovery, the floor is what was reserved");
+	read = clock_read(CLOCK_ZERO_S + 1000, clock_log_cnt(clock, 7), 8);
+	ok(!read.is_live && read.floor == read.reserved, "... and in a copy");
+	read = clock_read(CLOCK_ZERO_S + 1000, 7, 7);
+	ok(!read.is_live && read.floor == read.reserved, "a mark alone says nothing");
+	read = clock_read(CLOCK_ZERO_S + 1000, -1, PG_UINT32_MAX);
+	ok(!read.is_live, "nor does a negative number");
+	clock = clock_of(PG_INT64_MAX / US_PER_S, PG_INT64_MIN / US_PER_S / 4);
+	clock.floor = clock.reserved - (INT64CONST(1) << 33) * US_PER_S;
+	read = clock_read(CLOCK_ZERO_S + 1000, clock_log_cnt(clock, 7), 7);
+	ok(read.is_live && read.floor == (1000 - (PG_INT32_MAX - INT64CONST(1))) * US_PER_S,
+	   "a floor of long ago moves up");
+	ok(clock_read(PG_INT64_MAX, 0, 0).reserved == (CLOCK_LAST_S - CLOCK_ZERO_S) * US_PER_S &&
+	   clock_read(-1, 0, 0).reserved == -CLOCK_ZERO_S * US_PER_S,
+	   "what setval() may leave does not overflow");
+}
+
+static void
+test_clock_moves(void)
+{
+	ClockState	clock = clock_of(1000, 900);
+	int64		now = 999 * US_PER_S;
+
+	ok(clock_may_move(clock, 999 * US_PER_S, now), "a sequence that came from the clock moves it");
+	ok(clock_may_move(clock, 1000 * US_PER_S - 1, now - 3600 * US_PER_S),
+	   "... also when the time was set back");
+	ok(!clock_may_move(clock, 1000 * US_PER_S, now), "one that is beyond does not");
+	ok(clock_may_move(clock, 2000 * US_PER_S + RESERVE_EARLY_US - 1, 2000 * US_PER_S),
+	   "... but when the time is almost there");
+	ok(!clock_may_move(clock, 2000 * US_PER_S + RESERVE_EARLY_US, 2000 * US_PER_S),
+	   "... and not before");
+
+	ok(clock_next(clock, 1000 * US_PER_S, 1000 * US_PER_S) == 1002 * US_PER_S,
+	   "reserved is the second and one more");
+	ok(clock_next(clock, 1000 * US_PER_S + 999999, 1000 * US_PER_S) == 1002 * US_PER_S,
+	   "... to its end");
+	ok(clock_next(clock, 0, 1000 * US_PER_S + 500000) == 1002 * US_PER_S,
+	   "... of the time, if that is later");
+	ok(clock_next(clock, 0, 0) == 1000 * US_PER_S, "never less than before");
+	ok(clock_next(clock_of(-10, -10), -US_PER_S - 1, -2 * US_PER_S) == 0,
+	   "... also before 2000");
 }
 
 static void
@@ -296,7 +358,9 @@ main(void)
 	test_choose_cache();
 	test_choose_refusals();
 	test_forgotten();
-	test_cover();
+	test_floor();
+	test_clock_page();
+	test_clock_moves();
 	test_citus_group();
 	test_layout();
 	printf("1..%d\n", tests);

@@ -1,0 +1,230 @@
+/*
+ * The database's clock; see clock.h.  What to reserve is decided in slot.h.
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xlog.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "seq_page.h"
+
+/* For so much time of slots, a session goes on before it looks again. */
+#define LOOK_AGAIN_US		(RESERVE_EARLY_US / 10)
+
+Clock		database_clock;
+
+static Oid	find_clock(void);
+static ClockState lock_clock(Relation rel, SequencePage *page, int mode);
+static void unlock_clock(Relation rel, SequencePage *page);
+static uint32 clock_mark(Relation rel);
+static void remember(const SequencePage *page, ClockState state);
+static void reserve(Relation rel, SequencePage *page, ClockState *state,
+					TimestampTz wanted, TimestampTz now);
+
+
+/*
+ * Lock the clock to the end of the transaction, and read it unless the session
+ * knows it.
+ *
+ * Who uses a reservation holds the lock, so DROP EXTENSION waits for him.
+ */
+void
+clock_open(void)
+{
+	for (;;)
+	{
+		ResourceOwner current = CurrentResourceOwner;
+		Oid			relid = database_clock.relid;
+		Relation	rel;
+
+		if (!OidIsValid(relid))
+			relid = find_clock();
+
+		/* Owned by the top transaction, it outlives a rolled back savepoint. */
+		CurrentResourceOwner = TopTransactionResourceOwner;
+		LockRelationOid(relid, RowExclusiveLock);
+		CurrentResourceOwner = current;
+		database_clock.lxid = MY_LXID;
+
+		/* Invalidation messages came with the lock: is it still this one? */
+		if (database_clock.relid == relid)
+			return;
+		rel = try_relation_open(relid, NoLock);
+		if (rel != NULL)
+		{
+			SequencePage page;
+			ClockState	state;
+
+			state = lock_clock(rel, &page, BUFFER_LOCK_SHARE);
+			remember(&page, state);
+			database_clock.relid = relid;
+			unlock_clock(rel, &page);
+			return;
+		}
+	}
+}
+
+/*
+ * Forget the clock, if that is the relation: it may be gone, or have another
+ * file.  The floor stays.
+ */
+void
+clock_forget(Oid relid)
+{
+	if (OidIsValid(relid) && relid != database_clock.relid)
+		return;
+	database_clock.relid = InvalidOid;
+	database_clock.reserved = database_clock.look_at = 0;
+}
+
+/*
+ * Reserve slots of the time "last" for a sequence whose former slot was at
+ * "prev", by a record after the given one and after the redo point; if need be,
+ * and remember it.
+ *
+ * False if the sequence must go alone.
+ */
+bool
+clock_move(TimestampTz prev, TimestampTz last, TimestampTz now, XLogRecPtr after)
+{
+	Relation	rel;
+	SequencePage page;
+	ClockState	state;
+
+	ensure_clock();
+	rel = relation_open(database_clock.relid, NoLock);
+	state = lock_clock(rel, &page, BUFFER_LOCK_EXCLUSIVE);
+
+	/* In the transaction that has created it, it may have no log. */
+	if (RelationNeedsWAL(rel) && clock_may_move(state, prev, now) &&
+		!(state.is_live && last < state.reserved &&
+		  PageGetLSN(page.page) > Max(after, GetRedoRecPtr())))
+		reserve(rel, &page, &state, last, now);
+
+	remember(&page, state);
+	unlock_clock(rel, &page);
+	return clock_covers(last, after);
+}
+
+/*
+ * Reserve more before the last slots are used, or see what others have
+ * reserved.
+ *
+ * A record that is not durable is left to time, so that nobody waits for it.
+ */
+void
+clock_move_early(TimestampTz last, TimestampTz now)
+{
+	Relation	rel;
+	SequencePage page;
+	ClockState	state;
+
+	ensure_clock();
+	rel = relation_open(database_clock.relid, NoLock);
+	state = lock_clock(rel, &page, BUFFER_LOCK_EXCLUSIVE);
+
+	if (state.is_live && last >= state.reserved - RESERVE_EARLY_US)
+		reserve(rel, &page, &state, last, now);
+
+	if (is_durable(PageGetLSN(page.page)))
+		remember(&page, state);
+	else
+		database_clock.look_at = last + LOOK_AGAIN_US;
+	unlock_clock(rel, &page);
+}
+
+/*
+ * The time below which sequences may have issued slots that their pages don't
+ * show.  On a standby that is all that is reserved: its clock is that of the
+ * last record, as after a recovery.
+ */
+TimestampTz
+clock_floor(void)
+{
+	Oid			relid = find_clock();
+	Relation	rel = relation_open(relid, AccessShareLock);
+	SequencePage page;
+	ClockState	state = lock_clock(rel, &page, BUFFER_LOCK_SHARE);
+
+	unlock_clock(rel, &page);
+	UnlockRelationOid(relid, AccessShareLock);
+	return state.floor;
+}
+
+static Oid
+find_clock(void)
+{
+	Oid			relid = get_relname_relid("clock",
+										  get_namespace_oid("snowid_internal", false));
+
+	if (!OidIsValid(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("sequence \"snowid_internal.clock\" does not exist"),
+				 errhint("It belongs to the extension. To make it again, type: CREATE SEQUENCE snowid_internal.clock; ALTER EXTENSION snowid ADD SEQUENCE snowid_internal.clock; and SELECT setval('snowid_internal.clock', extract(epoch FROM now())::bigint + 2);")));
+	return relid;
+}
+
+/* Lock the clock's page, and read it. */
+static ClockState
+lock_clock(Relation rel, SequencePage *page, int mode)
+{
+	if (rel->rd_rel->relkind != RELKIND_SEQUENCE ||
+		rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"snowid_internal.clock\" is not a logged sequence"),
+				 errhint("Type: ALTER SEQUENCE snowid_internal.clock SET LOGGED;")));
+
+	lock_page(page, ReadBuffer(rel, 0), mode);
+	return clock_read(page->data->last_value, page->data->log_cnt, clock_mark(rel));
+}
+
+static void
+unlock_clock(Relation rel, SequencePage *page)
+{
+	UnlockReleaseBuffer(page->buffer);
+	relation_close(rel, NoLock);
+}
+
+/*
+ * What a live page has, and no copy of it.  CREATE DATABASE copies pages with
+ * the file's number, ALTER SEQUENCE and SET LOGGED tuples with the database's.
+ */
+static uint32
+clock_mark(Relation rel)
+{
+	return MyDatabaseId ^ LOCATOR_FILE(REL_LOCATOR(rel));
+}
+
+/* Keep what the page shows.  One that is not live reserves nothing. */
+static void
+remember(const SequencePage *page, ClockState state)
+{
+	database_clock.floor = state.floor;
+	database_clock.reserved = state.is_live ? state.reserved : 0;
+	database_clock.lsn = PageGetLSN(page->page);
+	database_clock.look_at = database_clock.reserved - RESERVE_EARLY_US;
+}
+
+/* Move the clock, and log that.  The page stays locked. */
+static void
+reserve(Relation rel, SequencePage *page, ClockState *state, TimestampTz wanted,
+		TimestampTz now)
+{
+	state->reserved = clock_next(*state, wanted, now);
+	state->is_live = true;
+	MarkBufferDirty(page->buffer);
+	write_page(REL_LOCATOR(rel), page, clock_last_value(*state),
+			   clock_log_cnt(*state, clock_mark(rel)), true);
+}
