@@ -11,3 +11,21 @@ BEGIN
 END
 $$;
 VACUUM ANALYZE seqs;
+
+-- Fill the session's caches: the first call of each sequence is dear.  Each has a
+-- transaction of its own, since after one that has locked thousands of sequences,
+-- PostgreSQL scans a large table of locks at each commit of the session.
+CREATE OR REPLACE PROCEDURE warm_up(k int, is_ours boolean) LANGUAGE plpgsql AS $$
+DECLARE
+	seq record;
+BEGIN
+	FOR seq IN SELECT * FROM seqs WHERE i < k LOOP
+		IF is_ours THEN
+			PERFORM snowid.next_id(seq.i, seq.ours);
+		ELSE
+			PERFORM nextval(seq.cores);
+		END IF;
+		COMMIT;
+	END LOOP;
+END
+$$;

@@ -1,8 +1,7 @@
 -- nextval
 -- timed
 \if :is_warm = 0
-	-- the first call of each sequence fills the session's caches
-	SELECT count(nextval(cores)) FROM seqs WHERE i < :k;
+	CALL warm_up(:k, false);
 	\set is_warm 1
 \endif
 \set i random(0, :k - 1)
