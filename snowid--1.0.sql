@@ -2292,19 +2292,25 @@ CREATE FUNCTION snowid_internal.close_sequences(sequences oid[])
 RETURNS TABLE (schema name, states jsonb)
 LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
 BEGIN ATOMIC
-WITH s AS (
-	SELECT n.nspname, c.relname, q.*, p.*, q.seqincrement > 0 AS rises,
+WITH v AS (
+	-- In a list of results, so that it is called for these sequences alone.
+	SELECT c.oid, c.relname, n.nspname,
+		snowid_internal.sequence_value(c.oid, coalesce(r.epoch, snowid.id_timestamp(0::bigint))) AS value
+	FROM unnest($1) u (oid)
+	JOIN pg_class c ON c.oid = u.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+	LEFT JOIN snowid.shard_registry r ON r.schema = n.nspname
+), s AS (
+	SELECT v.nspname, v.relname, q.*, p.*, q.seqincrement > 0 AS rises,
 		-- MINVALUE must be below MAXVALUE, so the last number of the type, in the
 		-- wrong direction, is one that no sequence ends at.
 		CASE WHEN q.seqincrement > 0 AND p.last = -y.top - 1 THEN p.last + 1
 			 WHEN q.seqincrement < 0 AND p.last = y.top THEN p.last - 1
 			 ELSE p.last END AS ending
-	FROM unnest($1) u (oid)
-	JOIN pg_class c ON c.oid = u.oid JOIN pg_namespace n ON n.oid = c.relnamespace
-	JOIN pg_sequence q ON q.seqrelid = c.oid
+	FROM v
+	JOIN pg_sequence q ON q.seqrelid = v.oid
 	JOIN (VALUES ('int2'::regtype, 32767), ('int4'::regtype, 2147483647),
 				 ('int8'::regtype, 9223372036854775807)) y (type, top) ON y.type = q.seqtypid,
-	LATERAL snowid_internal.sequence_value(c.oid, coalesce((SELECT r.epoch FROM snowid.shard_registry r WHERE r.schema = n.nspname), snowid.id_timestamp(0::bigint))) p
+	LATERAL (SELECT (v.value).last, (v.value).called) p
 ), closed AS (
 	SELECT s.*,
 		snowid_internal.define_sequence(seqrelid, ending - rises::int, ending + (NOT rises)::int, ending,
@@ -2485,19 +2491,24 @@ BEGIN
 		EXECUTE format('DROP TRIGGER snowid_fence ON %s', t::regclass);
 	END LOOP;
 
-	WITH s AS (
-		SELECT q.seqrelid AS oid, x.*, p.last AS "at", p.last = q.seqstart AS at_end,
-			CASE WHEN q.seqincrement > 0 THEN x.last >= p.last ELSE x.last <= p.last END AS goes_on
+	WITH v AS (
+		-- In a list of results, so that it is called for these sequences alone.
+		SELECT q.seqrelid AS oid, x.*,
+			(snowid_internal.sequence_value(q.seqrelid, coalesce(r.epoch, snowid.id_timestamp(0::bigint)))).last AS "at"
 		FROM snowid.moves j JOIN pg_namespace n ON n.nspname = j.schema
+		LEFT JOIN snowid.shard_registry r ON r.schema = n.nspname
 		CROSS JOIN jsonb_each(j.details -> 'sequences') e
 		CROSS JOIN jsonb_to_record(e.value) x (last bigint, called boolean, min bigint, max bigint,
 											   start bigint, cycle boolean)
 		-- By itself, so that it is looked up by both, and no plan walks the index by
 		-- schema alone: once for each shard, all of the database.
 		JOIN pg_sequence q ON q.seqrelid = (SELECT c.oid FROM pg_class c
-											WHERE c.relname = e.key AND c.relnamespace = n.oid AND c.relkind = 'S'),
-		LATERAL snowid_internal.sequence_value(q.seqrelid, coalesce((SELECT r.epoch FROM snowid.shard_registry r WHERE r.schema = n.nspname), snowid.id_timestamp(0::bigint))) p
+											WHERE c.relname = e.key AND c.relnamespace = n.oid AND c.relkind = 'S')
 		WHERE j.shard = ANY (shards)
+	), s AS (
+		SELECT v.*, v.at = q.seqstart AS at_end,
+			CASE WHEN q.seqincrement > 0 THEN v.last >= v.at ELSE v.last <= v.at END AS goes_on
+		FROM v JOIN pg_sequence q ON q.seqrelid = v.oid
 	), state AS (
 		-- What was taken after an opening that was rolled back stays taken.
 		SELECT s.oid, s.min, s.max, s.start, s.cycle, goes_on OR is_kept AS goes_on,

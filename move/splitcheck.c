@@ -259,7 +259,7 @@ static const Check checks[] = {
 	{
 		.name = "ids outside of shards",.where = ON_TARGET,
 		.other = "SELECT CASE WHEN has_sequence_privilege('snowid.id_seq', 'SELECT')"
-		" THEN (snowid_internal.sequence_value('snowid.id_seq')).called ELSE number <> '' END || ' ' || number"
+		" THEN (snowid_internal.sequence_value('snowid.id_seq', now())).called ELSE number <> '' END || ' ' || number"
 		" FROM coalesce(nullif(current_setting('snowid.shard', true), '-1'), '') number",
 		.sql = "SELECT 'FAILED', 'snowid.id_seq makes ids, and the target would make the same',"
 		" 'The target needs a number of its own, in its postgresql.conf: snowid.shard = ...; and the source the same way, not by ALTER DATABASE.'"
