@@ -222,9 +222,12 @@ static void
 reserve(Relation rel, SequencePage *page, ClockState *state, TimestampTz wanted,
 		TimestampTz now)
 {
+	int64		last_value;
+
 	state->reserved = clock_next(*state, wanted, now);
 	state->is_live = true;
+	last_value = clock_last_value(*state);
 	MarkBufferDirty(page->buffer);
-	write_page(REL_LOCATOR(rel), page, clock_last_value(*state),
-			   clock_log_cnt(*state, clock_mark(rel)), true);
+	write_page(REL_LOCATOR(rel), page, last_value,
+			   clock_log_cnt(*state, clock_mark(rel)), &last_value);
 }

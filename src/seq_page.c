@@ -44,26 +44,26 @@ lock_page(SequencePage *page, Buffer buffer, int mode)
 }
 
 /*
- * Put the new state on the page, and log it if told so.  The page must be
- * locked exclusively and marked dirty.
+ * Put the new state on the page, and log it if told so, with a last_value for
+ * the record.  The page must be locked exclusively and marked dirty.
  *
  * The record has log_cnt 0, as core's has, whatever the page gets.
  */
 void
 write_page(RelFileLocator locator, SequencePage *page, int64 last, int64 log_cnt,
-		   bool must_log)
+		   const int64 *logged_last)
 {
 	START_CRIT_SECTION();
 
-	page->data->last_value = last;
 	page->data->is_called = true;
-	page->data->log_cnt = 0;
 
-	if (must_log)
+	if (logged_last != NULL)
 	{
 		xl_seq_rec	xlrec;
 		XLogRecPtr	recptr;
 
+		page->data->last_value = *logged_last;
+		page->data->log_cnt = 0;
 		SEQ_REC_LOCATOR(xlrec) = locator;
 
 		XLogBeginInsert();
@@ -74,6 +74,7 @@ write_page(RelFileLocator locator, SequencePage *page, int64 last, int64 log_cnt
 		PageSetLSN(page->page, recptr);
 	}
 
+	page->data->last_value = last;
 	page->data->log_cnt = log_cnt;
 
 	END_CRIT_SECTION();

@@ -8,7 +8,7 @@
  * - The relation lock, held to the end of the transaction.
  * - The page's pin: one page, however many sequences a transaction uses, until
  *	 the (sub)transaction ends.
- * - Slots taken ahead of use, because of CACHE.
+ * - Slots taken ahead of use, because of CACHE, and up to which slot it has logged.
  *
  * An entry lives as long as the session, so a call site may keep a pointer to
  * it.  What each call asks is inline.
@@ -39,6 +39,10 @@ typedef struct SessionSequence
 	bool		is_rewritten;	/* has it got a new file since its creation? */
 
 	Buffer		buffer;			/* where its page was last */
+
+	/* Slots that this session has logged for the sequence alone. */
+	int64		logged_last;	/* up to here, ... */
+	XLogRecPtr	logged_lsn;		/* ... if this is the page's last record */
 
 	/* Slots taken ahead of use; none if next > last. */
 	int64		cached_next;

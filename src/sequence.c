@@ -49,6 +49,7 @@
 #define MAY_ASK			3
 
 static void opening_tag(LOCKTAG *tag, Oid seqid);
+static void wait_for_floor(TimestampTz floor);
 static void wait_us(int64 us);
 
 
@@ -79,7 +80,8 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	bool		may_start = false;	/* have we let forgotten ids pass? */
 	int			may_ask = MAY_ASK;	/* so often may we yet move the clock */
 	bool		is_covered;		/* does the clock reserve our slots? */
-	bool		is_alone;		/* is a record for this sequence only? */
+	bool		must_log;		/* ... or do we log them for ourselves? */
+	int64		logged_last;
 
 	if (session == NULL || session->relid != seqid)
 		*call_cache = session = session_sequence(seqid);
@@ -100,6 +102,8 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	{
 		ensure_clock();
 		floor = database_clock.floor;
+		if (!session->needs_wal)
+			wait_for_floor(floor);
 	}
 
 	/*
@@ -186,26 +190,46 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	}
 
 	/*
-	 * What the clock does not cover, the sequence logs for itself, and so its
-	 * first id: from then on its page shows that it makes ids.  Our commit
-	 * must wait for that record, or for the reservation that we rely on.  It
-	 * does so if the transaction has an id; get it before the critical
-	 * section.
+	 * What the clock does not cover, the sequence logs for itself, ahead of
+	 * use.  It does so, too, with its first id: from then on its page shows
+	 * that it makes ids.  Our commit must wait for that record, or for the
+	 * reservation that we rely on.  It does so if the transaction has an id;
+	 * get it before the critical section.
 	 *
 	 * Without a log there is nothing to cover; the file may become logged
 	 * later, and what is on the page then counts.
 	 */
-	is_alone = !is_covered || slot_is_forgotten(state, now - epoch);
+	must_log = session->needs_wal;
+	logged_last = choice.last;
 	if (!session->needs_wal)
-		is_covered = is_alone = false;
-	else if (is_alone)
-		GetTopTransactionId();
-	else
+		is_covered = false;
+	else if (is_covered && !slot_is_forgotten(state, now - epoch))
+	{
 		join_record(database_clock.lsn);
 
-	/* The first change after a redo point is logged, as of any page. */
-	write_page(session->locator, &page, choice.last, 0,
-			   session->needs_wal && (is_alone || PageGetLSN(page.page) <= redo));
+		/* The first change after a redo point is logged, as of any page. */
+		must_log = PageGetLSN(page.page) <= redo;
+	}
+	else if (choice.last <= session->logged_last &&
+			 PageGetLSN(page.page) == session->logged_lsn &&
+			 session->logged_lsn > redo)
+	{
+		join_record(session->logged_lsn);
+		must_log = false;
+	}
+	else
+	{
+		GetTopTransactionId();
+		if (!is_covered)
+			logged_last = slot_ahead(session->rules, choice.last);
+	}
+
+	write_page(session->locator, &page, choice.last, 0, must_log ? &logged_last : NULL);
+	if (!is_covered && must_log)
+	{
+		session->logged_last = logged_last;
+		session->logged_lsn = PageGetLSN(page.page);
+	}
 	LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
 
 	if (is_opener)
@@ -288,7 +312,7 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 	if (RelationNeedsWAL(rel))
 		GetTopTransactionId();
 	MarkBufferDirty(page.buffer);
-	write_page(REL_LOCATOR(rel), &page, slot, 0, RelationNeedsWAL(rel));
+	write_page(REL_LOCATOR(rel), &page, slot, 0, RelationNeedsWAL(rel) ? &slot : NULL);
 
 	UnlockReleaseBuffer(page.buffer);
 	relation_close(rel, NoLock);
@@ -340,6 +364,16 @@ static void
 opening_tag(LOCKTAG *tag, Oid seqid)
 {
 	SET_LOCKTAG_PAGE(*tag, MyDatabaseId, seqid, 0);
+}
+
+/* Let an unlogged sequence not run ahead of the clock. */
+static void
+wait_for_floor(TimestampTz floor)
+{
+	int64		us;
+
+	while ((us = floor_wait(floor, GetCurrentTimestamp())) > 0)
+		wait_us(us);
 }
 
 /* Sleep, precisely, whatever signals arrive; a cancel ends it. */

@@ -47,6 +47,18 @@
 #define MS_AHEAD_SANE		INT64CONST(86400000)
 
 /*
+ * A sequence without a log waits until the clock has reached the floor, if that
+ * is no further than this.  What it issued beyond the clock would be forgotten
+ * in the next crash, and the reservations of others need not be above it.
+ */
+#define FLOOR_WAIT_MAX_US	(10 * US_PER_S)
+
+/*
+ * A sequence that goes alone logs so many slots ahead of use.
+ */
+#define SLOTS_LOGGED_AHEAD	(INT64CONST(1000) * SLOTS_PER_MS)
+
+/*
  * Times are reserved in whole seconds.  The next second is reserved when less
  * than half of one is left, so that its record is durable before it is needed.
  * A sequence further than that beyond what is reserved and beyond the clock
@@ -220,6 +232,29 @@ slot_choose(SlotState state, SlotRules rules, int64 floor_us, int64 now_us,
 		choice.last = first + blocks * rules.increment - 1;
 	}
 	return choice;
+}
+
+/*
+ * The last slot to log, for a sequence that goes alone up to the given one.  It
+ * becomes last_value after a crash, and a dump with a last_value above MAXVALUE
+ * could not be restored.
+ */
+static inline int64
+slot_ahead(SlotRules rules, int64 last)
+{
+	return Min(last + SLOTS_LOGGED_AHEAD, Min(rules.max_slot, SLOT_LAST_GENERATED));
+}
+
+/*
+ * How long must a sequence without a log wait for the clock, given the floor
+ * and the time?  No longer than OPENING_WAIT_MAX_US at once; 0: not at all.
+ */
+static inline int64
+floor_wait(int64 floor, int64 now)
+{
+	if (floor <= now || floor > now + FLOOR_WAIT_MAX_US)
+		return 0;
+	return Min(floor - now, OPENING_WAIT_MAX_US);
 }
 
 /*

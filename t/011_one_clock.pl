@@ -384,22 +384,66 @@ sql('DROP EXTENSION snowid CASCADE; CREATE EXTENSION snowid');
 set_clock($node, '2026-01-01 11:00:00');
 cmp_ok(take('seldom'), '>', $seen, 'a crash, DROP and CREATE EXTENSION, and the clock set back');
 
-# One that is far ahead goes alone: its ids are logged one by one, and the others
-# are not dragged along by a crash.
+# One that is far ahead goes alone: it logs its own ids, a second of them at once,
+# and the others are not dragged along by a crash.
 set_clock($node, '2026-01-01 12:04:30');
-sql(q{CREATE SEQUENCE far; SELECT snowid.advance('far', snowid.make_id(clock_timestamp() + '1 hour', 5, 0))});
+my $hour_ahead = q{snowid.make_id(clock_timestamp() + '1 hour', 5, 0)};
+sql(qq{CREATE SEQUENCE far; SELECT snowid.advance('far', $hour_ahead)});
+kill 'STOP', sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'});
 $session = $node->background_psql('postgres');
-$session->query_safe(q{SELECT snowid.next_id(5, 'far')});
+my $take_far = q{SELECT snowid.next_id(5, 'far')};
 $before = lsn();
-$seen = $session->query_safe(q{SELECT snowid.next_id(5, 'far')});
-isnt(lsn(), $before, 'a sequence that is far ahead logs each id');
-take('busy');
-crash($node);
-start_with_clock($node, '2026-01-01 12:04:30');
-cmp_ok(take('far'), '>', $seen, '... and does not repeat one');
+$session->query_safe("BEGIN; $take_far; ROLLBACK");
+isnt(lsn(), $before, 'a sequence that is far ahead logs for itself');
+is($session->query_safe(
+		"BEGIN; SELECT snowid.next_id(5, 'far') IS NULL OR pg_current_xact_id_if_assigned() IS NOT NULL; COMMIT"),
+	't', '... and who uses that later waits for it');
+$before = lsn();
+$seen = $session->query_safe($take_far);
+is(lsn(), $before, '... but does not log again');
+sub far_survives
+{
+	take('busy');
+	crash($node);
+	start_with_clock($node, '2026-01-01 12:04:30');
+	cmp_ok(take('far'), '>', $seen, "a sequence that is far ahead: no repetition after a crash$_[0]");
+	$session = $node->background_psql('postgres');
+	$session->query_safe($take_far);
+	return;
+}
+far_survives('');
 take('busy');
 is(sql(q{SELECT ahead < '2.51 s' FROM snowid.sequence_state('busy')}), 't',
 	'... nor drag the others along');
+$session->query_safe('CHECKPOINT');
+$seen = $session->query_safe($take_far);
+far_survives(' and a checkpoint');
+$session->query_safe(q{SELECT nextval('far')});
+$seen = $session->query_safe("SELECT max(snowid.next_id(5, 'far')) FROM generate_series(1, 100)");
+far_survives(' and nextval()');
+sql(qq{CREATE SEQUENCE far_step INCREMENT 1024; SELECT snowid.advance('far_step', $hour_ahead)});
+$seen = sql("SELECT max(snowid.next_id(5, 'far_step')) FROM generate_series(1, 1010)");
+crash($node);
+start_with_clock($node, '2026-01-01 12:04:30');
+cmp_ok(take('far_step'), '>', $seen, '... and more than a second of ids');
+
+# An unlogged one does not run ahead of a clock that is right, since the next
+# crash would forget that.
+sql(q{CREATE UNLOGGED SEQUENCE forgetful});
+set_clock($node, '2026-01-01 12:04:40');
+take('busy');
+crash($node);
+start_with_clock($node, '2026-01-01 12:04:40');
+my $waiter = $node->background_psql('postgres');
+my $waiter_pid = $waiter->query_safe('SELECT pg_backend_pid()');
+$waiter->{stdin} .= "SELECT snowid.id_timestamp(snowid.next_id(5, 'forgetful'));\n";
+$waiter->{run}->pump_nb;
+ok($node->poll_query_until('postgres', qq{
+SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $waiter_pid}),
+	'an unlogged sequence waits until the clock is where ids were reserved');
+set_clock($node, '2026-01-01 12:04:42.250');
+is($waiter->query_safe('SELECT 1') =~ s/\n1$//r, '2026-01-01 12:04:42.25+00', '... and goes on from there');
+$waiter->quit;
 
 # The clock leaps an hour ahead, and comes back.
 set_clock($node, '2026-01-01 13:05:00');

@@ -245,6 +245,25 @@ test_floor(void)
 	ok(known.last == 1 && !known.is_called, "nor has who was never called");
 }
 
+static void
+test_alone(void)
+{
+	SlotRules	tight = {10, NOW_SLOT + 505, 1, 1};
+
+	ok(slot_ahead(one, NOW_SLOT) == NOW_SLOT + SLOTS_LOGGED_AHEAD,
+	   "who goes alone logs a second ahead");
+	ok(slot_ahead(tight, NOW_SLOT) == NOW_SLOT + 505, "... not beyond MAXVALUE");
+	ok(slot_ahead(one, SLOT_LAST_GENERATED - 7) == SLOT_LAST_GENERATED,
+	   "... nor the layout's end");
+
+	ok(floor_wait(NOW_US + 1, NOW_US) == 1, "without a log, one waits for the floor");
+	ok(floor_wait(NOW_US + FLOOR_WAIT_MAX_US, NOW_US) == OPENING_WAIT_MAX_US,
+	   "... and looks again after a millisecond");
+	ok(floor_wait(NOW_US + FLOOR_WAIT_MAX_US + 1, NOW_US) == 0,
+	   "... but not if the clock was set back");
+	ok(floor_wait(NOW_US, NOW_US) == 0, "... nor if it is reached");
+}
+
 /* A live clock: seconds of reserved time and floor. */
 static ClockState
 clock_of(int64 reserved, int64 floor)
@@ -359,6 +378,7 @@ main(void)
 	test_choose_refusals();
 	test_forgotten();
 	test_floor();
+	test_alone();
 	test_clock_page();
 	test_clock_moves();
 	test_citus_group();
