@@ -511,6 +511,12 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  * What is read first also locks the sequence: ALTER SEQUENCE, which waits for
  * that, cannot change the definition any more.  The clock is read before the
  * lock, too: nothing is waited for until the slot is taken.
+ *
+ * To read the definition would be a fifth of the cost.  So the session keeps in
+ * the setting snowid_internal.plain what it saw last: a sequence, and its file,
+ * which ALTER SEQUENCE replaces.  (A function of ours in this expression would
+ * make PL/pgSQL look at its plan anew each time.)  Who sets it himself spares
+ * himself a look: setval() still refuses what it must.
  */
 LANGUAGE plpgsql
 AS $$
@@ -534,17 +540,23 @@ BEGIN
 			AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
 			AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
 			AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
-			-- Not before the clock of a restored dump, if there was one.
-			AND (pg_catalog.pg_sequence_last_value('snowid_internal.clock'::pg_catalog.regclass)
-				 OPERATOR(pg_catalog.<=) pg_catalog.date_part('epoch', at)) IS NOT FALSE
-			-- setval() will not refuse.  Most sequences are defined by the defaults,
-			-- and to compare with all of those is cheaper than to ask for two.
-			AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
-					9223372036854775807, 1::pg_catalog.int8, false, 1::pg_catalog.int8, 20::pg_catalog.oid)
-				 OR (pg_catalog.pg_sequence_parameters(seq)).increment OPERATOR(pg_catalog.=) 1
-					AND (pg_catalog.pg_sequence_parameters(seq)).minimum_value OPERATOR(pg_catalog.<=) last
-					AND (pg_catalog.pg_sequence_parameters(seq)).maximum_value OPERATOR(pg_catalog.>)
-						(now_slot OPERATOR(pg_catalog.+) 88473600000))
+			-- setval() will not refuse.  Most sequences are defined by the defaults.
+			-- No slot is before the clock of a restored dump: the last one is not.
+			AND (pg_catalog.current_setting('snowid_internal.plain', true) OPERATOR(pg_catalog.=)
+					((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+					 OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
+				 OR (pg_catalog.pg_sequence_last_value('snowid_internal.clock'::pg_catalog.regclass)
+					 OPERATOR(pg_catalog.<=) (pg_catalog.date_part('epoch', epoch) OPERATOR(pg_catalog.+)
+						((last OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog./) 1000)::pg_catalog.float8)) IS NOT FALSE
+					AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
+							9223372036854775807, 1::pg_catalog.int8, false, 1::pg_catalog.int8, 20::pg_catalog.oid)
+						 AND pg_catalog.set_config('snowid_internal.plain',
+							((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+							 OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text, false) IS NOT NULL
+						 OR (pg_catalog.pg_sequence_parameters(seq)).increment OPERATOR(pg_catalog.=) 1
+							AND (pg_catalog.pg_sequence_parameters(seq)).minimum_value OPERATOR(pg_catalog.<=) last
+							AND (pg_catalog.pg_sequence_parameters(seq)).maximum_value OPERATOR(pg_catalog.>)
+								(now_slot OPERATOR(pg_catalog.+) 88473600000)))
 			AND (pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL
 				 OR pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'off')
 			AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
@@ -584,8 +596,8 @@ BEGIN
 						AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
 					AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
 					AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
-					AND (pg_catalog.pg_sequence_last_value('snowid_internal.clock'::pg_catalog.regclass)
-						 OPERATOR(pg_catalog.<=) pg_catalog.date_part('epoch', at)) IS NOT FALSE
+					AND (pg_catalog.pg_sequence_last_value('snowid_internal.clock'::pg_catalog.regclass) IS NULL
+						 OR (last OPERATOR(pg_catalog.<) snowid_internal.slot_floor(epoch)) IS NOT TRUE)
 				THEN
 					pg_catalog.setval(seq, pg_catalog.int8larger(last OPERATOR(pg_catalog.+) 1, now_slot))
 				END;
