@@ -54,11 +54,13 @@ clock_open(void)
 		CurrentResourceOwner = TopTransactionResourceOwner;
 		LockRelationOid(relid, RowExclusiveLock);
 		CurrentResourceOwner = current;
-		database_clock.lxid = MY_LXID;
 
 		/* Invalidation messages came with the lock: is it still this one? */
 		if (database_clock.relid == relid)
+		{
+			database_clock.lxid = MY_LXID;
 			return;
+		}
 		rel = try_relation_open(relid, NoLock);
 		if (rel != NULL)
 		{
@@ -68,6 +70,7 @@ clock_open(void)
 			state = lock_clock(rel, &page, BUFFER_LOCK_SHARE);
 			remember(&page, state);
 			database_clock.relid = relid;
+			database_clock.lxid = MY_LXID;
 			unlock_clock(rel, &page);
 			return;
 		}
@@ -84,6 +87,7 @@ clock_forget(Oid relid)
 	if (OidIsValid(relid) && relid != database_clock.relid)
 		return;
 	database_clock.relid = InvalidOid;
+	database_clock.lxid = InvalidLocalTransactionId;
 	database_clock.reserved = database_clock.look_at = 0;
 }
 

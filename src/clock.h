@@ -24,7 +24,8 @@
 typedef struct Clock
 {
 	Oid			relid;			/* InvalidOid: nothing is known */
-	LocalTransactionId lxid;	/* transaction that holds the lock on it */
+	LocalTransactionId lxid;	/* transaction that holds the lock on it, and
+								 * has seen it */
 	TimestampTz reserved;		/* slots before it may be issued, ... */
 	XLogRecPtr	lsn;			/* ... as this record has it */
 	TimestampTz floor;			/* and none before this */
@@ -49,7 +50,7 @@ extern TimestampTz clock_floor(void);
 static inline void
 ensure_clock(void)
 {
-	if (database_clock.lxid != MY_LXID || !OidIsValid(database_clock.relid))
+	if (database_clock.lxid != MY_LXID)
 		clock_open();
 }
 

@@ -159,7 +159,7 @@ slot_choose(SlotState state, SlotRules rules, int64 floor_us, int64 now_us,
 	SlotChoice	choice = {SLOT_TAKE, 0, 0, 0};
 	int64		now_ms = now_us / 1000;
 	int64		now_slot = slot_pack(now_ms, 0);
-	int64		floor = slot_floor(floor_us);
+	int64		floor;
 	int64		first = now_slot;
 
 	if (now_us < 0)
@@ -193,16 +193,24 @@ slot_choose(SlotState state, SlotRules rules, int64 floor_us, int64 now_us,
 		first = state.last;
 	}
 
-	/* A crash may have lost what was issued below the floor. */
-	if (slot_ms(floor) > now_ms + MS_AHEAD_SANE)
+	/*
+	 * A crash may have lost what was issued below the floor.  Mostly, now is
+	 * long above it.
+	 */
+	if (floor_us > now_us - 1000)
 	{
-		choice.verdict = SLOT_FLOOR_TOO_FAR;
-		choice.first = floor;
-		return choice;
+		floor = slot_floor(floor_us);
+		if (slot_ms(floor) > now_ms + MS_AHEAD_SANE)
+		{
+			choice.verdict = SLOT_FLOOR_TOO_FAR;
+			choice.first = floor;
+			return choice;
+		}
+		first = Max(first, floor);
 	}
 
 	/* Slot 0 is below the usual MINVALUE 1. */
-	first = Max(Max(first, floor), 1);
+	first = Max(first, 1);
 
 	/* A block never crosses a millisecond: its ids must be consecutive. */
 	if (slot_seq(first) + rules.increment > SLOTS_PER_MS)

@@ -222,6 +222,9 @@ test_floor(void)
 	ok(takes(slot_choose(uncalled(1), one, NOW_US + 5000, NOW_US, false),
 			 NOW_SLOT + 5 * 1024, NOW_SLOT + 5 * 1024),
 	   "... of a new sequence either");
+	ok(takes(slot_choose(called(NOW_SLOT), one, NOW_US + 1, NOW_US + 999, false),
+			 NOW_SLOT + 1024, NOW_SLOT + 1024),
+	   "... also of one within this millisecond");
 	ok(takes(slot_choose(called(NOW_SLOT + 5 * 1024), one, NOW_US + 5000, NOW_US, false),
 			 NOW_SLOT + 5 * 1024 + 1, NOW_SLOT + 5 * 1024 + 1),
 	   "above it, the last slot counts");
