@@ -146,6 +146,32 @@
 #define AFTER_PAGE(x)	((x) > page.lsn)
 #endif
 
+/* What a session has logged for its sequence alone, up to where it says. */
+#ifdef NO_OWN_BOUND
+#define IN_OWN(me)		true
+#else
+#define IN_OWN(me)		(s[me].value <= s[me].own)
+#endif
+
+/* ... which counts until somebody else logs the page, here by forgetting it. */
+#ifdef NO_OWN_LAST
+#define FORGETS_OWN		false
+#else
+#define FORGETS_OWN		true
+#endif
+
+#ifdef NO_OWN_REDO
+#define OWN_AFTER_REDO(x)	true
+#else
+#define OWN_AFTER_REDO(x)	AFTER_REDO(x)
+#endif
+
+#ifdef NO_OWN_JOIN
+#define OWN_IS_DURABLE(x)	true
+#else
+#define OWN_IS_DURABLE(x)	IS_DURABLE(x)
+#endif
+
 #ifdef NO_PAGE_RECORD
 #define PAGE_RECORD		false
 #else
@@ -227,6 +253,10 @@ typedef Session
 	byte		reserved;
 	byte		lsn;
 	byte		floor;
+
+	/* what it has logged for the sequence alone, and the record */
+	byte		own;
+	byte		own_lsn;
 
 	/* the call */
 	byte		value;			/* what it will return */
@@ -352,6 +382,24 @@ inline replay(n, last_, reserved_, floor_, state_)
 	fi
 }
 
+/* Somebody has logged the page. */
+inline forget_own()
+{
+	i = 0;
+	do
+	:: i < SESSIONS ->
+		if
+		:: FORGETS_OWN ->
+			s[i].own = 0;
+			s[i].own_lsn = 0
+		:: else
+		fi;
+		i++
+	:: else -> break
+	od;
+	i = 0
+}
+
 inline check_claim(me)
 {
 	assert(!(IS_GIVEN && s[me].value == watched));	/* a repeat */
@@ -392,7 +440,9 @@ inline forget_clock(me)
 	s[me].knows = false;
 	s[me].reserved = 0;
 	s[me].lsn = 0;
-	s[me].floor = 0
+	s[me].floor = 0;
+	s[me].own = 0;
+	s[me].own_lsn = 0
 }
 
 inline acknowledge(me)
@@ -426,6 +476,8 @@ inline rebase()
 	:: i < SESSIONS ->
 		s[i].commit_lsn = REBASED(s[i].commit_lsn);
 		s[i].lsn = REBASED(s[i].lsn);
+		s[i].own_lsn = REBASED(s[i].own_lsn);
+		s[i].own = (s[i].own_lsn > 0 -> s[i].own : 0);
 		i++
 	:: else -> break
 	od;
@@ -490,7 +542,8 @@ proctype session(byte me)
 				if
 				:: true ->
 					s[me].is_alone = true;
-					s[me].logs_page = true;
+					s[me].logs_page = !(s[me].own > 0 && IN_OWN(me) &&
+										OWN_AFTER_REDO(s[me].own_lsn));
 					s[me].step = DECIDED
 				:: true ->
 					page_lock = NOBODY;
@@ -530,8 +583,10 @@ proctype session(byte me)
 			s[me].step == DECIDED ->
 			dirty = true;
 			if
-			:: s[me].is_alone ->
+			:: s[me].is_alone && s[me].logs_page ->
 				s[me].waits = s[me].waits || TAKES_XID
+			:: s[me].is_alone && !s[me].logs_page && !OWN_IS_DURABLE(s[me].own_lsn) ->
+				s[me].waits = true
 			:: !s[me].is_alone && !IS_DURABLE(s[me].lsn) ->
 				s[me].waits = true
 			:: else
@@ -539,9 +594,26 @@ proctype session(byte me)
 			page.last = s[me].value;
 			if
 			:: s[me].logs_page ->
-				log(OF_PAGE, s[me].value);
+				now = s[me].value;
+				forget_own();
+				if
+				:: s[me].is_alone ->
+					do
+					:: now < VALUES -> now++
+					:: break
+					od
+				:: else
+				fi;
+				log(OF_PAGE, now);
 				page.lsn = wal_end;
-				printf("session %d: logs the page, alone: %d\n", me, s[me].is_alone)
+				if
+				:: s[me].is_alone ->
+					s[me].own = now;
+					s[me].own_lsn = wal_end
+				:: else
+				fi;
+				printf("session %d: logs the page, alone: %d, up to %d\n", me, s[me].is_alone, now);
+				now = 0
 			:: else
 			fi;
 			page_lock = NOBODY;
@@ -674,6 +746,7 @@ proctype writers()
  * when they like, and wait for nothing.  With FOREIGN, also setval() and ALTER
  * SEQUENCE, which log the page as it is and know nothing of the clock.
  */
+#if !defined(FEW) || defined(FOREIGN)
 proctype others()
 {
 	byte		new;
@@ -694,11 +767,13 @@ proctype others()
 			dirty = true;
 			log(OF_PAGE, page.last);
 			page.lsn = wal_end;
+			forget_own();
 			printf("page: %d is logged by others\n", page.last)
 		}
 #endif
 	od
 }
+#endif
 
 #ifdef STANDBY
 /* What the primary has flushed it sends. */
