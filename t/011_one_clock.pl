@@ -370,13 +370,15 @@ $seen = take('seldom');
 $seen = take('seldom');
 $dropper = $node->background_psql('postgres');
 $dropper->query_safe('SET client_min_messages = warning; BEGIN; DROP EXTENSION snowid CASCADE; CREATE EXTENSION snowid');
-$session->{stdin} .= "SELECT snowid.next_id(5, 'busy') > 0;\n";
-$session->{run}->pump_nb;
+my $waiter = $node->background_psql('postgres');
+$waiter->{stdin} .= "SELECT snowid.next_id(5, 'busy') > 0;\n";
+$waiter->{run}->pump_nb;
 $node->poll_query_until('postgres', 'SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)')
   or die 'who has a clock does not wait';
 $dropper->query_safe('COMMIT');
 $dropper->quit;
-is($session->query_safe(q{SELECT 'next'}), "t\nnext", 'who has waited for a clock that is gone takes the new one');
+is($waiter->query_safe(q{SELECT 'next'}), "t\nnext", 'who has waited for a clock that is gone takes the new one');
+$waiter->quit;
 set_clock($node, '2026-01-01 11:00:00');
 cmp_ok(take('seldom'), '>', $seen, 'no crash: the pages know');
 $seen = $session->query_safe(q{SELECT snowid.next_id(5, 'busy')});
