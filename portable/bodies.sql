@@ -512,11 +512,12 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  * that, cannot change the definition any more.  The clock is read before the
  * lock, too: nothing is waited for until the slot is taken.
  *
- * To read the definition would be a fifth of the cost.  So the session keeps in
- * the setting snowid_internal.plain what it saw last: a sequence, and its file,
- * which ALTER SEQUENCE replaces.  (A function of ours in this expression would
- * make PL/pgSQL look at its plan anew each time.)  Who sets it himself spares
- * himself a look: setval() still refuses what it must.
+ * To read the definition is a fifth of the cost.  So in bulk use, with the last
+ * slot at most 2 ms old, the session keeps in the setting snowid_internal.plain
+ * what it saw last: a sequence, and its file, which ALTER SEQUENCE replaces.
+ * (A function of ours in this expression would make PL/pgSQL look at its plan
+ * anew each time.)  Who sets it himself spares himself a look: setval() still
+ * refuses what it must.
  */
 LANGUAGE plpgsql
 AS $$
@@ -542,7 +543,8 @@ BEGIN
 			AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
 			-- setval() will not refuse.  Most sequences are defined by the defaults.
 			-- No slot is before the clock of a restored dump: the last one is not.
-			AND (pg_catalog.current_setting('snowid_internal.plain', true) OPERATOR(pg_catalog.=)
+			AND (last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.-) 2048)
+				 AND pg_catalog.current_setting('snowid_internal.plain', true) OPERATOR(pg_catalog.=)
 					((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
 					 OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
 				 OR (pg_catalog.pg_sequence_last_value('snowid_internal.clock'::pg_catalog.regclass)
@@ -550,9 +552,10 @@ BEGIN
 						((last OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog./) 1000)::pg_catalog.float8)) IS NOT FALSE
 					AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
 							9223372036854775807, 1::pg_catalog.int8, false, 1::pg_catalog.int8, 20::pg_catalog.oid)
-						 AND pg_catalog.set_config('snowid_internal.plain',
-							((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
-							 OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text, false) IS NOT NULL
+						 AND (last OPERATOR(pg_catalog.<=) (now_slot OPERATOR(pg_catalog.-) 2048)
+							  OR pg_catalog.set_config('snowid_internal.plain',
+								((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+								 OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text, false) IS NOT NULL)
 						 OR (pg_catalog.pg_sequence_parameters(seq)).increment OPERATOR(pg_catalog.=) 1
 							AND (pg_catalog.pg_sequence_parameters(seq)).minimum_value OPERATOR(pg_catalog.<=) last
 							AND (pg_catalog.pg_sequence_parameters(seq)).maximum_value OPERATOR(pg_catalog.>)
