@@ -10,6 +10,7 @@ use FindBin;
 use lib $FindBin::RealBin;
 use IPC::Run;
 use MoveTest;
+use POSIX qw(mkfifo);
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use SplitTest;
@@ -36,11 +37,11 @@ is($b->safe_psql('postgres', 'SELECT pg_is_in_recovery()') . read_only($b), 'tof
 $b->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
 moves_ok($a, $b, $set, ['status'], 0, 'not replayed in time: status', qr/under way, and not decided/);
 
-# The target is told to become a primary, and does not, for now: a look into the
-# archive takes long.  It may become one at any time.
+# The target is told to become a primary, and does not, for now: its archive is a
+# FIFO that nobody writes to.  It may become one at any time.
 my $block = $b->basedir . '/block';
-append_to_file($block, '');
-$b->append_conf('postgresql.conf', "restore_command = 'while [ -e $block ]; do sleep 0.1; done; false'");
+mkfifo($block, 0700) or die "no FIFO: $!";
+$b->append_conf('postgresql.conf', "restore_command = 'cat $block; false'");
 $b->reload;
 $tool = IPC::Run::start([ move_command($a, $b, $set, 'split', '--pause-limit', 60000) ], '>', \$said, '2>&1');
 $b->wait_for_log(qr/received promote request/);
