@@ -129,22 +129,7 @@ CREATE TABLE insta8.t (id bigint PRIMARY KEY DEFAULT insta8.next_id());
 SELECT snowid.create_shard(9);
 SELECT snowid.create_shard(6);
 CREATE TABLE insta6.t (id bigserial PRIMARY KEY);
-CREATE SCHEMA old;
-CREATE SEQUENCE old.s;
-CREATE FUNCTION old.next_id(OUT result bigint) AS $$
-DECLARE
-    our_epoch bigint := 1314220021721;
-    seq_id bigint;
-    now_millis bigint;
-    shard_id int := 10;
-BEGIN
-    SELECT nextval('old.s') % 1024 INTO seq_id;
-    SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) INTO now_millis;
-    result := (now_millis - our_epoch) << 23;
-    result := result | (shard_id << 10);
-    result := result | (seq_id);
-END;
-$$ LANGUAGE PLPGSQL;
+} . snippet('old', 's', 10) . q{
 SELECT snowid.next_id(6, 'insta6.t_id_seq'), snowid.next_id(10, 'old.s');
 INSERT INTO insta7.t DEFAULT VALUES;
 INSERT INTO insta8.t DEFAULT VALUES;

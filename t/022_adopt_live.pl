@@ -3,9 +3,12 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib $FindBin::RealBin;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use SnowidTest;
 use Test::More;
 
 my $node = PostgreSQL::Test::Cluster->new('main');
@@ -14,28 +17,11 @@ $node->append_conf('postgresql.conf', 'fsync = off');
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowid');
 
-# The snippet as it was published.
-sub snippet
+# A schema of the snippet, with a table.
+sub snippet_shard
 {
 	my ($shard) = @_;
-	$node->safe_psql('postgres', qq(
-CREATE SCHEMA insta$shard;
-CREATE SEQUENCE insta$shard.table_id_seq;
-CREATE OR REPLACE FUNCTION insta$shard.next_id(OUT result bigint) AS \$\$
-DECLARE
-    our_epoch bigint := 1314220021721;
-    seq_id bigint;
-    now_millis bigint;
-    shard_id int := $shard;
-BEGIN
-    SELECT nextval('insta$shard.table_id_seq') % 1024 INTO seq_id;
-
-    SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) INTO now_millis;
-    result := (now_millis - our_epoch) << 23;
-    result := result | (shard_id << 10);
-    result := result | (seq_id);
-END;
-\$\$ LANGUAGE PLPGSQL;
+	$node->safe_psql('postgres', snippet("insta$shard", 'table_id_seq', $shard) . qq(
 CREATE TABLE insta$shard.photos (id bigint PRIMARY KEY DEFAULT insta$shard.next_id(), n int);
 ));
 }
@@ -44,7 +30,7 @@ my $script = "$PostgreSQL::Test::Utils::tmp_check/insert.sql";
 for my $mode ('simple', 'prepared')
 {
 	my $shard = $mode eq 'simple' ? 5 : 6;
-	snippet($shard);
+	snippet_shard($shard);
 	append_to_file($script, "INSERT INTO insta$shard.photos (n) VALUES (1);\n");
 	my ($out, $err) = ('', '');
 	# At a rate that leaves time, however busy the machine is.
@@ -70,7 +56,7 @@ for my $mode ('simple', 'prepared')
 
 # A transaction that has an id of the snippet, not yet committed: adoption
 # waits for it, and goes on above it.
-snippet(7);
+snippet_shard(7);
 my ($in, $out, $err) = ('', '', '');
 my $open = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ], '<', \$in, '>', \$out, '2>', \$err);
 $in = "BEGIN; INSERT INTO insta7.photos (n) VALUES (1); SELECT 'inserted';\n";

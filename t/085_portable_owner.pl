@@ -31,22 +31,7 @@ is(sqlstate($node, q{SELECT snowid.unfence_shard(6); INSERT INTO insta6.photos D
 	'and opens it');
 
 # The snippet, in place.
-is(sqlstate($node, q{
-CREATE SCHEMA old;
-CREATE SEQUENCE old.table_id_seq;
-CREATE FUNCTION old.next_id(OUT result bigint) LANGUAGE plpgsql AS $f$
-DECLARE
-    our_epoch bigint := 1314220021721;
-    seq_id bigint;
-    now_millis bigint;
-    shard_id int := 7;
-BEGIN
-    SELECT nextval('old.table_id_seq') % 1024 INTO seq_id;
-    SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) INTO now_millis;
-    result := (now_millis - our_epoch) << 23;
-    result := result | (shard_id << 10);
-    result := result | (seq_id);
-END $f$;
+is(sqlstate($node, snippet('old', 'table_id_seq', 7) . q{
 CREATE TABLE old.t (id bigint PRIMARY KEY DEFAULT old.next_id());
 INSERT INTO old.t SELECT FROM generate_series(1, 100);
 SELECT snowid.adopt_shard(7, 'old');

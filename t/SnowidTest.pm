@@ -20,7 +20,7 @@ use Time::Local;
 our @EXPORT = qw(new_node start_with_clock set_clock crash power_cut
   disk_library lose_unflushed sqlstate
   start_clients ids_seen wait_for_clock
-  make_calls start_load strict_order_ok portable_file portable_database);
+  make_calls start_load strict_order_ok portable_file portable_database snippet);
 
 # A test of the extension is one of the portable edition, too: a file that sets
 # this and then does the test's file runs it there.
@@ -90,6 +90,34 @@ sub portable_database
 	$node->command_ok([ 'psql', '-X', '-q', @user, '-d', $database, '-f', portable_file('psql') ],
 		"portable edition in database $database");
 	return;
+}
+
+# SQL that makes a schema as the published design has it: a sequence, and its
+# function in PL/pgSQL, word for word but for the names and the number.  It is what
+# a user of snowid comes from.
+sub snippet
+{
+	my ($schema, $sequence, $shard) = @_;
+
+	return <<"SQL";
+CREATE SCHEMA $schema;
+CREATE SEQUENCE $schema.$sequence;
+CREATE OR REPLACE FUNCTION $schema.next_id(OUT result bigint) AS \$\$
+DECLARE
+    our_epoch bigint := 1314220021721;
+    seq_id bigint;
+    now_millis bigint;
+    shard_id int := $shard;
+BEGIN
+    SELECT nextval('$schema.$sequence') % 1024 INTO seq_id;
+
+    SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) INTO now_millis;
+    result := (now_millis - our_epoch) << 23;
+    result := result | (shard_id << 10);
+    result := result | (seq_id);
+END;
+\$\$ LANGUAGE PLPGSQL;
+SQL
 }
 
 # Start a node whose clock can be set.  $clock is what set_clock takes.
