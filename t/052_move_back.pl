@@ -68,16 +68,16 @@ nothing_left_ok($_, 'back') for $a, $b;
 
 # The tool dies before the way back is decided: it still lives there.
 moves_ok($a, $b, 5, ['--reverse'], 0, 'moved again');
-kill_back($a, 'open', 0);
+hold_and_kill($a, 'open', 0, 'back', $a, $b);
 moves_ok($a, $b, 5, ['abort'], 0, 'the way back is aborted', qr/way back is undone/);
 my $id = $b->safe_psql('postgres', "INSERT INTO $s.users (name) VALUES ('x') RETURNING id");
 
 # ... and between the decision and the opening.
-kill_back($a, 'open', 1);
+hold_and_kill($a, 'open', 1, 'back', $a, $b);
 is(sqlstate($_, "INSERT INTO $s.users (name) VALUES ('y')"), 'SN001', 'both are closed') for $a, $b;
 moves_ok($a, $b, 5, ['abort'], 0, 'the way back is aborted', qr/way back is undone/);
 cmp_ok($b->safe_psql('postgres', "INSERT INTO $s.users (name) VALUES ('z') RETURNING id"), '>', $id, 'it lives there');
-kill_back($a, 'open', 1);
+hold_and_kill($a, 'open', 1, 'back', $a, $b);
 moves_ok($a, $b, 5, ['back'], 0, 'or it goes on');
 cmp_ok($a->safe_psql('postgres', "INSERT INTO $s.users (name) VALUES ('z') RETURNING id"), '>', $id, 'it lives here');
 is($a->safe_psql('postgres', "SELECT count(*) FROM $s.users WHERE name IN ('x', 'z')"), 3, 'with all rows');
@@ -111,22 +111,3 @@ is($b->safe_psql('postgres', "SELECT id FROM $s.later"), '1', 'the new table sta
 nothing_left_ok($_, 'no way back') for $a, $b;
 
 done_testing();
-
-# Kill the tool on the way back.
-sub kill_back
-{
-	my ($node, $step, $in_commit) = @_;
-	my $hold = hold_at_step($node, $step, $in_commit);
-	my $tool = IPC::Run::start(
-		[ move_command($a, $b, 5, 'back', '--pause-limit', 60000, '--lock-timeout', 60000) ],
-		'>', '/dev/null', '2>&1');
-	wait_until_held($node) or die 'does not get there';
-
-	# Its session, too, so that what it has begun is not committed after all.
-	$tool->kill_kill;
-	$node->safe_psql('postgres', q{
-SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
-	$hold->{run}->kill_kill;
-	let_go_steps($node);
-	return;
-}

@@ -18,13 +18,6 @@ my $b = move_node('b');
 $_->start for $a, $b;
 $_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
 
-# Which shards live on a server.
-sub living
-{
-	my ($node) = @_;
-	return $node->safe_psql('postgres', q{SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shards WHERE lives = 'here'});
-}
-
 # Small shards, besides those that have all that a shard can have.
 sub small_shards
 {

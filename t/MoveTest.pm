@@ -15,7 +15,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(move_node make_shard fresh_shard snowid_move move_command moves_ok
-  lives_on_ok nothing_left_ok start_writers await_writers stop_writers writers_ok copies_equal_ok
+  lives_on_ok living nothing_left_ok start_writers await_writers stop_writers writers_ok copies_equal_ok
   hold_at_step let_go_steps wait_until_held hold_and_kill journal_step);
 
 # What is moved, and how the servers are reached: by their socket, unless said.
@@ -137,6 +137,14 @@ sub lives_on_ok
 	is($here->safe_psql('postgres', q{INSERT INTO insta5.users (name) VALUES ('here') RETURNING name}), 'here', "$name: it is written");
 	isnt(sqlstate($there, q{INSERT INTO insta5.users (name) VALUES ('there')}), '', "$name: and not there");
 	return;
+}
+
+# Which shards live on a server.
+sub living
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', q{
+SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shards WHERE lives = 'here'});
 }
 
 # Nothing that a move makes is left on a server but the registry's rows.
@@ -349,6 +357,8 @@ sub hold_and_kill
 		[ move_command($from, $to, $shard, $command, '--pause-limit', 60000, '--lock-timeout', 60000) ],
 		'>', '/dev/null', '2>&1');
 	wait_until_held($node) or die 'does not get there';
+
+	# Its session, too, so that what it has begun is not committed after all.
 	$tool->kill_kill;
 	$node->safe_psql($database, q{
 SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});

@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
 
-our @EXPORT = qw(split_pair make_standby living read_only await_rows errors_of told_ids_ok nothing_left_but);
+our @EXPORT = qw(split_pair make_standby read_only await_rows errors_of told_ids_ok nothing_left_but);
 
 # A server with shards 1 to 4, and a standby that streams from it by a slot; with
 # options of initdb, and lines of configuration.
@@ -49,14 +49,6 @@ sub make_standby
 	$standby->start;
 	$primary->wait_for_catchup($standby);
 	return $standby;
-}
-
-# Which shards live on a server.
-sub living
-{
-	my ($node) = @_;
-	return $node->safe_psql('postgres', q{
-SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shards WHERE lives = 'here'});
 }
 
 # What a server's configuration says.
