@@ -150,16 +150,25 @@ clock_move_early(TimestampTz last, TimestampTz now)
 /*
  * The time below which sequences may have issued slots that their pages don't
  * show.  On a standby that is all that is reserved: its clock is that of the
- * last record, as after a recovery.
+ * last record, as after a recovery.  That moves, so it is read each time.
  */
 TimestampTz
 clock_floor(void)
 {
-	Oid			relid = find_clock();
-	Relation	rel = relation_open(relid, AccessShareLock);
+	Oid			relid;
+	Relation	rel;
 	SequencePage page;
-	ClockState	state = lock_clock(rel, &page, BUFFER_LOCK_SHARE);
+	ClockState	state;
 
+	if (!RecoveryInProgress())
+	{
+		ensure_clock();
+		return database_clock.floor;
+	}
+
+	relid = find_clock();
+	rel = relation_open(relid, AccessShareLock);
+	state = lock_clock(rel, &page, BUFFER_LOCK_SHARE);
 	unlock_clock(rel, &page);
 	UnlockRelationOid(relid, AccessShareLock);
 	return state.floor;

@@ -18,6 +18,8 @@
  */
 #include "postgres.h"
 
+#include <time.h>
+
 #include "access/relation.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -48,6 +50,7 @@
  */
 #define MAY_ASK			3
 
+static TimestampTz read_clock(SlotState state, SlotRules rules, TimestampTz epoch);
 static void opening_tag(LOCKTAG *tag, Oid seqid);
 static void wait_for_floor(TimestampTz floor);
 static void wait_us(int64 us);
@@ -126,8 +129,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 		 * meanwhile.  Ids would still be right, but would fall behind the
 		 * clock.
 		 */
-		now = GetCurrentTimestamp();
-		xact_start_check(now);
+		now = read_clock(state, session->rules, epoch);
 		choice = slot_choose(state, session->rules, floor - epoch, now - epoch,
 							 may_open);
 		starts_early = !may_start && session->is_rewritten &&
@@ -354,6 +356,46 @@ sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids)
 	relation_close(rel, AccessShareLock);
 
 	return state;
+}
+
+/*
+ * Read the time at which the next slots are taken.
+ *
+ * In bulk, slots are ahead of the clock, and follow the last ones whatever the
+ * time is.  To see that, the kernel's coarse time will do, which costs an
+ * eighth.  The kernel counts it in whole ticks, at each tick (clock_gettime(2),
+ * timekeeping_advance()), so it is less than two behind.  Where a tick is late,
+ * ids may fall behind the clock until their millisecond is used up.
+ */
+static TimestampTz
+read_clock(SlotState state, SlotRules rules, TimestampTz epoch)
+{
+	static TimestampTz last_read = 0;
+
+	/* Slots to be cached are kept by the time. */
+#ifdef CLOCK_REALTIME_COARSE
+	if (rules.cache == 1 && slot_follows(state, rules, last_read - epoch))
+	{
+		static int64 tick_us = 0;
+		struct timespec coarse;
+		TimestampTz now;
+
+		if (tick_us == 0)
+		{
+			clock_getres(CLOCK_REALTIME_COARSE, &coarse);
+			tick_us = coarse.tv_nsec / 1000;
+		}
+		clock_gettime(CLOCK_REALTIME_COARSE, &coarse);
+		now = (coarse.tv_sec - CLOCK_ZERO_S) * US_PER_S + coarse.tv_nsec / 1000;
+
+		/* No slot is taken below the time that safe_upper_id() relies on. */
+		if (slot_follows(state, rules, Max(now + 2 * tick_us, lowest_clock) - epoch))
+			return now;
+	}
+#endif
+	last_read = GetCurrentTimestamp();
+	xact_start_check(last_read);
+	return last_read;
 }
 
 /*

@@ -146,6 +146,17 @@ slot_floor(int64 floor_us)
 }
 
 /*
+ * Do the next slots follow the last ones, at any time before the given one?
+ * They do within a millisecond that has not begun then.
+ */
+static inline bool
+slot_follows(SlotState state, SlotRules rules, int64 before_us)
+{
+	return state.is_called && slot_ms(state.last) * 1000 >= before_us &&
+		slot_seq(state.last) + rules.increment <= SEQ_MAX;
+}
+
+/*
  * Choose the next slots, given the microseconds since the epoch of the time
  * and of the floor.
  *

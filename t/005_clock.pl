@@ -63,6 +63,41 @@ $waiter->finish;
 is($waited, "t\n", 'the clock is read under the lock') or diag $errors;
 set_clock($node, '+0');
 
+# In bulk, a session does not read the clock for each id.  When it slows down, the
+# clock passes the ids that it was ahead of, and none is from before its call.
+# (A machine that stalls may be late once.)
+$node->safe_psql('postgres', 'CREATE SEQUENCE slows');
+cmp_ok($node->safe_psql('postgres', q{
+DO $$
+DECLARE
+	late_rounds int := 0;
+	is_late bool;
+	began timestamptz;
+	slow text;
+BEGIN
+	FOR round IN 1 .. 40 LOOP
+		PERFORM snowid.next_id(5, 'slows') FROM generate_series(1, 4096);
+		is_late := false;
+		FOR i IN 1 .. 3000 LOOP
+			slow := md5(repeat(i::text, 500));
+			began := date_trunc('milliseconds', clock_timestamp());
+			is_late := is_late OR snowid.id_timestamp(snowid.next_id(5, 'slows')) < began;
+		END LOOP;
+		late_rounds := late_rounds + is_late::int;
+	END LOOP;
+	PERFORM set_config('late.rounds', late_rounds::text, false);
+END $$;
+SELECT current_setting('late.rounds');
+}), '<', 2, 'no id is from before its call, in bulk or after it');
+
+# CACHE serves in bulk what it has taken.
+is($node->safe_psql('postgres', q{
+CREATE SEQUENCE cached CACHE 64;
+SELECT count(*) FILTER (WHERE id = previous + 1) > 0.95 * count(*)
+FROM (SELECT id, lag(id) OVER (ORDER BY id) AS previous
+	  FROM (SELECT snowid.next_id(5, 'cached') AS id FROM generate_series(1, 30000)) ids) pairs}),
+	't', 'ids of CACHE 64 are consecutive');
+
 # Behind by an hour.  Each call opens a millisecond, so a hundred calls take a
 # tenth of a second, however many sessions make them.
 $node->safe_psql('postgres', q{

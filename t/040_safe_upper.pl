@@ -172,6 +172,20 @@ CREATE SEQUENCE s; CREATE TABLE events (id bigint PRIMARY KEY DEFAULT snowid.nex
 	$writer->quit;
 }
 
+# A sequence that is ahead of a clock set back takes its ids without it.
+$node->safe_psql('postgres', 'CREATE SEQUENCE ahead');
+set_clock($node, '-60');
+$node->safe_psql('postgres', q{SELECT snowid.next_id(5, 'ahead')});
+set_clock($node, '+5');
+my $ahead = $node->background_psql('postgres');
+$ahead->query_safe('BEGIN; SELECT count(*) FROM events');
+set_clock($node, '-3600');
+$id = $ahead->query_safe(q{SELECT snowid.next_id(5, 'ahead')});
+set_clock($node, '+5');
+is(bound("<= $id", 'ahead'), 't', 'the bound is below an id ahead of a clock that was set back');
+$ahead->query_safe('COMMIT');
+$ahead->quit;
+
 # No later id is below a bound, even if the clock is set back.
 my $upper = $node->safe_psql('postgres', q{SELECT snowid.safe_upper_id('s')});
 set_clock($node, '-3600');
@@ -222,6 +236,7 @@ done_testing();
 # Does the comparison hold for the bound now?
 sub bound
 {
-	my ($comparison) = @_;
-	return $node->safe_psql('postgres', "SELECT snowid.safe_upper_id('s') $comparison");
+	my ($comparison, $sequence) = @_;
+	$sequence //= 's';
+	return $node->safe_psql('postgres', "SELECT snowid.safe_upper_id('$sequence') $comparison");
 }

@@ -69,9 +69,9 @@ read_ns(clockid_t id)
 }
 
 static int64_t
-shown_ns(void)
+shown_ns(clockid_t id)
 {
-	int64_t		now = read_ns(CLOCK_REALTIME);
+	int64_t		now = read_ns(id);
 
 	if (clock_file != NULL)
 	{
@@ -94,9 +94,9 @@ clock_gettime(clockid_t id, struct timespec *ts)
 
 	if (real_clock_gettime == NULL)
 		map_clock_file();
-	if (id != CLOCK_REALTIME)
+	if (id != CLOCK_REALTIME && id != CLOCK_REALTIME_COARSE)
 		return real_clock_gettime(id, ts);
-	now = shown_ns();
+	now = shown_ns(id);
 	ts->tv_sec = now / 1000000000;
 	ts->tv_nsec = now % 1000000000;
 	return 0;
@@ -105,7 +105,7 @@ clock_gettime(clockid_t id, struct timespec *ts)
 int
 gettimeofday(struct timeval *restrict tv, void *restrict tz)
 {
-	int64_t		now = shown_ns();
+	int64_t		now = shown_ns(CLOCK_REALTIME);
 
 	(void) tz;
 	tv->tv_sec = now / 1000000000;
@@ -116,7 +116,7 @@ gettimeofday(struct timeval *restrict tv, void *restrict tz)
 time_t
 time(time_t *t)
 {
-	time_t		now = shown_ns() / 1000000000;
+	time_t		now = shown_ns(CLOCK_REALTIME) / 1000000000;
 
 	if (t != NULL)
 		*t = now;

@@ -195,6 +195,29 @@ test_choose_refusals(void)
 }
 
 static void
+test_follows(void)
+{
+	SlotRules	ten = {10, PG_INT64_MAX, 1, 1};
+
+	ok(slot_follows(called(NOW_SLOT + 5), one, NOW_US),
+	   "in a millisecond that the time is not past, a slot follows the last");
+	ok(!slot_follows(called(NOW_SLOT + 5), one, NOW_US + 1),
+	   "... but not once that has begun, perhaps");
+	ok(!slot_follows(uncalled(NOW_SLOT + 5), one, NOW_US - 5000),
+	   "... nor for a sequence that was not called");
+	ok(slot_follows(called(NOW_SLOT + 1022), one, NOW_US),
+	   "... to the last one");
+	ok(!slot_follows(called(NOW_SLOT + 1023), one, NOW_US),
+	   "... but not beyond its millisecond");
+	ok(slot_follows(called(NOW_SLOT + 1013), ten, NOW_US) &&
+	   !slot_follows(called(NOW_SLOT + 1014), ten, NOW_US),
+	   "... nor does a block");
+	ok(takes(choose(called(NOW_SLOT + 5), one, NOW_US - 5000, false), NOW_SLOT + 6, NOW_SLOT + 6) &&
+	   takes(choose(called(NOW_SLOT + 5), one, NOW_US - 1, false), NOW_SLOT + 6, NOW_SLOT + 6),
+	   "... whatever the time is before it");
+}
+
+static void
 test_forgotten(void)
 {
 	ok(slot_is_forgotten(uncalled(1), NOW_US), "a restarted sequence has forgotten");
@@ -379,6 +402,7 @@ main(void)
 	test_choose_pacing();
 	test_choose_cache();
 	test_choose_refusals();
+	test_follows();
 	test_forgotten();
 	test_floor();
 	test_alone();
