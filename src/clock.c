@@ -34,7 +34,7 @@ static void reserve(Relation rel, SequencePage *page, ClockState *state,
 
 /*
  * Lock the clock to the end of the transaction, and read it unless the session
- * knows it.
+ * knows a reservation.  Before there is one, a restore may still set the clock.
  *
  * Who uses a reservation holds the lock, so DROP EXTENSION waits for him.
  */
@@ -56,7 +56,7 @@ clock_open(void)
 		CurrentResourceOwner = current;
 
 		/* Invalidation messages came with the lock: is it still this one? */
-		if (database_clock.relid == relid)
+		if (database_clock.relid == relid && database_clock.reserved != 0)
 		{
 			database_clock.lxid = MY_LXID;
 			return;
@@ -150,25 +150,16 @@ clock_move_early(TimestampTz last, TimestampTz now)
 /*
  * The time below which sequences may have issued slots that their pages don't
  * show.  On a standby that is all that is reserved: its clock is that of the
- * last record, as after a recovery.  That moves, so it is read each time.
+ * last record, as after a recovery.
  */
 TimestampTz
 clock_floor(void)
 {
-	Oid			relid;
-	Relation	rel;
+	Oid			relid = find_clock();
+	Relation	rel = relation_open(relid, AccessShareLock);
 	SequencePage page;
-	ClockState	state;
+	ClockState	state = lock_clock(rel, &page, BUFFER_LOCK_SHARE);
 
-	if (!RecoveryInProgress())
-	{
-		ensure_clock();
-		return database_clock.floor;
-	}
-
-	relid = find_clock();
-	rel = relation_open(relid, AccessShareLock);
-	state = lock_clock(rel, &page, BUFFER_LOCK_SHARE);
 	unlock_clock(rel, &page);
 	UnlockRelationOid(relid, AccessShareLock);
 	return state.floor;

@@ -14,10 +14,10 @@
  *	  the clock does.  One that took it before ours holds the lock when we
  *	  look, or has ended.  In the other order, a transaction could lock and
  *	  take a slot in between.
- * 3. A slot is not older than the clock's reading that it was taken with.
- *	  That reading is not before the start of the transaction, as other
- *	  sessions see it: if the clock was set back meanwhile, xact_start_check()
- *	  lowers that start before the slot is taken.
+ * 3. A slot is not before the start of the transaction, as other sessions see
+ *	  it.  It is not before the clock's reading; if the clock was set back
+ *	  meanwhile, xact_start_check() lowers that start before the slot is taken.
+ *	  Or it follows a slot that is not before that start; see read_clock().
  * 4. A holder without a known start makes the bound 0.
  *
  * Taking a slot also gets the last row of an idle sequence below the bound.

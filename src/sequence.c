@@ -51,6 +51,9 @@
 #define MAY_ASK			3
 
 static TimestampTz read_clock(SlotState state, SlotRules rules, TimestampTz epoch);
+#ifdef __linux__
+static int64 coarse_lag_us(void);
+#endif
 static void opening_tag(LOCKTAG *tag, Oid seqid);
 static void wait_for_floor(TimestampTz floor);
 static void wait_us(int64 us);
@@ -173,6 +176,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 				may_ask = 0;
 			else
 				may_ask--;
+			floor = database_clock.floor;
 		}
 		else if (choice.verdict != SLOT_WAIT)
 			refuse_slot(choice.verdict, seqid,
@@ -362,34 +366,25 @@ sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids)
  * Read the time at which the next slots are taken.
  *
  * In bulk, slots are ahead of the clock, and follow the last ones whatever the
- * time is.  To see that, the kernel's coarse time will do, which costs an
- * eighth.  The kernel counts it in whole ticks, at each tick (clock_gettime(2),
- * timekeeping_advance()), so it is less than two behind.  Where a tick is late,
- * ids may fall behind the clock until their millisecond is used up.
+ * time is.  The kernel's coarse time is enough to see that they are ahead, and
+ * costs an eighth.  But slots to be cached are kept by the time.
  */
 static TimestampTz
 read_clock(SlotState state, SlotRules rules, TimestampTz epoch)
 {
 	static TimestampTz last_read = 0;
+#ifdef __linux__
+	struct timespec coarse;
 
-	/* Slots to be cached are kept by the time. */
-#ifdef CLOCK_REALTIME_COARSE
-	if (rules.cache == 1 && slot_follows(state, rules, last_read - epoch))
+	if (rules.cache == 1 && slot_follows(state, rules, last_read - epoch) &&
+		coarse_lag_us() > 0 && clock_gettime(CLOCK_REALTIME_COARSE, &coarse) == 0)
 	{
-		static int64 tick_us = 0;
-		struct timespec coarse;
-		TimestampTz now;
-
-		if (tick_us == 0)
-		{
-			clock_getres(CLOCK_REALTIME_COARSE, &coarse);
-			tick_us = coarse.tv_nsec / 1000;
-		}
-		clock_gettime(CLOCK_REALTIME_COARSE, &coarse);
-		now = (coarse.tv_sec - CLOCK_ZERO_S) * US_PER_S + coarse.tv_nsec / 1000;
+		TimestampTz now = (coarse.tv_sec - CLOCK_ZERO_S) * US_PER_S +
+			coarse.tv_nsec / 1000;
 
 		/* No slot is taken below the time that safe_upper_id() relies on. */
-		if (slot_follows(state, rules, Max(now + 2 * tick_us, lowest_clock) - epoch))
+		if (slot_follows(state, rules,
+						 Max(now + coarse_lag_us(), lowest_clock) - epoch))
 			return now;
 	}
 #endif
@@ -397,6 +392,32 @@ read_clock(SlotState state, SlotRules rules, TimestampTz epoch)
 	xact_start_check(last_read);
 	return last_read;
 }
+
+#ifdef __linux__
+/*
+ * The coarse time is less than this behind; 0: it is of no use.
+ *
+ * At each tick, the kernel adds whole ticks to it (clock_gettime(2),
+ * timekeeping_advance()), so that is less than two.  Where a tick comes late,
+ * ids may fall behind the clock, until their millisecond is used up.
+ */
+static int64
+coarse_lag_us(void)
+{
+	static int64 lag_us = -1;
+
+	if (unlikely(lag_us < 0))
+	{
+		struct timespec tick;
+
+		lag_us = 0;
+		if (clock_getres(CLOCK_REALTIME_COARSE, &tick) == 0 &&
+			tick.tv_sec == 0 && tick.tv_nsec < MS_AHEAD_MAX * 1000 * 1000 / 2)
+			lag_us = 2 * tick.tv_nsec / 1000;
+	}
+	return lag_us;
+}
+#endif
 
 /*
  * The right to open a sequence's next millisecond is a lock on its page in the

@@ -25,7 +25,7 @@ extern TimestampTz xact_start_kept(const LOCKTAG *tag);
 
 #pragma GCC visibility pop
 
-/* Call it with the clock's reading, before a slot is taken with it. */
+/* Call it with the clock's reading, before a slot is taken that it bounds. */
 static inline void
 xact_start_check(TimestampTz now)
 {

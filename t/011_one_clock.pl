@@ -429,7 +429,7 @@ set_clock($node, '2026-01-01 12:04:40');
 take('busy');
 crash($node);
 start_with_clock($node, '2026-01-01 12:04:40');
-my $waiter = $node->background_psql('postgres');
+$waiter = $node->background_psql('postgres');
 my $waiter_pid = $waiter->query_safe('SELECT pg_backend_pid()');
 $waiter->{stdin} .= "SELECT snowid.id_timestamp(snowid.next_id(5, 'forgetful'));\n";
 $waiter->{run}->pump_nb;
@@ -462,6 +462,30 @@ for my $call (q{next_id(5, 'busy')}, q{advance('busy', 0)})
 }
 sql(q{SELECT setval('snowid_internal.clock', 1)});
 is(sqlstate($node, q{SELECT snowid.next_id(5, 'new')}), '', '... and goes on when the clock is reset');
+
+# It is set, as a restore does, while sessions know it: one that has only read it,
+# and one whose reservation has come to its end.
+my $set_clock = q{SELECT setval('snowid_internal.clock', extract(epoch FROM timestamptz '2026-01-01 13:10:%d')::bigint)};
+sql('CREATE SEQUENCE restored');
+my $user = $node->background_psql('postgres');
+$user->query_safe(q{SELECT snowid.next_id(5, 'restored')});
+$session = $node->background_psql('postgres');
+sql(sprintf $set_clock, 20);
+like($session->query_safe(q{
+SELECT last_id_at FROM snowid.sequence_state('busy');
+SELECT snowid.advance('seldom', 0);
+} . sprintf($set_clock, 30) . q{;
+SELECT last_id_at FROM snowid.sequence_state('busy')}), qr/13:10:19.*13:10:29/s,
+	'who has set the clock reads it again');
+is($session->query_safe(q{CREATE TEMP TABLE t AS SELECT snowid.next_id(5, 'forgetful') AS id; SELECT snowid.id_timestamp(id) FROM t}),
+	'2026-01-01 13:10:30+00', '... also for an unlogged sequence');
+set_clock($node, '2026-01-01 13:10:12');
+is($user->query_safe(q{SELECT snowid.id_timestamp(snowid.next_id(5, 'restored'))}), '2026-01-01 13:10:30+00',
+	'... and so does another, at its next reservation');
+$user->quit;
+$session->quit;
+sql(sprintf $set_clock, 0);
+set_clock($node, '2026-01-01 13:10:00');
 
 # Somebody has dropped it.
 sql(q{ALTER EXTENSION snowid DROP SEQUENCE snowid_internal.clock;
