@@ -40,14 +40,15 @@ cmp_ok($ahead, '<=', 11, 'no more than 11 ms ahead of the clock');
 # One session gets the whole rate, too.  That shows only while the machine is fast
 # enough for twice as many plain nextval, just before and just after.
 my ($rate, $full, $tries) = (0, 0, 0);
+my $fast = 2 * 1_024_000;
 my $before = rate_of("nextval('core')");
 for (1 .. 20)
 {
-	my $ids_rate = rate_of("snowid.next_id(5, 's')");
+	my $ids_rate = $before >= $fast || !$rate ? rate_of("snowid.next_id(5, 's')") : 0;
 	my $after = rate_of("nextval('core')");
 
 	$rate = max($rate, $ids_rate);
-	if (min($before, $after) >= 2 * 1_024_000)
+	if (min($before, $after) >= $fast)
 	{
 		$tries++;
 		$full = max($full, $ids_rate);
@@ -62,7 +63,8 @@ SKIP:
 	cmp_ok($full, '>=', 0.9 * 1_024_000, 'and nine tenths of it at least');
 }
 
-# Sessions that wait, since the sequence is an hour ahead.
+# Sessions that wait, since the sequence is an hour ahead.  (In FROM itself, a
+# function's rows would all be written to a file first.)
 $node->safe_psql('postgres', q{
 CREATE SEQUENCE ahead;
 SELECT snowid.advance('ahead', snowid.make_id(now() + '1 h', 5, 0));
@@ -72,7 +74,7 @@ my @waiting = map {
 	$session->{run} = IPC::Run::start(
 		[
 			'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-c', q{
-SELECT count(snowid.next_id(5, 'ahead')) FROM generate_series(1, 100000000)},
+SELECT count(snowid.next_id(5, 'ahead')) FROM (SELECT generate_series(1, 100000000)) AS g},
 			$node->connstr('postgres')
 		], '>', \$session->{out}, '2>', \$session->{err});
 	$session;
