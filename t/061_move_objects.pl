@@ -72,10 +72,10 @@ for my $change (
 	'ALTER TABLE letters DETACH PARTITION letters_rest', 'ALTER TABLE facts REPLICA IDENTITY FULL',
 	'ALTER AGGREGATE product(numeric) RENAME TO multiplied', 'CREATE CONVERSION other FOR \'LATIN1\' TO \'UTF8\' FROM iso8859_1_to_utf8')
 {
-	my $after = $b->safe_psql('postgres', "SET search_path = insta5, public; $change;\n$fingerprint");
+	my $after = $b->safe_psql('postgres', "SET search_path = insta5, public; $change; RESET search_path;\n$fingerprint");
 
 	isnt($after, $print, "noticed: $change");
-	$print = $b->safe_psql('postgres', $fingerprint);
+	$print = $after;
 }
 
 # And the program goes by it, back on the server where it began.
