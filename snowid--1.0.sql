@@ -987,7 +987,8 @@ BEGIN
 	END IF;
 
 	-- A new shard of the same number starts from the clock, so the clock must
-	-- have passed the last id.  Ids may be taken until we have the lock.
+	-- have passed the last id, as it does within 2.5 seconds of a crash.  Ids may
+	-- be taken until we have the lock.
 	SELECT q.ahead INTO ahead
 	FROM snowid.sequence_state(to_regclass(format('%I.%I', r.schema, r.sequence)),
 							   coalesce(r.epoch, snowid.id_timestamp(0::bigint))) q;
@@ -1006,7 +1007,7 @@ BEGIN
 			DETAIL = e_detail,
 			HINT = format('To drop it with all that is in it, type: SELECT snowid.drop_shard(%s, true);', shard);
 	END;
-	IF ahead > interval '1 second' THEN
+	IF ahead > interval '3 seconds' THEN
 		RAISE WARNING USING
 			MESSAGE = format('the ids of shard %s are ahead of the clock', shard),
 			DETAIL = 'Until the clock has passed them, a new shard of that number could make some of them again.',

@@ -13,6 +13,7 @@ use lib $FindBin::RealBin;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
+use Time::Local qw(timegm);
 
 my $noon = '2026-01-01 12:00:00';
 my $node = new_node('one_clock');
@@ -439,6 +440,16 @@ SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $waiter_p
 set_clock($node, '2026-01-01 12:04:42.250');
 is($waiter->query_safe('SELECT 1') =~ s/\n1$//r, '2026-01-01 12:04:42.25+00', '... and goes on from there');
 $waiter->quit;
+
+# A shard's number can be used again when the clock, which goes on here, has
+# passed its ids.
+my $goes_on = sprintf '%+d', timegm(50, 4, 12, 1, 0, 2026) - time;
+set_clock($node, $goes_on);
+sql('SELECT snowid.create_shard(12); SELECT insta12.next_id()');
+crash($node);
+start_with_clock($node, $goes_on);
+($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowid.drop_shard(12)');
+is($stderr, '', 'after a crash, drop_shard() waits for that');
 
 # The clock leaps an hour ahead, and comes back.
 set_clock($node, '2026-01-01 13:05:00');
