@@ -379,8 +379,9 @@ read_clock(SlotState state, SlotRules rules, TimestampTz epoch)
 	if (rules.cache == 1 && slot_follows(state, rules, last_read - epoch) &&
 		coarse_lag_us() > 0 && clock_gettime(CLOCK_REALTIME_COARSE, &coarse) == 0)
 	{
-		TimestampTz now = (coarse.tv_sec - CLOCK_ZERO_S) * US_PER_S +
-			coarse.tv_nsec / 1000;
+		TimestampTz now;
+
+		now = (coarse.tv_sec - CLOCK_ZERO_S) * US_PER_S + coarse.tv_nsec / 1000;
 
 		/* No slot is taken below the time that safe_upper_id() relies on. */
 		if (slot_follows(state, rules,
