@@ -197,6 +197,8 @@ BEGIN
 	PERFORM setval('fuzz_objects.set_to_start', -9223372036854775808);
 	CREATE UNLOGGED SEQUENCE fuzz_objects.unlogged;
 	CREATE TEMP SEQUENCE IF NOT EXISTS temporary;
+	-- advance() with another epoch moves it by years.
+	PERFORM setval('snowid.id_seq', 1, false);
 
 	CREATE TABLE fuzz_objects.t (id bigint PRIMARY KEY, note text, odd int, "a""b" bigint);
 	CREATE TABLE fuzz_objects.counted (id bigserial, plain bigint GENERATED ALWAYS AS IDENTITY);
