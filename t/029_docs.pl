@@ -71,7 +71,9 @@ for my $file (@files)
 		{
 			$script .= $block->{code};
 		}
-		$script .= "\n\\echo $mark\n";
+		# Nobody types the next block in the same millisecond; safe_upper_id() would
+		# leave out its ids.
+		$script .= "\n\\! sleep 0.002\n\\echo $mark\n";
 	}
 
 	$node->safe_psql('postgres', qq(CREATE DATABASE "$name"));
