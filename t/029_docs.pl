@@ -71,9 +71,9 @@ for my $file (@files)
 		{
 			$script .= $block->{code};
 		}
-		# Nobody types the next block in the same millisecond; safe_upper_id() would
-		# leave out its ids.
-		$script .= "\n\\! sleep 0.002\n\\echo $mark\n";
+		# Await the next millisecond, as who types the next block does:
+		# safe_upper_id() leaves out the ids of its own.
+		$script .= "\n\\! at=\$(date +%s%3N); while [ \$(date +%s%3N) = \$at ]; do :; done\n\\echo $mark\n";
 	}
 
 	$node->safe_psql('postgres', qq(CREATE DATABASE "$name"));
