@@ -180,6 +180,9 @@ SELECT snowid_internal.define_sequence('logs_id_seq'::regclass, 1, 2147483648, 5
 SELECT snowid_internal.define_sequence('wheel'::regclass, 1, 5, 0, false, false);
 SELECT snowid_internal.define_sequence('wheel'::regclass, 1, 5, 6, false, false);
 SELECT snowid_internal.prepare_table('users');
+-- A table that is named twice.
+SELECT snowid_internal.enable_fence(ARRAY['users', 'users']::regclass[]::oid[], true),
+	snowid_internal.enable_fence(ARRAY['users', 'users']::regclass[]::oid[], false);
 BEGIN READ ONLY;
 SELECT snowid_internal.enable_fence(ARRAY['users'::regclass::oid], true);
 ROLLBACK;

@@ -254,6 +254,8 @@ enable_trigger(Relation triggers, Oid relid, Oid function, bool is_closed)
 			CatalogTupleUpdate(triggers, &tuple->t_self, tuple);
 			heap_freetuple(tuple);
 			CacheInvalidateRelcacheByRelid(relid);
+			/* The table may come again, and a tuple is updated once a command. */
+			CommandCounterIncrement();
 		}
 	}
 	systable_endscan(scan);
