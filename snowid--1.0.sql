@@ -975,7 +975,7 @@ BEGIN
 	IF EXISTS (SELECT FROM snowid.moves m WHERE m.shard = drop_shard.shard) THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('shard %s is being moved, or closed for writing', shard),
-			HINT = 'To see how far it is, type: SELECT * FROM snowid.moves; Then type snowid-move finish or abort, or SELECT snowid.unfence_shard();';
+			HINT = format('To see how far it is, type: SELECT * FROM snowid.moves; Then type snowid-move finish or abort, or SELECT snowid.unfence_shard(%s);', shard);
 	END IF;
 	IF snowid_internal.lives(r) NOT IN ('here', 'missing') THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -1416,7 +1416,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = format('column "%s" of table "%s" is an identity column of a distributed table', "column", t.relname),
 			DETAIL = 'Citus cannot take the identity away.',
-			HINT = format('Type: CREATE TABLE %I.new_name (LIKE %s INCLUDING ALL EXCLUDING IDENTITY); call this for that one, and copy the rows.', t.nspname, "table");
+			HINT = format('Type: CREATE TABLE %I.new_name (LIKE %s INCLUDING ALL EXCLUDING IDENTITY); then call set_default() for the new table, and copy the rows.', t.nspname, "table");
 	END IF;
 
 	IF guard THEN

@@ -269,7 +269,7 @@ refuse_changed_copies(const Move *move, const Side *source)
 		if (!is_copy_changed(source, move->shards[i]))
 			continue;
 		report_error("a definition in the copy at %s, schema \"%s\", was changed after it was closed", source->home, schema);
-		report_hint("It is not so on the other server. Compare what pg_dump --schema-only says of both, change it there, and type: snowid-move finish --cascade");
+		report_hint("The other server does not have that change. Compare what pg_dump --schema-only says of both, change it there, and type: snowid-move finish --cascade");
 		failure_exit_code = EXIT_FAILED;
 		return STATUS_FAILED;
 	}
@@ -293,7 +293,7 @@ refuse_outside_users(const Move *move, const Side *source, PGconn *conn)
 					   schemas.data);
 	if (users == NULL)
 		return STATUS_DONE;
-	report_error("other schemas at %s use the copy, and would lose with it: %s", source->home, users);
+	report_error("objects of other schemas at %s use the copy, and would be dropped with it: %s", source->home, users);
 	report_hint("Drop or change them and type the same command again; or let finish drop them: --cascade.");
 	failure_exit_code = EXIT_FAILED;
 	return STATUS_FAILED;

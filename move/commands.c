@@ -259,7 +259,7 @@ move_batch(Move *batch)
 	if (part->nshards > 0 && part->nshards < batch->nshards && set_journal(part, source)->reverse &&
 		select_situations(batch, OPENED)->nshards > 0)
 	{
-		report_info("%s: undone, since the way back of the others can only begin without", part->title);
+		report_info("%s: undone: the way back of the other shards cannot begin while this one is unfinished", part->title);
 		(void) abort_move(part);
 	}
 

@@ -20,6 +20,48 @@ typedef struct Side
 	char	   *password;		/* ... which a subscription may need; or NULL */
 } Side;
 
+/*
+ * What a server of this version does.  No other file compares a server's version
+ * with a number.
+ */
+#define OLDEST_SERVER				15
+#define VERSION_APPLIES_AS_OWNER	160000
+#define VERSION_DROPS_SYNC_ORIGINS	160000
+
+static inline bool
+applies_as_owner(const Side *side)
+{
+	return side->version >= VERSION_APPLIES_AS_OWNER;
+}
+
+/* The launcher counts wal_retrieve_retry_interval for each subscription by itself. */
+static inline bool
+starts_workers_at_once(const Side *side)
+{
+	return side->version >= 160000;
+}
+
+static inline bool
+has_transaction_timeout(const Side *side)
+{
+	return side->version >= 170000;
+}
+
+/* pg_stat_subscription_stats counts sync_table_error_count, not sync_error_count. */
+static inline bool
+counts_table_sync_errors(const Side *side)
+{
+	return side->version >= 190000;
+}
+
+/* The same in a query: of the server that runs it. */
+#define SERVER_SINCE(version) \
+"(current_setting('server_version_num')::int >= " CppAsString2(version) ")"
+#define APPLIES_AS_OWNER_SQL	SERVER_SINCE(VERSION_APPLIES_AS_OWNER)
+
+/* The worker that has copied a table drops its replication origin. */
+#define DROPS_SYNC_ORIGINS_SQL	SERVER_SINCE(VERSION_DROPS_SYNC_ORIGINS)
+
 /* conninfo.c */
 
 extern char *without_password(const char *what, const char *conninfo);

@@ -59,7 +59,10 @@ check_slot(const Move *move, const Side *from, const char *name)
 					 (long long) kept >> 20, from->label);
 	if (is_source(move, from))
 		return STATUS_UNDO;
-	report_hint("The shard stays where it is. Type the same command again, with a larger --max-wal if that was too little; if the slot is lost, the way back is closed: type snowid-move abort, if status says that it was begun, and then finish.");
+	if (lost)
+		report_hint("The shard stays where it is, and there is no way back any more. If snowid-move status says that the way back was begun, type: snowid-move abort. Then type: snowid-move finish");
+	else
+		report_hint("The shard stays where it is. Type the same command again, with a larger --max-wal.");
 	return STATUS_FAILED;
 }
 
@@ -76,7 +79,7 @@ count_failures(const Side *to, const char *name)
 	return query_int64(to->aux,
 					   "SELECT coalesce(sum(apply_error_count + %s), 0) "
 					   "FROM pg_stat_subscription_stats WHERE subname = %s",
-					   to->version >= 190000 ? "sync_table_error_count" : "sync_error_count",
+					   counts_table_sync_errors(to) ? "sync_table_error_count" : "sync_error_count",
 					   literal(to->aux, name));
 }
 

@@ -147,7 +147,7 @@ mend_copy(const Move *move)
 	again = find_stuck_table(move);
 	if (again == NULL || strcmp(again, table) != 0)
 		return;
-	report_info("copying table %s anew: the target has crashed as its copy ended", table);
+	report_info("copying table %s again: the target has crashed as its copy ended", table);
 	run(source, "BEGIN");
 	run(source, "ALTER PUBLICATION %s DROP TABLE ONLY %s", ident(source, move->name), table);
 	run(source,

@@ -27,7 +27,7 @@ begin_pause(const Move *move, const Side *side)
 	PGconn	   *conn = side->conn;
 
 	begin_limited(move, conn, options->lock_timeout_ms);
-	if (side->version >= 170000)
+	if (has_transaction_timeout(side))
 		run(conn, "SET LOCAL transaction_timeout = %d", options->pause_limit_ms);
 
 	/* An autovacuum in our way is cancelled when deadlocks are looked for. */

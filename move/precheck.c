@@ -94,11 +94,10 @@ static const char free_origins[] =
 " FROM (SELECT name, setting FROM pg_settings"
 "  WHERE name IN ('max_active_replication_origins', 'max_replication_slots')"
 "  ORDER BY name LIMIT 1) s,"
-/* From 16 on, the worker that has copied a table drops it. */
 " LATERAL (SELECT s.setting::int - (SELECT count(*) FROM pg_replication_origin) AS free,"
 "  least($3::int, " MAX_SYNC_WORKERS ") AS workers,"
-"  1 + CASE WHEN current_setting('server_version_num')::int < 160000 THEN $3::int"
-"   ELSE least($3::int, " MAX_SYNC_WORKERS ") END"
+"  1 + CASE WHEN " DROPS_SYNC_ORIGINS_SQL " THEN least($3::int, " MAX_SYNC_WORKERS ")"
+"   ELSE $3::int END"
 "  AS wanted) t";
 
 static const char free_workers[] =
@@ -361,7 +360,7 @@ static const Check checks[] =
 		" AND NOT has_database_privilege(o.oid, current_database(), 'CREATE')"
 		" UNION ALL " MAY_SEE_SESSIONS
 		" UNION ALL " MAY_SET("deadlock_timeout", "an autovacuum in the way makes writers wait longer, or stops the cut-over")
-		" UNION ALL " MAY_SET("session_replication_role", "after a crash there, a table may not be copied anew")
+		" UNION ALL " MAY_SET("session_replication_role", "after a crash there, a table may not be copied again")
 		" UNION ALL " MAY_WRITE
 	},
 	{
@@ -586,12 +585,11 @@ static const Check checks[] =
 		" WHERE n.nspname = ANY ($2) AND c.relkind IN ('r', 'p') AND c.relrowsecurity"
 		" AND c.relforcerowsecurity"
 		" AND NOT o.rolsuper AND NOT o.rolbypassrls",
-		.sql = "SELECT CASE WHEN current_setting('server_version_num')::int >= 160000"
-		" OR NOT rolsuper THEN 'FAILED' ELSE 'ok' END,"
+		.sql = "SELECT 'FAILED',"
 		" 'forced even on the owner: ' || $3,"
 		" 'For the time of the move, type: ALTER TABLE ... NO FORCE ROW LEVEL SECURITY;'"
 		" FROM pg_roles WHERE rolname = current_user AND $3 IS NOT NULL"
-		" AND (current_setting('server_version_num')::int >= 160000 OR NOT rolsuper)"
+		" AND (" APPLIES_AS_OWNER_SQL " OR NOT rolsuper)"
 	},
 	{
 		.name = "large objects",.where = ON_SOURCE,

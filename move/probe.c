@@ -42,10 +42,10 @@ check_versions(const Move *move, const Check *check)
 	int			source = move->source.version / 10000;
 	int			target = move->target.version / 10000;
 
-	if (source < 15 || target < 15)
+	if (source < OLDEST_SERVER || target < OLDEST_SERVER)
 		found_fmt(check, FOUND_FAILED, "Upgrade the older one.",
-				  "the source is PostgreSQL %d, the target %d; both must be 15 or later",
-				  source, target);
+				  "the source is PostgreSQL %d, the target %d; both must be %d or later",
+				  source, target, OLDEST_SERVER);
 	else if (target < source)
 		found_fmt(check, FOUND_WARNING,
 				  "Definitions that it doesn't know will fail before any row is copied.",
@@ -399,10 +399,10 @@ check_lag(const Move *move, const Check *check)
 }
 
 /*
- * Owners whose functions would run as a superuser: before 16, replication
- * applies rows as the owner of the subscription, with whatever CHECKs, index
- * expressions, generated columns and domains the shard has.  From 16 on, as the
- * owner of the table.
+ * Owners whose functions would run as a superuser: where replication does not
+ * apply rows as the owner of the table, it does so as the owner of the
+ * subscription, with whatever CHECKs, index expressions, generated columns and
+ * domains the shard has.
  */
 static void
 check_owners_on(const Move *move, const Check *check, const Side *side)
@@ -410,7 +410,7 @@ check_owners_on(const Move *move, const Check *check, const Side *side)
 	PGresult   *owners;
 	PGresult   *result;
 
-	if (side->version >= 160000)
+	if (applies_as_owner(side))
 		return;
 	owners = ask_or_tell(move, check, move->source.conn,
 						 "SELECT string_agg(DISTINCT owner::regrole::text, E'\\n') FROM ("

@@ -159,10 +159,9 @@ calm_launcher(const Move *move)
 /*
  * Have the new subscription's worker started now.
  *
- * The launcher of PostgreSQL 15 starts one worker in wal_retrieve_retry_interval,
- * 5 s by default, so who moves one shard after the other would wait for it each
- * time.  From 16 on it counts for each subscription by itself.  Where the server
- * does not let us, it is waited for.
+ * An older launcher starts one worker in wal_retrieve_retry_interval, 5 s by
+ * default, so who moves one shard after the other would wait for it each time.
+ * Where the server does not let us, it is waited for.
  */
 static void
 hurry_launcher(const Move *move)
@@ -170,7 +169,7 @@ hurry_launcher(const Move *move)
 	PGconn	   *conn = move->target.conn;
 	int64		until = now_ms() + HURRY_MS;
 
-	if (move->target.version >= 160000 ||
+	if (starts_workers_at_once(&move->target) ||
 		query_bool(conn,
 				   "SELECT s.setting::int <= 1000 OR EXISTS (SELECT FROM pg_file_settings f "
 				   "WHERE f.name = s.name AND f.sourcefile LIKE '%%/postgresql.auto.conf') "
@@ -245,7 +244,7 @@ leave_turn(const Move *move)
 static const char *
 as_table_owner(const Side *side)
 {
-	return side->version >= 160000 ? ", run_as_owner = false" : "";
+	return applies_as_owner(side) ? ", run_as_owner = false" : "";
 }
 
 /* Start copying and following, with the journal. */

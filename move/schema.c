@@ -144,7 +144,7 @@ drop_line(char *line)
  * around it, and without a setting that an older target does not know.
  */
 static void
-strip_script(char *script, int target_version)
+strip_script(char *script, const Side *target)
 {
 	char	   *line;
 	char	   *next;
@@ -175,7 +175,7 @@ strip_script(char *script, int target_version)
 			break;
 		next++;
 	}
-	if (target_version < 170000)
+	if (!has_transaction_timeout(target))
 	{
 		line = strstr(script, "\nSET transaction_timeout = 0;\n");
 		if (line != NULL)
@@ -269,7 +269,7 @@ copy_schemas(const Move *move)
 
 	if (read_definitions(move, &script) != STATUS_DONE)
 		return STATUS_FAILED;
-	strip_script(script, target->version);
+	strip_script(script, target);
 
 	/* The script leaves its settings behind, so it has a session for itself. */
 	conn = open_connection(target->label, move->options->to);

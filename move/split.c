@@ -25,9 +25,11 @@
  *
  * Who promotes, or undoes, holds the advisory locks on both servers, and promotes
  * by the session that has the target's: so whoever has that lock after him knows
- * that he promotes no more.  But a standby that was told to become a primary may do
- * so at any time until it is restarted: so the source's journal has, before it is
- * told, since when the target runs.
+ * that he promotes no more.  But a standby that was told to become a primary stays
+ * a standby for a moment, or for long if its archive does not answer.  A restart
+ * makes it forget the order.  So before the program tells it, it writes into the
+ * source's journal when that server was started.  Until the server is restarted,
+ * abort is refused.
  *
  * A standby's journal is the source's, as it was a moment ago.  It is believed
  * only once the standby is a primary: then it says what has been replayed, and so
@@ -924,7 +926,7 @@ next_of_split(const Move *set)
 		return "the target is promoted, but the split is not complete: type the same command again";
 	if (is_at(set, source, "fenced"))
 		return target->conn == NULL ? "the set is closed on the source; only the target knows whether it is promoted"
-			: is_promoting(set) ? "the target was told to become a primary, and is none yet: type the same command again"
+			: is_promoting(set) ? "the target was told to become a primary, and is still a standby: type the same command again"
 			: is_standby(target) ? "the set is closed, and the target not yet promoted: type the same command again, or abort"
 			: "the target was promoted without this decision: type snowid-move abort";
 	if (source->conn == NULL)

@@ -19,7 +19,6 @@
 	((TimestampTz) (DEFAULT_EPOCH_UNIX_MS * 1000 - \
 	 (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY))
 
-/* Hidden, as 15 lets another library's symbol of the same name win. */
 #pragma GCC visibility push(hidden)
 
 extern TimestampTz ms_to_timestamp(int64 ms, TimestampTz epoch);

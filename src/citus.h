@@ -15,7 +15,6 @@
 
 #include "utils/rel.h"
 
-/* Hidden, as 15 lets another library's symbol of the same name win. */
 #pragma GCC visibility push(hidden)
 
 /* What was last seen of pg_dist_local_group; a message about it counts. */

@@ -32,7 +32,6 @@ typedef struct Clock
 	TimestampTz look_at;		/* slots from here on: is there a later one? */
 } Clock;
 
-/* Hidden, as 15 lets another library's symbol of the same name win. */
 #pragma GCC visibility push(hidden)
 
 extern Clock database_clock;

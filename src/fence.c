@@ -3,7 +3,7 @@
  *
  * What stands in the catalogs already is changed in place: a trigger that was
  * made beforehand is enabled, a sequence's limits are set without a new file.
- * ALTER would do the same, and take twenty times as long; and here, all the
+ * ALTER would do the same, and take many times as long; and here, all the
  * shard's writers wait.  As with ALTER, each change is made under a lock that
  * no writer shares, and told to all sessions: who has waited for the lock, by
  * whatever snapshot, sees it when he gets it.  A rollback takes it back.
@@ -178,7 +178,7 @@ snowid_define_sequence(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("sequence \"%s\" cannot go from " INT64_FORMAT " to " INT64_FORMAT ", and start at " INT64_FORMAT,
 						get_rel_name(seqid), min, max, start),
-				 errdetail("The limits must rise, within the range of its type, and the start be one of them or between."),
+				 errdetail("MINVALUE must be less than MAXVALUE, both within the range of the type, and START not outside of them."),
 				 errhint("This function serves fence_shard() and unfence_shard(). Use ALTER SEQUENCE.")));
 	form->seqmin = min;
 	form->seqmax = max;
@@ -254,7 +254,7 @@ enable_trigger(Relation triggers, Oid relid, Oid function, bool is_closed)
 			CatalogTupleUpdate(triggers, &tuple->t_self, tuple);
 			heap_freetuple(tuple);
 			CacheInvalidateRelcacheByRelid(relid);
-			/* The table may come again, and a tuple is updated once a command. */
+			/* A command updates a tuple once, and may name the table twice. */
 			CommandCounterIncrement();
 		}
 	}

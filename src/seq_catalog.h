@@ -13,7 +13,6 @@
 
 #include "slot.h"
 
-/* Hidden, as 15 lets another library's symbol of the same name win. */
 #pragma GCC visibility push(hidden)
 
 extern Relation open_sequence(Oid seqid);

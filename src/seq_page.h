@@ -25,7 +25,6 @@ typedef struct SequencePage
 	Form_pg_sequence_data data;
 } SequencePage;
 
-/* Hidden, as 15 lets another library's symbol of the same name win. */
 #pragma GCC visibility push(hidden)
 
 extern void lock_page(SequencePage *page, Buffer buffer, int mode);

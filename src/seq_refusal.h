@@ -11,7 +11,6 @@
 
 #include "slot.h"
 
-/* Hidden, as 15 lets another library's symbol of the same name win. */
 #pragma GCC visibility push(hidden)
 
 extern void refuse_slot(SlotVerdict verdict, Oid seqid, int64 slot,

@@ -52,7 +52,6 @@ typedef struct SessionSequence
 	TimestampTz cached_epoch;
 } SessionSequence;
 
-/* Hidden, as 15 lets another library's symbol of the same name win. */
 #pragma GCC visibility push(hidden)
 
 /* Catalog state of an earlier generation may be out of date. */

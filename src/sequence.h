@@ -8,7 +8,6 @@
 
 #include "slot.h"
 
-/* Hidden, as 15 lets another library's symbol of the same name win. */
 #pragma GCC visibility push(hidden)
 
 extern int64 sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch,

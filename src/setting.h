@@ -4,7 +4,6 @@
 #ifndef SNOWID_SETTING_H
 #define SNOWID_SETTING_H
 
-/* Hidden, as 15 lets another library's symbol of the same name win. */
 #pragma GCC visibility push(hidden)
 
 /* snowid.shard, -1 where it is not set. */

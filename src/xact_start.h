@@ -12,7 +12,6 @@
 #include "storage/lock.h"
 #include "utils/timestamp.h"
 
-/* Hidden, as 15 lets another library's symbol of the same name win. */
 #pragma GCC visibility push(hidden)
 
 /* The lowest that the clock has shown this transaction, its start included. */

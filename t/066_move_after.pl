@@ -61,7 +61,7 @@ subtest 'what others have made of the copy' => sub {
 	$a->safe_psql('postgres', 'CREATE VIEW names AS SELECT name FROM insta5_moved.users;
 	CREATE TABLE faves (id bigint REFERENCES insta5_moved.photos)');
 	moves_ok($a, $b, 5, ['finish'], 1, 'a view and a foreign key on the copy',
-		qr/use the copy, and would lose with it: constraint faves_id_fkey on table public.faves, rule _RETURN on view public.names.*--cascade/s);
+		qr/use the copy, and would be dropped with it: constraint faves_id_fkey on table public.faves, rule _RETURN on view public.names.*--cascade/s);
 	$a->safe_psql('postgres', 'DROP TABLE faves');
 	moves_ok($a, $b, 5, ['finish'], 1, 'only a view', qr/view public.names/);
 	moves_ok($a, $b, 5, [ 'finish', '--cascade' ], 0, 'dropped when asked');
@@ -94,7 +94,7 @@ CREATE INDEX searched_body ON public.searched USING gin (to_tsvector('words', bo
 CREATE TEXT SEARCH CONFIGURATION public.own (COPY = simple);
 ALTER TEXT SEARCH CONFIGURATION public.own ALTER MAPPING FOR word WITH stems;
 CREATE TABLE public.child (CHECK (id > 0)) INHERITS (users)});
-	my $said = moves_ok($a, $b, 5, ['finish'], 1, 'used by all of them', qr/use the copy, and would lose with it/);
+	my $said = moves_ok($a, $b, 5, ['finish'], 1, 'used by all of them', qr/use the copy, and would be dropped with it/);
 	like($said, qr/[:,] \Q$_\E(,|$)/m, "named: $_")
 	  for 'table public.collated', 'constraint compared_n_check on table public.compared', 'index public.hashed_n',
 	  'operator class public.own for access method hash', 'index public.searched_body',

@@ -52,7 +52,7 @@ if (($ENV{SNOWID_MOVE_KILL} // '') eq 'all')
 	like($said, qr/the target does not become a primary.*restart it as a standby/s, 'no primary: said');
 }
 $tool->kill_kill;
-moves_ok($a, $b, $set, ['status'], 0, 'no primary: status', qr/told to become a primary, and is none yet/);
+moves_ok($a, $b, $set, ['status'], 0, 'no primary: status', qr/told to become a primary, and is still a standby/);
 moves_ok($a, $b, $set, ['abort'], 3, 'no primary: no abort, since it may be one later', qr/can do so at any time.*restart it as a standby/s);
 is(living($a) . read_only($b), '3,4on', 'no primary: the set is closed, and the target would take no writes');
 
