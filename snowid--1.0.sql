@@ -1100,33 +1100,32 @@ COMMENT ON FUNCTION snowid_internal.guard_name(regclass, name) IS
 'name of the constraint that ids of a column name the shard';
 
 /*
- * guard_is_valid: whether a column's guard has been validated, NULL if it has
- * none.
+ * has_guard: whether a column has its guard.
  *
- * By its text too: validating runs it, so it must not be somebody's.
+ * By its text too: another constraint can have the name.
  */
-CREATE FUNCTION snowid_internal.guard_is_valid("table" regclass, "column" name,
+CREATE FUNCTION snowid_internal.has_guard("table" regclass, "column" name,
 	shard int)
 RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT c.convalidated FROM pg_constraint c
-			WHERE c.conrelid = "table" AND c.conname = snowid_internal.guard_name("table", "column")
-			  AND pg_get_constraintdef(c.oid) ^@
-				  format('CHECK ((snowid.id_shard(%I) = %s))', "column", shard));
+	RETURN EXISTS (SELECT FROM pg_constraint c
+				   WHERE c.conrelid = "table" AND c.conname = snowid_internal.guard_name("table", "column")
+					 AND pg_get_constraintdef(c.oid) ^@
+						 format('CHECK ((snowid.id_shard(%I) = %s))', "column", shard));
 END
 $$;
 
-COMMENT ON FUNCTION snowid_internal.guard_is_valid(regclass, name, int) IS
-'has the guard of a column been validated? NULL if it has none';
+COMMENT ON FUNCTION snowid_internal.has_guard(regclass, name, int) IS
+'is the constraint there that ids of a column name the shard?';
 
 /*
  * add_guard: adds the guard, and validates it if the table is small.
  *
- * The lock to add it is short.  Validating a large table is left to the next
- * call: in this one, the lock would last as long as the scan.
+ * The lock to add it is short.  Validating a large table is left to the caller:
+ * here, the lock would last as long as the scan.
  */
 CREATE FUNCTION snowid_internal.add_guard("table" regclass, "column" name,
 	shard int)
@@ -1148,7 +1147,7 @@ BEGIN
 	ELSE
 		RAISE NOTICE USING
 			MESSAGE = format('constraint "%s" holds for new rows, but is not validated for the old ones yet', guard),
-			HINT = format('Make the same call again, or type: %s;', validate);
+			HINT = format('Type: %s;', validate);
 	END IF;
 END
 $$;
@@ -1338,9 +1337,7 @@ COMMENT ON FUNCTION snowid_internal.warn_of_grants(regclass, regclass) IS
  * (that of a serial is kept for it, unless something else uses it).  New ids are
  * larger than those in the table.
  *
- * guard: adds a CHECK that ids name the shard.  If one is there that was not
- * validated, the call only validates it, and does not take the lock that a
- * change of the DEFAULT takes.
+ * guard: adds a CHECK that ids name the shard, unless it is there.
  *
  * Errors: 22004 a NULL, 42809 not a table, 42704 in no shard, 42703 no such
  * column, 42804 not bigint, 428C9 generated, 55000 an id too far ahead of the
@@ -1358,7 +1355,7 @@ DECLARE
 	s snowid.shard_registry;
 	a record;
 	by_citus boolean;	-- Citus has distributed the table
-	guard_is_valid boolean;
+	new_guard boolean;
 	epoch timestamptz;
 	newest bigint;
 	released record;
@@ -1419,15 +1416,9 @@ BEGIN
 			HINT = format('Type: CREATE TABLE %I.new_name (LIKE %s INCLUDING ALL EXCLUDING IDENTITY); then call set_default() for the new table, and copy the rows.', t.nspname, "table");
 	END IF;
 
-	IF guard THEN
-		guard_is_valid := snowid_internal.guard_is_valid("table", "column", s.shard);
-		IF NOT guard_is_valid THEN
-			EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', "table",
-						   snowid_internal.guard_name("table", "column"));
-			RETURN;
-		ELSIF guard_is_valid IS NULL THEN
-			PERFORM snowid_internal.refuse_strays("table", "column", s.shard);
-		END IF;
+	new_guard := guard AND NOT snowid_internal.has_guard("table", "column", s.shard);
+	IF new_guard THEN
+		PERFORM snowid_internal.refuse_strays("table", "column", s.shard);
 	END IF;
 
 	-- Read this before the lock below: without an index it may take long.
@@ -1468,7 +1459,7 @@ BEGIN
 			epoch);
 	END IF;
 
-	IF guard AND guard_is_valid IS NULL THEN
+	IF new_guard THEN
 		PERFORM snowid_internal.add_guard("table", "column", s.shard);
 	END IF;
 	PERFORM snowid_internal.warn_of_grants("table", sequence);

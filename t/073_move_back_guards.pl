@@ -35,9 +35,19 @@ subject 'too much log' => sub {
 	my $subscription = $a->safe_psql('postgres', 'SELECT subname FROM pg_subscription');
 	$a->safe_psql('postgres', "ALTER SUBSCRIPTION $subscription DISABLE");
 	$b->safe_psql('postgres', 'CREATE TABLE big AS SELECT repeat(md5(i::text), 10) FROM generate_series(1, 20000) i');
-	moves_ok($a, $b, 5, [ 'back', '--max-wal', '2MB' ], 1, 'back, with too much log', qr/stays where it is/);
+	moves_ok($a, $b, 5, [ 'back', '--max-wal', '2MB' ], 1, 'back, with too much log', qr/more than --max-wal allows.*The shard stays where it is\. Type the same command again, with a larger --max-wal\.$/ms);
 	lives_on_ok($b, $a, 'too much log');
 	$a->safe_psql('postgres', "ALTER SUBSCRIPTION $subscription ENABLE");
+};
+
+# Without the slot, what was written since the move cannot come.
+subject 'a slot that is gone' => sub {
+	my $subscription = $a->safe_psql('postgres', 'SELECT subname FROM pg_subscription');
+	$a->safe_psql('postgres', "ALTER SUBSCRIPTION $subscription DISABLE");
+	$b->poll_query_until('postgres', 'SELECT NOT active FROM pg_replication_slots') or die 'the slot stays active';
+	$b->safe_psql('postgres', 'SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots');
+	moves_ok($a, $b, 5, ['back'], 1, 'back, without the slot', qr/is lost.*there is no way back any more.*type: snowid-move finish$/ms);
+	lives_on_ok($b, $a, 'a slot that is gone');
 };
 
 # Begun, it must be ended first.
