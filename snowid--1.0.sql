@@ -987,11 +987,16 @@ BEGIN
 	END IF;
 
 	-- A new shard of the same number starts from the clock, so the clock must
-	-- have passed the last id, as it does within 2.5 seconds of a crash.  Ids may
-	-- be taken until we have the lock.
-	SELECT q.ahead INTO ahead
-	FROM snowid.sequence_state(to_regclass(format('%I.%I', r.schema, r.sequence)),
-							   coalesce(r.epoch, snowid.id_timestamp(0::bigint))) q;
+	-- have passed the last id, as it does soon after a crash.  Ids may be taken
+	-- until we have the lock.  Tables can have sequences of their own; one that is
+	-- further ahead may be no clock.
+	SELECT max(q.ahead) INTO ahead
+	FROM pg_class c, snowid.sequence_state(
+		CASE WHEN c.relkind = 'S' THEN
+			CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END END,
+		coalesce(r.epoch, snowid.id_timestamp(0::bigint))) q
+	WHERE c.relnamespace = to_regnamespace(quote_ident(r.schema))
+	  AND (c.relname = r.sequence OR q.ahead <= interval '3 seconds');
 	BEGIN
 		IF cascade THEN
 			EXECUTE format('DROP SCHEMA %I CASCADE', r.schema);
@@ -2243,14 +2248,17 @@ COMMENT ON FUNCTION snowid_internal.sequence_value(regclass, timestamptz) IS
 'last_value and is_called of a sequence';
 
 -- If an earlier installation of the extension has made ids here, its clock is
--- gone, and a crash can have set sequences back.  So new ids start from now.
+-- gone.  A crash can have set sequences back, or will do so.  So new ids start
+-- from now, above all that are there.
 -- (2^40 is a time, if the epoch is over 12 days ago, and no plain counter.)
-SELECT pg_catalog.setval('snowid_internal.clock',
-						 pg_catalog.floor(extract(epoch FROM pg_catalog.clock_timestamp()))::bigint)
-WHERE EXISTS (
-	SELECT FROM pg_catalog.pg_sequence q JOIN pg_catalog.pg_class c ON c.oid = q.seqrelid
-	WHERE c.relpersistence = 'p' AND q.seqmax > 1::bigint << 40
-	  AND (snowid_internal.sequence_value(q.seqrelid, snowid.id_timestamp(0::bigint))).last > 1::bigint << 40);
+SELECT pg_catalog.setval('snowid_internal.clock', pg_catalog.ceil(extract(epoch FROM
+	greatest(pg_catalog.clock_timestamp(),
+			 pg_catalog.max(u.at) FILTER (WHERE u.at <= pg_catalog.clock_timestamp() + interval '1 day'))))::bigint)
+FROM pg_catalog.pg_sequence q JOIN pg_catalog.pg_class c ON c.oid = q.seqrelid,
+	 snowid_internal.sequence_value(q.seqrelid, snowid.id_timestamp(0::bigint)) v,
+	 snowid.id_timestamp((v.last >> 10) + 1 << 23) AS u(at)
+WHERE c.relpersistence = 'p' AND q.seqmax > 1::bigint << 40 AND v.last > 1::bigint << 40
+HAVING pg_catalog.count(*) > 0;
 
 /*
  * define_sequence: changes the definition of a sequence, not its state.

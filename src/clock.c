@@ -19,7 +19,7 @@
 #include "seq_page.h"
 
 /* For so much time of slots, a session goes on before it looks again. */
-#define LOOK_AGAIN_US		(RESERVE_EARLY_US / 10)
+#define CHECK_AGAIN_US		(RESERVE_EARLY_US / 10)
 
 Clock		database_clock;
 
@@ -36,7 +36,7 @@ static void reserve(Relation rel, SequencePage *page, ClockState *state,
  * Lock the clock to the end of the transaction, and read it unless the session
  * knows a reservation.  Before there is one, a restore may still set the clock.
  *
- * Who uses a reservation holds the lock, so DROP EXTENSION waits for him.
+ * A session that uses a reservation holds the lock, so DROP EXTENSION waits for it.
  */
 void
 clock_open(void)
@@ -88,18 +88,17 @@ clock_forget(Oid relid)
 		return;
 	database_clock.relid = InvalidOid;
 	database_clock.lxid = InvalidLocalTransactionId;
-	database_clock.reserved = database_clock.look_at = 0;
+	database_clock.reserved = database_clock.check_from = 0;
 }
 
 /*
- * Reserve slots of the time "last" for a sequence whose former slot was at
- * "prev", by a record after the given one and after the redo point; if need be,
- * and remember it.
+ * Reserve slots of the time "last", by a record after the given one and after
+ * the redo point; if need be, and remember it.
  *
  * False if the sequence must go alone.
  */
 bool
-clock_move(TimestampTz prev, TimestampTz last, TimestampTz now, XLogRecPtr after)
+clock_move(TimestampTz last, TimestampTz now, XLogRecPtr after)
 {
 	Relation	rel;
 	SequencePage page;
@@ -110,7 +109,7 @@ clock_move(TimestampTz prev, TimestampTz last, TimestampTz now, XLogRecPtr after
 	state = lock_clock(rel, &page, BUFFER_LOCK_EXCLUSIVE);
 
 	/* In the transaction that has created it, it may have no log. */
-	if (RelationNeedsWAL(rel) && clock_may_move(state, prev, now) &&
+	if (RelationNeedsWAL(rel) && clock_may_move(state, last, now) &&
 		!(state.is_live && last < state.reserved &&
 		  PageGetLSN(page.page) > Max(after, GetRedoRecPtr())))
 		reserve(rel, &page, &state, last, now);
@@ -137,13 +136,13 @@ clock_move_early(TimestampTz last, TimestampTz now)
 	rel = relation_open(database_clock.relid, NoLock);
 	state = lock_clock(rel, &page, BUFFER_LOCK_EXCLUSIVE);
 
-	if (state.is_live && last >= state.reserved - RESERVE_EARLY_US)
+	if (state.is_live && last >= state.reserved - RESERVE_EARLY_US &&
+		clock_next(state, last, now) > state.reserved)
 		reserve(rel, &page, &state, last, now);
 
 	if (is_durable(PageGetLSN(page.page)))
 		remember(&page, state);
-	else
-		database_clock.look_at = last + LOOK_AGAIN_US;
+	database_clock.check_from = Max(database_clock.check_from, last + CHECK_AGAIN_US);
 	unlock_clock(rel, &page);
 }
 
@@ -218,7 +217,7 @@ remember(const SequencePage *page, ClockState state)
 	database_clock.floor = state.floor;
 	database_clock.reserved = state.is_live ? state.reserved : 0;
 	database_clock.lsn = PageGetLSN(page->page);
-	database_clock.look_at = database_clock.reserved - RESERVE_EARLY_US;
+	database_clock.check_from = database_clock.reserved - RESERVE_EARLY_US;
 }
 
 /* Move the clock, and log that.  The page stays locked. */

@@ -2,9 +2,9 @@
  * The database's clock: up to which time the log has reserved slots, for all
  * sequences of the database, and the floor that a recovery has left.
  *
- * Its page is that of the sequence snowid_internal.clock, which the log is
- * always ahead with.  A session remembers what it has seen there, so most
- * calls don't look at it.
+ * Its state is on the page of the sequence snowid_internal.clock.  The log
+ * always holds a time after every slot issued.  A session remembers what it has
+ * seen there, so most calls don't read that page.
  *
  * Callers mark the page of their own sequence dirty, and read the redo point
  * then: a reservation counts only if its record is after that, and after the
@@ -29,7 +29,8 @@ typedef struct Clock
 	TimestampTz reserved;		/* slots before it may be issued, ... */
 	XLogRecPtr	lsn;			/* ... as this record has it */
 	TimestampTz floor;			/* and none before this */
-	TimestampTz look_at;		/* slots from here on: is there a later one? */
+	TimestampTz check_from;		/* slots from here on: reserve more, or see
+								 * what others have reserved */
 } Clock;
 
 #pragma GCC visibility push(hidden)
@@ -38,8 +39,7 @@ extern Clock database_clock;
 
 extern void clock_open(void);
 extern void clock_forget(Oid relid);
-extern bool clock_move(TimestampTz prev, TimestampTz last, TimestampTz now,
-					   XLogRecPtr after);
+extern bool clock_move(TimestampTz last, TimestampTz now, XLogRecPtr after);
 extern void clock_move_early(TimestampTz last, TimestampTz now);
 extern TimestampTz clock_floor(void);
 

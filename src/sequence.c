@@ -48,7 +48,7 @@
  * So often a call tries to have its slots reserved, while others log the page
  * of the sequence, before it goes alone.
  */
-#define MAY_ASK			3
+#define MAX_CLOCK_MOVES			3
 
 static TimestampTz read_clock(SlotState state, SlotRules rules, TimestampTz epoch);
 #ifdef __linux__
@@ -84,7 +84,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	bool		is_opener = false;	/* do we hold the right to open? */
 	bool		may_open = false;	/* ... and have we waited for it? */
 	bool		may_start = false;	/* have we let forgotten ids pass? */
-	int			may_ask = MAY_ASK;	/* so often may we yet move the clock */
+	int			moves_left = MAX_CLOCK_MOVES;	/* of the clock, by this call */
 	bool		is_covered;		/* does the clock reserve our slots? */
 	bool		must_log;		/* ... or do we log them for ourselves? */
 	int64		logged_last;
@@ -158,7 +158,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 			 */
 			last = epoch + slot_ms(choice.last) * 1000;
 			is_covered = clock_covers(last, Max(redo, PageGetLSN(page.page)));
-			if (is_covered || may_ask == 0 || !session->needs_wal)
+			if (is_covered || moves_left == 0 || !session->needs_wal)
 				break;
 			logged = PageGetLSN(page.page);
 		}
@@ -167,15 +167,15 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 
 		if (choice.verdict == SLOT_TAKE && starts_early)
 		{
-			wait_us((MS_AHEAD_MAX + 1) * 1000);
+			wait_us(forgotten_until(floor, now) - now);
 			may_start = true;
 		}
 		else if (choice.verdict == SLOT_TAKE)
 		{
-			if (!clock_move(epoch + slot_ms(state.last) * 1000, last, now, logged))
-				may_ask = 0;
+			if (!clock_move(last, now, logged))
+				moves_left = 0;
 			else
-				may_ask--;
+				moves_left--;
 			floor = database_clock.floor;
 		}
 		else if (choice.verdict != SLOT_WAIT)
@@ -240,7 +240,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 
 	if (is_opener)
 		LockRelease(&opening, ExclusiveLock, false);
-	if (is_covered && last >= database_clock.look_at)
+	if (is_covered && last >= database_clock.check_from)
 		clock_move_early(last, now);
 
 	cache_rest(session, choice, now, epoch);
@@ -305,7 +305,7 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 
 	/* Stay above the ids that a restart has forgotten. */
 	if (is_rewritten(rel) && slot_is_forgotten(state, now - epoch))
-		slot = Min(Max(slot, slot_pack((now - epoch) / 1000 + MS_AHEAD_MAX, SEQ_MAX)),
+		slot = Min(Max(slot, slot_floor(forgotten_until(floor, now) - epoch)),
 				   rules.max_slot);
 
 	if (state.is_called)

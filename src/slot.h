@@ -32,9 +32,10 @@
 
 /*
  * One opening of a millisecond that is further ahead waits at most this
- * long, whatever the clock says: the bound for each call's wait.
+ * long, whatever the clock says: the bound for each call's wait.  Three
+ * milliseconds for one, so that a lead that a crash has left shrinks.
  */
-#define OPENING_WAIT_MAX_US 1000
+#define OPENING_WAIT_MAX_US 3000
 
 /*
  * How long a session may serve slots that it took ahead of use (CACHE).  It
@@ -61,11 +62,14 @@
 /*
  * Times are reserved in whole seconds.  The next second is reserved when less
  * than half of one is left, so that its record is durable before it is needed.
- * A sequence further than that beyond what is reserved and beyond the clock
- * goes alone.
+ *
+ * For slots that are ahead of the clock, no more is reserved than the end of
+ * their second, and nothing if they are further ahead than CLOCK_AHEAD_US of
+ * the clock and of the floor: then the sequence goes alone.
  */
 #define US_PER_S			INT64CONST(1000000)
 #define RESERVE_EARLY_US	(US_PER_S / 2)
+#define CLOCK_AHEAD_US		(5 * US_PER_S / 2)
 
 /*
  * The clock's page has seconds since 1970, a timestamptz microseconds since
@@ -277,17 +281,33 @@ floor_wait(int64 floor, int64 now)
 }
 
 /*
- * Could ids have been issued that this state has forgotten?
+ * Does this state show no ids?
  *
  * A restarted sequence looks like a new one, or like a plain counter that went
- * on from there.  What it issued before is at most MS_AHEAD_MAX ahead of the
- * clock, so it is enough to wait that long.  Call this only for a sequence that
- * has been rewritten: any other that looks like this never issued an id.
+ * on from there.  If it has been rewritten, it may have issued ids before.
  */
 static inline bool
 slot_is_forgotten(SlotState state, int64 now_us)
 {
 	return !state.is_called || state.last < slot_pack(now_us / 1000, 0) / 2;
+}
+
+/*
+ * From when on is a slot above all that a restart may have forgotten?
+ *
+ * They are at most MS_AHEAD_MAX ahead of a clock that is right.  But after a
+ * recovery, ids start from the floor.  A sequence that is used to the full then
+ * opens a millisecond in OPENING_WAIT_MAX_US, so a lead of 5 seconds has shrunk
+ * to nothing when half of that has passed since the floor.
+ */
+static inline int64
+forgotten_until(int64 floor, int64 now)
+{
+	int64		until = now + (MS_AHEAD_MAX + 1) * 1000;
+
+	if (floor > now + 2 * CLOCK_AHEAD_US)
+		return until;
+	return Max(until, floor + CLOCK_AHEAD_US);
 }
 
 /*
@@ -345,29 +365,37 @@ clock_log_cnt(ClockState clock, uint32 mark)
 	return ((Min(seconds, PG_INT32_MAX - 1) + 1) << 32) | mark;
 }
 
+/* The begin of the second of a time. */
+static inline int64
+second_of(int64 us)
+{
+	return us - (us % US_PER_S + US_PER_S) % US_PER_S;
+}
+
 /*
- * May a sequence move the clock?  prev is the time of its last slot.
+ * May the clock be moved for slots of the time "last"?
  *
- * Not if it is far ahead: that would drag the others along.  But a sequence
- * whose slots have come from the clock may, also when the time was set back.
+ * Not if they are far ahead: that would drag the others along.  But it may be
+ * logged again as it is.
  */
 static inline bool
-clock_may_move(ClockState clock, int64 prev, int64 now)
+clock_may_move(ClockState clock, int64 last, int64 now)
 {
-	return prev < Max(clock.reserved, now + RESERVE_EARLY_US);
+	return last < Max(clock.reserved, Max(clock.floor, now) + CLOCK_AHEAD_US);
 }
 
 /*
  * The time to reserve, so that slots of the given time can be issued: the end
- * of the second, and one more.
+ * of the clock's second, and one more, or the end of the slots' second.
  */
 static inline int64
 clock_next(ClockState clock, int64 wanted, int64 now)
 {
-	int64		least = Max(wanted, now);
+	int64		next = second_of(now) + 2 * US_PER_S;
 
-	least -= (least % US_PER_S + US_PER_S) % US_PER_S;
-	return Max(least + 2 * US_PER_S, clock.reserved);
+	if (wanted >= clock.reserved)
+		next = Max(next, second_of(wanted) + US_PER_S);
+	return Max(next, clock.reserved);
 }
 
 #endif							/* SNOWID_SLOT_H */
