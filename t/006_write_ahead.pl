@@ -44,7 +44,7 @@ my $session = $node->background_psql('postgres');
 take($session, 'checkpointed') for 1 .. 2;
 $node->safe_psql('postgres', 'CHECKPOINT');
 # The first id after it is logged with its page, but nobody waits for that.
-stop_walwriter();
+stop_walwriter($node);
 my $seen = take($session, 'checkpointed');
 cmp_ok(next_after_crash('checkpointed'), '>', $seen,
 	'the first call after a checkpoint logs again');
@@ -58,7 +58,7 @@ $session = $node->background_psql('postgres');
 $session->query_safe(q{BEGIN; SELECT snowid.next_id(5, 'at_redo')});
 $node->safe_psql('postgres', 'CHECKPOINT');
 $session->query_safe('COMMIT');
-stop_walwriter();
+stop_walwriter($node);
 $seen = take($session, 'at_redo');
 cmp_ok(next_after_crash('at_redo'), '>', $seen,
 	'the record is the last one before the redo point');
@@ -89,7 +89,7 @@ cmp_ok(next_after_crash('unlogged'), '>', $seen,
 
 # A transaction without an id of its own would commit without a flush.
 $node->safe_psql('postgres', 'CREATE SEQUENCE flushed');
-stop_walwriter();
+stop_walwriter($node);
 $seen = $node->safe_psql('postgres', q{SELECT snowid.next_id(5, 'flushed')});
 cmp_ok(next_after_crash('flushed'), '>', $seen,
 	'the commit of a call that logs waits for the flush');
@@ -117,7 +117,7 @@ COMMIT;
 $node->safe_psql('postgres', 'CREATE SEQUENCE joined');
 my $reader = $node->background_psql('postgres');
 take($reader, 'joined');
-stop_walwriter();
+stop_walwriter($node);
 set_clock($node, '2026-01-01 12:00:30');
 $session = $node->background_psql('postgres');
 $session->query_safe(q{BEGIN; SELECT snowid.next_id(5, 'joined')});
@@ -130,7 +130,7 @@ $node->safe_psql('postgres', 'CREATE SEQUENCE advanced');
 $seen = $node->safe_psql('postgres',
 	q{SELECT snowid.make_id('2026-01-01 12:00:50', 5, 0)});
 $reader = $node->background_psql('postgres');
-stop_walwriter();
+stop_walwriter($node);
 $session = $node->background_psql('postgres');
 $session->query_safe("BEGIN; SELECT snowid.advance('advanced', $seen)");
 $reader->query_safe("SELECT snowid.advance('advanced', $seen)");
@@ -179,11 +179,3 @@ cmp_ok($bytes / 2_000_000, '<', 0.02, 'and under 0.02 bytes for each id');
 
 $node->stop;
 done_testing();
-
-# Let only the sessions flush the log.
-sub stop_walwriter
-{
-	kill 'STOP', $node->safe_psql('postgres', q{
-SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'});
-	return;
-}

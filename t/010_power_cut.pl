@@ -81,8 +81,7 @@ sub show_reserved
 	$node->safe_psql('postgres', "CREATE SEQUENCE $seq");
 	my $reader = $node->background_psql('postgres');
 	$reader->query_safe($take) if $take =~ /snowid/;
-	kill 'STOP', $node->safe_psql('postgres', q{
-SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'});
+	stop_walwriter($node);
 	set_clock($node, '2026-01-01 12:00:10');
 
 	my $holder = $node->background_psql('postgres');

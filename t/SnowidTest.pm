@@ -18,7 +18,7 @@ use Test::More;
 use Time::Local;
 
 our @EXPORT = qw(new_node start_with_clock set_clock crash power_cut
-  disk_library lose_unflushed sqlstate
+  disk_library lose_unflushed stop_walwriter sqlstate
   start_clients ids_seen wait_for_clock
   make_calls start_load strict_order_ok portable_file portable_database snippet);
 
@@ -244,6 +244,22 @@ sub lose_unflushed
 	system_or_bail(build('powercut'), @arguments);
 	return;
 }
+
+my @stopped;
+
+# Let only the sessions flush the log, until the next crash.
+sub stop_walwriter
+{
+	my ($node) = @_;
+
+	push @stopped, $node->safe_psql('postgres', q{
+SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'});
+	kill 'STOP', $stopped[-1];
+	return;
+}
+
+# A test that ends here would wait a minute for a server that waits for it.
+END { kill 'CONT', @stopped }
 
 # Process, parent and state of all that run.
 sub processes

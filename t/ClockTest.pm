@@ -1,0 +1,89 @@
+# What the tests of the database's one clock share: a server whose time stands
+# still, so that nothing logs but the rule under test; crashes, after which the time
+# is an hour behind; and subtests.  A clock is its database's, so each subtest has a
+# database of its own, with a clock that nobody has used, and begins at noon.
+package ClockTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use SnowidTest;
+use Test::More;
+
+our @EXPORT = qw($node $db $noon start_at_noon subject sql take session
+  crash_back next_after_crash lsn page_at known_at time_of);
+
+our $node;
+our $db;			# of the subtest
+our $noon = '2026-01-01 12:00:00';
+
+# Make and start the server.
+sub start_at_noon
+{
+	my ($name) = @_;
+
+	$node = new_node($name);
+	$node->append_conf('postgresql.conf', 'max_prepared_transactions = 1');
+	start_with_clock($node, $noon);
+	return;
+}
+
+# A subtest that begins at noon, in a new database with these sequences.
+sub subject
+{
+	my ($name, $sequences, $code) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $n = Test::More->builder->current_test + 1;
+
+	return subtest $name => sub {
+		$db = "subject_$n";
+		set_clock($node, $noon);
+		sql("CREATE DATABASE $db", 'postgres');
+		sql(join ';', 'CREATE EXTENSION snowid', map { "CREATE SEQUENCE $_" } @$sequences);
+		$code->();
+	};
+}
+
+# Each of these is of the subtest's database, unless another one is named.
+sub sql
+{
+	my ($sql, $dbname) = @_;
+	return $node->safe_psql($dbname || $db, $sql);
+}
+
+sub take
+{
+	my ($seq, $dbname) = @_;
+	return sql("SELECT snowid.next_id(5, '$seq')", $dbname);
+}
+
+sub session { return $node->background_psql($db); }
+
+# Crash, and go on with the clock an hour behind.
+sub crash_back
+{
+	crash($node);
+	start_with_clock($node, '2026-01-01 11:00:00');
+	return;
+}
+
+# The same, return the next id, and set the clock right.
+sub next_after_crash
+{
+	my (@of) = @_;
+
+	crash_back();
+	my $next = take(@of);
+	set_clock($node, $noon);
+	return $next;
+}
+
+sub lsn { return $node->lsn('insert'); }
+
+# What the page has, and what the extension says of it: as times of ids.
+sub page_at { return sql("SELECT snowid.id_timestamp(last_value >> 10 << 23) FROM $_[0]"); }
+sub known_at { return sql("SELECT last_id_at FROM snowid.sequence_state('$_[0]')"); }
+sub time_of { return sql("SELECT snowid.id_timestamp($_[0])"); }
+
+1;
