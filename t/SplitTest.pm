@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
 
-our @EXPORT = qw(split_pair make_standby read_only await_rows errors_of told_ids_ok nothing_left_but);
+our @EXPORT = qw(split_pair check_ok make_standby read_only await_rows errors_of told_ids_ok nothing_left_but);
 
 # A server with shards 1 to 4, and a standby that streams from it by a slot; with
 # options of initdb, and lines of configuration.
@@ -49,6 +49,20 @@ sub make_standby
 	$standby->start;
 	$primary->wait_for_catchup($standby);
 	return $standby;
+}
+
+# What a check finds: statements that make it so, and that undo it, on the source.
+sub check_ok
+{
+	my ($primary, $standby, $name, $found, $do, $undo) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$primary->safe_psql('postgres', $_) for @$do;
+	$primary->wait_for_catchup($standby);
+	like((snowid_move($primary, $standby, '1-2', 'plan'))[1], $found, "check: $name");
+	$primary->safe_psql('postgres', $_) for @$undo;
+	$primary->wait_for_catchup($standby);
+	return;
 }
 
 # What a server's configuration says.
