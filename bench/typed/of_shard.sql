@@ -1,0 +1,3 @@
+-- typed5.next_id()
+-- timed
+SELECT typed5.next_id();
