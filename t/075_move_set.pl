@@ -128,7 +128,7 @@ $a->safe_psql('postgres', 'DELETE FROM snowid.shard_registry');
 moves_ok($a, $b, '1-8', [ '--stop-after', 'copied', '--reverse' ], 0, 'copied, to come back');
 $writer = $a->background_psql('postgres');
 $writer->query_safe(q{BEGIN; INSERT INTO insta4.users (name) VALUES ('slow')});
-moves_ok($a, $b, '1-8', [ '--retries', 0, '--verify', 'none' ], 1, 'moved, but for one', qr/shard 4: undone, since the way back.*7 of 8/s);
+moves_ok($a, $b, '1-8', [ '--retries', 0, '--verify', 'none' ], 1, 'moved, but for one', qr/shard 4: undone: the way back.*7 of 8/s);
 $writer->query_safe('COMMIT');
 $writer->quit;
 $b->safe_psql('postgres', "INSERT INTO insta$_.users (name) VALUES ('there')") for 1, 2, 3, 5, 6, 7, 8;
