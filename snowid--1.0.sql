@@ -989,14 +989,18 @@ BEGIN
 	-- A new shard of the same number starts from the clock, so the clock must
 	-- have passed the last id, as it does soon after a crash.  Ids may be taken
 	-- until we have the lock.  Tables can have sequences of their own; one that is
-	-- further ahead may be no clock.
+	-- further ahead may be no clock.  One that was restarted, or that we may not
+	-- read, can be as far ahead as the log.
 	SELECT max(q.ahead) INTO ahead
-	FROM pg_class c, snowid.sequence_state(
-		CASE WHEN c.relkind = 'S' THEN
-			CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END END,
-		coalesce(r.epoch, snowid.id_timestamp(0::bigint))) q
-	WHERE c.relnamespace = to_regnamespace(quote_ident(r.schema))
-	  AND (c.relname = r.sequence OR q.ahead <= interval '3 seconds');
+	FROM pg_class c, LATERAL (
+		SELECT CASE WHEN NOT has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN interval '3.5 seconds'
+			WHEN v.called THEN snowid.id_timestamp(v.last >> 10 << 23, coalesce(r.epoch, snowid.id_timestamp(0::bigint))) - clock_timestamp()
+			WHEN c.relfilenode <> c.oid THEN interval '3.5 seconds' END
+		FROM snowid_internal.sequence_value(
+			CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END,
+			coalesce(r.epoch, snowid.id_timestamp(0::bigint))) v) AS q(ahead)
+	WHERE c.relkind = 'S' AND c.relnamespace = to_regnamespace(quote_ident(r.schema))
+	  AND (c.relname = r.sequence OR q.ahead <= interval '5 seconds');
 	BEGIN
 		IF cascade THEN
 			EXECUTE format('DROP SCHEMA %I CASCADE', r.schema);
@@ -1012,12 +1016,12 @@ BEGIN
 			DETAIL = e_detail,
 			HINT = format('To drop it with all that is in it, type: SELECT snowid.drop_shard(%s, true);', shard);
 	END;
-	IF ahead > interval '3 seconds' THEN
+	IF ahead > interval '5 seconds' THEN
 		RAISE WARNING USING
 			MESSAGE = format('the ids of shard %s are ahead of the clock', shard),
 			DETAIL = 'Until the clock has passed them, a new shard of that number could make some of them again.',
 			HINT = 'Wait until then before you create it, or move its sequence on with snowid.advance().';
-	ELSIF ahead > interval '-11 ms' THEN
+	ELSIF ahead > interval '-1 s' THEN
 		PERFORM pg_sleep(greatest(extract(epoch FROM ahead), 0) + 0.011);
 	END IF;
 END
@@ -2249,15 +2253,18 @@ COMMENT ON FUNCTION snowid_internal.sequence_value(regclass, timestamptz) IS
 
 -- If an earlier installation of the extension has made ids here, its clock is
 -- gone.  A crash can have set sequences back, or will do so.  So new ids start
--- from now, above all that are there.
+-- from now, above all that are there; but a sequence that is far ahead goes
+-- alone, and drags no other.
 -- (2^40 is a time, if the epoch is over 12 days ago, and no plain counter.)
 SELECT pg_catalog.setval('snowid_internal.clock', pg_catalog.ceil(extract(epoch FROM
 	greatest(pg_catalog.clock_timestamp(),
-			 pg_catalog.max(u.at) FILTER (WHERE u.at <= pg_catalog.clock_timestamp() + interval '1 day'))))::bigint)
+			 pg_catalog.max(u.at) FILTER (WHERE u.at <= pg_catalog.clock_timestamp() + interval '5 seconds'))))::bigint)
 FROM pg_catalog.pg_sequence q JOIN pg_catalog.pg_class c ON c.oid = q.seqrelid,
-	 snowid_internal.sequence_value(q.seqrelid, snowid.id_timestamp(0::bigint)) v,
+	 snowid_internal.sequence_value(
+		CASE WHEN c.relpersistence = 'p' AND q.seqmax > 1::bigint << 40 THEN q.seqrelid END,
+		snowid.id_timestamp(0::bigint)) v,
 	 snowid.id_timestamp((v.last >> 10) + 1 << 23) AS u(at)
-WHERE c.relpersistence = 'p' AND q.seqmax > 1::bigint << 40 AND v.last > 1::bigint << 40
+WHERE v.last BETWEEN 1::bigint << 40 AND 1::bigint << 50
 HAVING pg_catalog.count(*) > 0;
 
 /*

@@ -86,7 +86,8 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	bool		may_start = false;	/* have we let forgotten ids pass? */
 	int			moves_left = MAX_CLOCK_MOVES;	/* of the clock, by this call */
 	bool		is_covered;		/* does the clock reserve our slots? */
-	bool		must_log;		/* ... or do we log them for ourselves? */
+	bool		is_logged;		/* ... or have we logged them for ourselves, */
+	bool		must_log;		/* ... or do so now? */
 	int64		logged_last;
 
 	if (session == NULL || session->relid != seqid)
@@ -136,6 +137,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 		choice = slot_choose(state, session->rules, floor - epoch, now - epoch,
 							 may_open);
 		starts_early = !may_start && session->is_rewritten &&
+			(choice.verdict == SLOT_TAKE || choice.verdict == SLOT_WAIT) &&
 			slot_is_forgotten(state, now - epoch);
 
 		if (choice.verdict == SLOT_TAKE && !starts_early)
@@ -158,14 +160,17 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 			 */
 			last = epoch + slot_ms(choice.last) * 1000;
 			is_covered = clock_covers(last, Max(redo, PageGetLSN(page.page)));
-			if (is_covered || moves_left == 0 || !session->needs_wal)
+			is_logged = choice.last <= session->logged_last &&
+				PageGetLSN(page.page) == session->logged_lsn &&
+				session->logged_lsn > redo;
+			if (is_covered || is_logged || moves_left == 0 || !session->needs_wal)
 				break;
 			logged = PageGetLSN(page.page);
 		}
 
 		LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
 
-		if (choice.verdict == SLOT_TAKE && starts_early)
+		if (starts_early)
 		{
 			wait_us(forgotten_until(floor, now) - now);
 			may_start = true;
@@ -216,9 +221,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 		/* The first change after a redo point is logged, as of any page. */
 		must_log = PageGetLSN(page.page) <= redo;
 	}
-	else if (choice.last <= session->logged_last &&
-			 PageGetLSN(page.page) == session->logged_lsn &&
-			 session->logged_lsn > redo)
+	else if (is_logged)
 	{
 		join_record(session->logged_lsn);
 		must_log = false;
@@ -305,7 +308,7 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 
 	/* Stay above the ids that a restart has forgotten. */
 	if (is_rewritten(rel) && slot_is_forgotten(state, now - epoch))
-		slot = Min(Max(slot, slot_floor(forgotten_until(floor, now) - epoch)),
+		slot = Min(Max(slot, slot_floor(forgotten_until(floor, now) - epoch) - 1),
 				   rules.max_slot);
 
 	if (state.is_called)

@@ -305,7 +305,7 @@ forgotten_until(int64 floor, int64 now)
 {
 	int64		until = now + (MS_AHEAD_MAX + 1) * 1000;
 
-	if (floor > now + 2 * CLOCK_AHEAD_US)
+	if (floor > now + FLOOR_WAIT_MAX_US)
 		return until;
 	return Max(until, floor + CLOCK_AHEAD_US);
 }

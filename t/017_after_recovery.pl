@@ -90,6 +90,10 @@ INSERT INTO insta13.rows DEFAULT VALUES});
 	my $last = sql('INSERT INTO insta13.rows DEFAULT VALUES RETURNING id');
 	sql('SELECT snowid.drop_shard(13, true); SELECT snowid.create_shard(13)');
 	cmp_ok(sql('SELECT insta13.next_id()'), '>', $last, 'a new shard of the number');
+	crash_now();
+	$last = sql('SELECT insta13.next_id()');
+	sql('ALTER SEQUENCE insta13.id_seq RESTART; SELECT snowid.drop_shard(13); SELECT snowid.create_shard(13)');
+	cmp_ok(sql('SELECT insta13.next_id()'), '>', $last, '... also of one that was restarted');
 };
 
 # Each call here would move the clock by a second or two, if it could.
@@ -113,6 +117,19 @@ FROM (SELECT snowid.id_timestamp(last_value >> 10 << 23) AS last_at FROM draggin
 		'the others are not far ahead after a crash');
 };
 
+# They would log an id each, and hold the page of the clock for it.
+subtest 'a session that goes on alone' => sub {
+	sql('CREATE SEQUENCE alone');
+	sql("SELECT snowid.advance('alone', snowid.make_id(clock_timestamp() + '1 minute', 0, 0))");
+	my $records = sql(q{
+SELECT snowid.next_id(5, 'alone');
+SELECT pg_current_wal_insert_lsn();
+SELECT max(snowid.next_id(5, 'alone')) FROM generate_series(1, 1000);
+SELECT pg_current_wal_insert_lsn()});
+	my (undef, $before, undef, $after) = split /\n/, $records;
+	cmp_ok(sql("SELECT '$after'::pg_lsn - '$before'::pg_lsn"), '<', 1000, 'logs for many ids at once');
+};
+
 subtest 'DROP and CREATE EXTENSION before a crash' => sub {
 	set_clock($node, '2026-01-01 12:30:01.5');
 	sql('CREATE SEQUENCE stays');
@@ -121,6 +138,14 @@ subtest 'DROP and CREATE EXTENSION before a crash' => sub {
 	crash($node);
 	start_with_clock($node, '2026-01-01 12:00:00');
 	cmp_ok(take('stays'), '>', $seen[1], 'with the clock set back');
+
+	# What is far ahead drags no other sequence.
+	sql(q{
+SELECT snowid.advance('stays', snowid.make_id(clock_timestamp() + '1 hour', 0, 0));
+SET client_min_messages = warning; DROP EXTENSION snowid CASCADE; CREATE EXTENSION snowid;
+CREATE SEQUENCE other});
+	is(sql(q{SELECT snowid.id_timestamp(snowid.next_id(5, 'other')) < clock_timestamp() + '40 minutes'}),
+		't', '... and one that is far ahead');
 };
 
 done_testing();
