@@ -145,12 +145,12 @@ $primary->stop;
 $standby->safe_psql('postgres', 'CHECKPOINT');
 $other = take($standby, 'insta6.id_seq');
 $seen = take($standby, 'insta5.id_seq');
-
-# A rewound server waits for all log that there is.  While the time stands still,
-# the walwriter flushes nothing, but a commit does.
-$standby->safe_psql('postgres', 'SELECT txid_current()');
 command_ok([ 'pg_rewind', '--target-pgdata', $primary->data_dir,
 		'--source-server', $standby->connstr('postgres') ], 'the old primary is rewound');
+
+# The rewound server waits for all log that there was, also of hint bits.  While
+# the time stands still, the walwriter flushes nothing, but a commit does.
+$standby->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'flush', '')});
 $primary->append_conf('postgresql.conf', 'port = ' . $primary->port . "\nprimary_conninfo = '"
 	  . $standby->connstr . " application_name=primary'\nrestore_command = ''");
 $primary->set_standby_mode;
