@@ -39,11 +39,18 @@ sub rises_ok
 }
 
 subtest 'restarted after a crash' => sub {
-	sql("CREATE SEQUENCE restarted; CREATE SEQUENCE advanced; CREATE SEQUENCE logged");
-	take($_) for 'restarted', 'advanced', 'logged';
-	crash_now();
-	is(sql("SELECT snowid.id_timestamp(snowid.next_id(5, 'restarted')) > clock_timestamp() + '0.2 s'"),
-		't', 'after a crash, ids are ahead of the clock');
+	sql("CREATE SEQUENCE restarted; CREATE SEQUENCE advanced");
+
+	# A slow server may be up only when the clock has passed what was reserved.
+	my $is_ahead = 'f';
+	for (1 .. 20)
+	{
+		take($_) for 'restarted', 'advanced';
+		crash_now();
+		$is_ahead = sql("SELECT snowid.id_timestamp(snowid.next_id(5, 'restarted')) > clock_timestamp() + '0.5 s'");
+		last if $is_ahead eq 't';
+	}
+	is($is_ahead, 't', 'after a crash, ids are ahead of the clock');
 	rises_ok('advance() after RESTART', 'advanced',
 		"ALTER SEQUENCE advanced RESTART; SELECT snowid.advance('advanced', 0)");
 	rises_ok('RESTART', 'restarted', 'ALTER SEQUENCE restarted RESTART');
@@ -51,7 +58,7 @@ subtest 'restarted after a crash' => sub {
 	# By now, the clock has passed all of them.
 	my $start = sql('SELECT clock_timestamp()');
 	rises_ok('RESTART later', 'restarted', 'ALTER SEQUENCE restarted RESTART');
-	is(sql("SELECT clock_timestamp() - '$start' < '1 s'"), 't', '... hardly waits');
+	is(sql("SELECT clock_timestamp() - '$start' < '2 s'"), 't', '... hardly waits');
 };
 
 subtest 'restarted in a copy of a database' => sub {
@@ -119,15 +126,19 @@ FROM (SELECT snowid.id_timestamp(last_value >> 10 << 23) AS last_at FROM draggin
 
 # They would log an id each, and hold the page of the clock for it.
 subtest 'a session that goes on alone' => sub {
+	plan skip_all => 'pg_walinspect is not installed'
+	  unless sql(q{SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'pg_walinspect')}) eq 't';
 	sql('CREATE SEQUENCE alone');
 	sql("SELECT snowid.advance('alone', snowid.make_id(clock_timestamp() + '1 minute', 0, 0))");
-	my $records = sql(q{
-SELECT snowid.next_id(5, 'alone');
-SELECT pg_current_wal_insert_lsn();
+	my $before = sql('SELECT pg_current_wal_flush_lsn()');
+	sql(q{
 SELECT max(snowid.next_id(5, 'alone')) FROM generate_series(1, 1000);
-SELECT pg_current_wal_insert_lsn()});
-	my (undef, $before, undef, $after) = split /\n/, $records;
-	cmp_ok(sql("SELECT '$after'::pg_lsn - '$before'::pg_lsn"), '<', 1000, 'logs for many ids at once');
+SELECT pg_logical_emit_message(true, 'flush', '')});
+	my $records = sql(qq{
+CREATE EXTENSION pg_walinspect;
+SELECT count(*) FROM pg_get_wal_records_info('$before', pg_current_wal_flush_lsn())
+WHERE resource_manager = 'Sequence'});
+	cmp_ok($records, '<', 10, 'logs for many ids at once');
 };
 
 subtest 'DROP and CREATE EXTENSION before a crash' => sub {
