@@ -989,13 +989,10 @@ BEGIN
 	-- A new shard of the same number starts from the clock, so the clock must
 	-- have passed the last id, as it does soon after a crash.  Ids may be taken
 	-- until we have the lock.  Tables can have sequences of their own; one that is
-	-- further ahead may be no clock.  One that was restarted, or that we may not
-	-- read, can be as far ahead as the log.
+	-- further ahead may be no clock.
 	SELECT max(q.ahead) INTO ahead
 	FROM pg_class c, LATERAL (
-		SELECT CASE WHEN NOT has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN interval '3.5 seconds'
-			WHEN v.called THEN snowid.id_timestamp(v.last >> 10 << 23, coalesce(r.epoch, snowid.id_timestamp(0::bigint))) - clock_timestamp()
-			WHEN c.relfilenode <> c.oid THEN interval '3.5 seconds' END
+		SELECT CASE WHEN v.called THEN snowid.id_timestamp(v.last >> 10 << 23, coalesce(r.epoch, snowid.id_timestamp(0::bigint))) - clock_timestamp() END
 		FROM snowid_internal.sequence_value(
 			CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END,
 			coalesce(r.epoch, snowid.id_timestamp(0::bigint))) v) AS q(ahead)
