@@ -987,9 +987,9 @@ BEGIN
 	END IF;
 
 	-- A new shard of the same number starts from the clock, so the clock must
-	-- have passed the last id, as it does soon after a crash.  Ids may be taken
-	-- until we have the lock.  Tables can have sequences of their own; one that is
-	-- further ahead may be no clock.
+	-- have passed the last id, as it does soon after a crash.  Until we have the
+	-- lock, ids may be taken, up to 10 ms ahead.  Tables can have sequences of
+	-- their own; one that is further ahead may be no clock.
 	SELECT max(q.ahead) INTO ahead
 	FROM pg_class c, LATERAL (
 		SELECT CASE WHEN v.called THEN snowid.id_timestamp(v.last >> 10 << 23, coalesce(r.epoch, snowid.id_timestamp(0::bigint))) - clock_timestamp() END
@@ -1458,7 +1458,7 @@ BEGIN
 	END IF;
 
 	-- Rows may also have come since from another sequence.  Their ids are at
-	-- most 10 ms ahead of the clock.
+	-- most 10 ms ahead of the clock, but for seconds after a crash.
 	IF newest IS NOT NULL THEN
 		PERFORM snowid.advance(sequence,
 			greatest(newest, snowid.make_id(clock_timestamp() + interval '11 milliseconds', 0, 0, epoch)),

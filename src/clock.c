@@ -36,7 +36,8 @@ static void reserve(Relation rel, SequencePage *page, ClockState *state,
  * Lock the clock to the end of the transaction, and read it unless the session
  * knows a reservation.  Before there is one, a restore may still set the clock.
  *
- * A session that uses a reservation holds the lock, so DROP EXTENSION waits for it.
+ * A session that uses a reservation holds the lock, so DROP EXTENSION waits
+ * for it.
  */
 void
 clock_open(void)

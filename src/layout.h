@@ -9,8 +9,9 @@
  * sequence keeps in last_value.
  *
  * The widths, shifts, masks and limits of an id and a slot stand here and
- * nowhere else.  Everything is a pure function of plain numbers, so this header needs only c.h (or
- * postgres.h) before it, and a unit test can include it without a server.
+ * nowhere else.  Everything is a pure function of plain numbers, so this header
+ * needs only c.h (or postgres.h) before it, and a unit test can include it
+ * without a server.
  * Decoding is total: the bits of an id are taken as unsigned, so that every
  * int64 has a time, a shard and a sequence number.
  */

@@ -64,8 +64,8 @@
  * than half of one is left, so that its record is durable before it is needed.
  *
  * For slots that are ahead of the clock, no more is reserved than the end of
- * their second, and nothing if they are further ahead than CLOCK_AHEAD_US of
- * the clock and of the floor: then the sequence goes alone.
+ * their second, and nothing if they are CLOCK_AHEAD_US or more beyond both the
+ * clock and the floor: then the sequence goes alone.
  */
 #define US_PER_S			INT64CONST(1000000)
 #define RESERVE_EARLY_US	(US_PER_S / 2)

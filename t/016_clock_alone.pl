@@ -83,13 +83,7 @@ subject 'unlogged' => ['busy'], sub {
 	crash($node);
 	start_with_clock($node, $noon);
 	my $waiter = session();
-	my $pid = $waiter->query_safe('SELECT pg_backend_pid()');
-	$waiter->{stdin} .= "SELECT snowid.id_timestamp(snowid.next_id(5, 'forgetful'));\n";
-	$waiter->{run}->pump_nb;
-	$node->poll_query_until('postgres', qq{
-SELECT wait_event_type = 'Extension' OR state = 'idle' AND query LIKE '%forgetful%'
-FROM pg_stat_activity WHERE pid = $pid}) or die 'the session has not begun';
-	is(sql("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid"), 'Extension',
+	waits_ok($waiter, q{SELECT snowid.id_timestamp(snowid.next_id(5, 'forgetful'))}, 'Extension',
 		'it waits until the clock is where ids were reserved');
 	set_clock($node, '2026-01-01 12:00:02.250');
 	is($waiter->query_safe('SELECT 1') =~ s/\n1$//r, '2026-01-01 12:00:02.25+00', '... and goes on from there');

@@ -11,7 +11,7 @@ use Exporter 'import';
 use SnowidTest;
 use Test::More;
 
-our @EXPORT = qw($node $db $noon start_at_noon subject sql take session
+our @EXPORT = qw($node $db $noon start_at_noon subject sql take session waits_ok
   crash_back next_after_crash lsn page_at known_at time_of);
 
 our $node;
@@ -59,6 +59,22 @@ sub take
 }
 
 sub session { return $node->background_psql($db); }
+
+# Begin statements in a session, which then waits for something of this type.
+sub waits_ok
+{
+	my ($session, $statements, $type, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+
+	$session->{stdin} .= "$statements;\n";
+	$session->{run}->pump_nb;
+	$node->poll_query_until('postgres', qq{
+SELECT wait_event_type = '$type' OR state = 'idle' AND query !~ 'pg_backend_pid'
+FROM pg_stat_activity WHERE pid = $pid}) or die 'the session has not begun';
+	is(sql("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid", 'postgres'), $type, $name);
+	return;
+}
 
 # Crash, and go on with the clock an hour behind.
 sub crash_back
