@@ -25,9 +25,10 @@ my @steps = (
 my @victims = ('tool', 'source', 'target');
 my @ends = ('move', 'abort');
 
-if (($ENV{SNOWID_MOVE_KILL} // '') ne 'all')
+my $all = ($ENV{SNOWID_MOVE_KILL} // '') eq 'all';
+if (!$all)
 {
-	@steps = ([ 'target', 'subscribed', 1 ], [ 'source', 'fenced', 1 ], [ 'target', 'open', 1 ]);
+	@steps = ([ 'target', 'subscribed', 1, 'abort' ], [ 'source', 'fenced', 1, 'abort' ], [ 'target', 'open', 1, 'move' ]);
 	@victims = ('tool');
 }
 
@@ -43,7 +44,7 @@ for my $step (@steps)
 {
 	for my $victim (@victims)
 	{
-		for my $end (@ends)
+		for my $end ($all ? @ends : $step->[3])
 		{
 			kill_at(@$step[ 0, 1 ], $step->[2] // 0, $victim, $end);
 		}
@@ -56,7 +57,7 @@ $source->safe_psql('postgres', qq{
 SELECT format('CREATE TABLE $s.t%s AS SELECT $s.next_id() AS id, 1 AS n FROM generate_series(1, 3)', i),
 	format('ALTER TABLE $s.t%s ADD PRIMARY KEY (id)', i) FROM generate_series(1, 40) i \\gexec});
 my @counts = map { 3 * $_ } 1 .. 12;
-@counts = (9) if ($ENV{SNOWID_MOVE_KILL} // '') ne 'all';
+@counts = (9) if !$all;
 kill_in_copy($_) for @counts;
 
 # A crash loses the commit that says that a table is complete, and the table's

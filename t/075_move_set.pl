@@ -169,7 +169,7 @@ my @cases = ([ 1, 'move' ], [ 5, 'move' ], [ 6, 'move' ], [ 2, 'abort' ]);
 if (($ENV{SNOWID_MOVE_KILL} // '') ne 'all')
 {
 	@steps = @steps[ 2, 6, 7 ];
-	@cases = @cases[ 1, 3 ];
+	@cases = ($cases[1]);
 }
 for my $i (0 .. $#steps)
 {

@@ -12,7 +12,7 @@ plan skip_all => 'the harness needs Linux' if $^O ne 'linux';
 my $seconds = $ENV{SNOWID_TORTURE_SECONDS} // 20;
 my ($output, $passed, $failed);
 
-IPC::Run::run([ 'torture/run', '--seconds', $seconds, '--sessions', 8 ], '>&', \$output);
+IPC::Run::run([ 'torture/run', '--seconds', $seconds, '--sessions', 4 ], '>&', \$output);
 note($output);
 
 ($passed, $failed) = $output =~ /^(\d+) passed, (\d+) failed$/m;
