@@ -14,7 +14,7 @@ use SnowidTest;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(move_node make_shard fresh_shard snowid_move move_command moves_ok
+our @EXPORT = qw(move_node make_shard fresh_shard fresh_set snowid_move move_command moves_ok
   lives_on_ok living nothing_left_ok start_writers await_writers stop_writers writers_ok copies_equal_ok
   hold_at_step let_go_steps wait_until_held hold_and_kill journal_step);
 
@@ -80,13 +80,36 @@ sub fresh_shard
 {
 	my (@nodes) = @_;
 
+	drop_shards(@nodes);
+	make_shard($nodes[0], 5, 'insta5');
+	return;
+}
+
+# Begin anew with shards 1 to 8: two have all that a shard can have.
+sub fresh_set
+{
+	my (@nodes) = @_;
+
+	drop_shards(@nodes);
+	make_shard($nodes[0], $_, "insta$_") for 1, 7;
+	$nodes[0]->safe_psql('postgres', qq{
+CALL snowid.create_shards($_, ddl => \$\$
+CREATE TABLE users (id bigint PRIMARY KEY DEFAULT next_id(), name text);
+INSERT INTO users (name) VALUES ('a'), ('b'), ('c');
+\$\$)}) for '2, 6', '8, 8';
+	return;
+}
+
+sub drop_shards
+{
+	my (@nodes) = @_;
+
 	for (@nodes)
 	{
 		$_->safe_psql('postgres', q{
 SELECT snowid.drop_shard(shard, cascade => true) FROM snowid.shards WHERE lives = 'here';
 DELETE FROM snowid.shard_registry});
 	}
-	make_shard($nodes[0], 5, 'insta5');
 	return;
 }
 
