@@ -13,7 +13,6 @@ use SnowidTest;
 use SplitTest;
 use Test::More;
 
-my @limits = ('--pause-limit', 60000, '--lock-timeout', 1000);
 my ($a, $b) = split_pair('plain');
 my $all = '1-2';
 my $registry = move_node('registry');

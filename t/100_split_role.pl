@@ -12,7 +12,6 @@ use SnowidTest;
 use SplitTest;
 use Test::More;
 
-my @limits = ('--pause-limit', 60000, '--lock-timeout', 1000);
 my $all = '1-2';
 my ($a, $b) = split_pair('role', [ '--locale-provider=icu', '--icu-locale=en' ], "max_connections = 20\nmax_locks_per_transaction = 10");
 $a->safe_psql('postgres', q{UPDATE pg_database SET datcollversion = '0' WHERE datname = 'postgres'});

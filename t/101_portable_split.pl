@@ -10,7 +10,6 @@ use SplitTest;
 use Test::More;
 
 $SnowidTest::edition = 'portable';
-my @limits = ('--pause-limit', 60000, '--lock-timeout', 1000);
 my $all = '1-2';
 my ($a, $b) = split_pair('portable');
 
