@@ -19,9 +19,7 @@ my $b = move_node('b');
 $_->start for $a, $b;
 $_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
 
-fresh_set($a, $b);
-$a->safe_psql('postgres', 'SELECT snowid.drop_shard(shard, cascade => true) FROM generate_series(3, 4) shard');
-my $rows = 0;
+my $rows;				# of all shards that clients were told of
 my @shards = (1, 2, 5, 6, 7, 8);
 my $set = '1-2,5-8';
 my @steps = (
@@ -43,64 +41,81 @@ for my $i (0 .. $#steps)
 }
 done_testing();
 
+# The shards are moved from a to b, whatever happens, and back by the next case.
 sub kill_at
 {
 	my ($side, $step, $in_commit, $shard, $victim, $end) = @_;
 	my $name = "$victim killed as shard $shard is \"$step\" on the $side" . ($in_commit ? ' for the others' : '') . ", then $end";
-	my $held = $side eq 'source' ? $a : $b;
 
-	for my $node ($a, $b)
-	{
-		$node->safe_psql('postgres', q{DELETE FROM snowid.shard_registry}) if living($node) eq '';
-	}
-	my $hold = hold_at_step($held, $step, $in_commit, $shard);
-	my $said = '';
-	my $tool = IPC::Run::start(
-		[ move_command($a, $b, $set, '--batch', 3, '--pause-limit', 60000, '--lock-timeout', 60000, '--retries', 0) ], '>&', \$said);
-	wait_until_held($held) or die "$name: does not get there";
-	if ($victim eq 'tool')
-	{
-		$tool->kill_kill;
-		$hold->{run}->kill_kill;
-	}
-	else
-	{
-		my $node = $victim eq 'source' ? $a : $b;
+	return subtest $name => sub {
+		begin();
+		my $held = $side eq 'source' ? $a : $b;
+		my $hold = hold_at_step($held, $step, $in_commit, $shard);
+		my $said = '';
+		my $tool = IPC::Run::start(
+			[ move_command($a, $b, $set, '--batch', 3, '--pause-limit', 60000, '--lock-timeout', 60000, '--retries', 0) ], '>&', \$said);
+		wait_until_held($held) or die 'does not get there';
+		if ($victim eq 'tool')
+		{
+			$tool->kill_kill;
+			$hold->{run}->kill_kill;
+		}
+		else
+		{
+			my $node = $victim eq 'source' ? $a : $b;
 
-		crash($node);
-		$hold->{run}->kill_kill;
-		$tool->finish;
-		isnt($? >> 8, 0, "$name: it says so") or diag $said;
-		$node->start;
-	}
-	let_go_steps($held);
+			crash($node);
+			$hold->{run}->kill_kill;
+			$tool->finish;
+			isnt($? >> 8, 0, 'it says so') or diag $said;
+			$node->start;
+		}
+		let_go_steps($held);
 
-	# Each shard accepts writes on one server at most.
-	my %open;
-	for my $node ($a, $b)
+		# Each shard accepts writes on one server at most.
+		my %open;
+		for my $node ($a, $b)
+		{
+			my $script = join "\n", "SET lock_timeout = '10s';", map { "INSERT INTO insta$_.users (name) VALUES ('$step');\n\\echo $_ :SQLSTATE" } @shards;
+			my ($stdout, $stderr) = ('', '');
+			$node->psql('postgres', $script, stdout => \$stdout, stderr => \$stderr, on_error_stop => 0);
+			$open{$_}++ for $stdout =~ /^(\d+) 00000$/mg;
+			is(scalar(() = $stdout =~ /^\d+ \w{5}$/mg), scalar(@shards), 'each is asked');
+		}
+		cmp_ok($open{$_} // 0, '<=', 1, "shard $_ is open once at most") for @shards;
+		$rows += $_ for values %open;
+
+		# What is given late holds for the shards that are decided already, too.
+		my $keeps = $end eq 'move' && $shard == 1 && $step ne 'moved';
+		(my $code, $said) = snowid_move($a, $b, $set, $end, $keeps ? '--keep-name' : ());
+		is($a->safe_psql('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'insta%\_moved'}), 0, 'the copies keep their names') if $keeps;
+		is($code, $said =~ /has been opened|have been opened/ ? 1 : 0, 'it comes to an end') or diag $said;
+		moves_ok($a, $b, $set, [ '--batch', 3 ], 0, 'all are moved', qr/6 of 6 shards have moved/) if $end eq 'abort';
+		is(living($b), join(',', @shards), 'all are there');
+		moves_ok($a, $b, $set, ['finish'], 0, 'finished');
+		nothing_left_ok($_, 'finished') for $a, $b;
+		is($b->safe_psql('postgres', join ' UNION ALL ', map { "SELECT $_ WHERE insta$_.next_id() <= (SELECT max(id) FROM insta$_.users)" } @shards),
+			'', 'ids rise');
+		is(count_rows($b), $rows, 'each row that a client was told of is there, once');
+		($a, $b) = ($b, $a);
+	};
+}
+
+# All shards live on a, and nothing of them is on b.
+sub begin
+{
+	if (living($a) ne join ',', @shards)
 	{
-		my $script = join "\n", "SET lock_timeout = '10s';", map { "INSERT INTO insta$_.users (name) VALUES ('$step');\n\\echo $_ :SQLSTATE" } @shards;
-		my ($stdout, $stderr) = ('', '');
-		$node->psql('postgres', $script, stdout => \$stdout, stderr => \$stderr, on_error_stop => 0);
-		$open{$_}++ for $stdout =~ /^(\d+) 00000$/mg;
-		is(scalar(() = $stdout =~ /^\d+ \w{5}$/mg), scalar(@shards), "$name: each is asked");
+		fresh_set($a, $b);
+		$a->safe_psql('postgres', 'SELECT snowid.drop_shard(shard, cascade => true) FROM generate_series(3, 4) shard');
 	}
-	cmp_ok($open{$_} // 0, '<=', 1, "$name: shard $_ is open once at most") for @shards;
-	$rows += $_ for values %open;
-
-	# What is given late holds for the shards that are decided already, too.
-	my $keeps = $end eq 'move' && $shard == 1 && $step ne 'moved';
-	(my $code, $said) = snowid_move($a, $b, $set, $end, $keeps ? '--keep-name' : ());
-	is($a->safe_psql('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'insta%\_moved'}), 0, "$name: the copies keep their names") if $keeps;
-	is($code, $said =~ /has been opened|have been opened/ ? 1 : 0, "$name: it comes to an end") or diag $said;
-	moves_ok($a, $b, $set, [ '--batch', 3 ], 0, "$name: all are moved", qr/6 of 6 shards have moved/) if $end eq 'abort';
-	is(living($b), '1,2,5,6,7,8', "$name: all are there");
-	moves_ok($a, $b, $set, ['finish'], 0, "$name: finished");
-	nothing_left_ok($_, $name) for $a, $b;
-	is($b->safe_psql('postgres', join ' UNION ALL ', map { "SELECT $_ WHERE insta$_.next_id() <= (SELECT max(id) FROM insta$_.users)" } @shards),
-		'', "$name: ids rise");
-	is($b->safe_psql('postgres', 'SELECT ' . join(' + ', map { "(SELECT count(*) FROM insta$_.users WHERE name NOT IN ('new', 'there', 'slow', 'a', 'b', 'c') AND name NOT LIKE 'user %')" } @shards)),
-		$rows, "$name: each row that a client was told of is there, once");
-	($a, $b) = ($b, $a);
+	$b->safe_psql('postgres', 'DELETE FROM snowid.shard_registry');
+	$rows = count_rows($a);
 	return;
+}
+
+sub count_rows
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', 'SELECT ' . join(' + ', map { "(SELECT count(*) FROM insta$_.users)" } @shards));
 }
