@@ -9,7 +9,7 @@ use Test::More;
 
 plan skip_all => 'the harness needs Linux' if $^O ne 'linux';
 
-my $seconds = $ENV{SNOWID_TORTURE_SECONDS} // 20;
+my $seconds = $ENV{SNOWID_TORTURE_SECONDS} // 12;
 my ($output, $passed, $failed);
 
 IPC::Run::run([ 'torture/run', '--seconds', $seconds, '--sessions', 4 ], '>&', \$output);

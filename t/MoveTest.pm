@@ -14,7 +14,7 @@ use SnowidTest;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(move_node make_shard fresh_shard fresh_set snowid_move move_command moves_ok
+our @EXPORT = qw(move_node make_shard fresh_shard fresh_set drop_shards snowid_move move_command moves_ok
   lives_on_ok living nothing_left_ok start_writers await_writers stop_writers writers_ok copies_equal_ok
   hold_at_step let_go_steps wait_until_held hold_and_kill journal_step);
 
