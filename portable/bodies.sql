@@ -807,6 +807,7 @@ DECLARE
 	at timestamptz;
 	now_ms bigint;
 	last bigint;
+	named bigint;
 BEGIN
 	PERFORM snowid_internal.check_epoch(epoch);
 	rules := snowid_internal.open_sequence(seq, '{UPDATE,"SELECT, USAGE"}');
@@ -828,6 +829,13 @@ BEGIN
 		-- Stay above the ids that a restart has forgotten.
 		IF (last < (now_ms << 10) / 2) IS NOT FALSE AND pg_relation_filenode(seq) <> seq::oid THEN
 			slot := least(greatest(slot, ((now_ms + 10) << 10) | 1023), rules.seqmax);
+		END IF;
+		-- setval(seq, slot, false) may have named the next slot.
+		IF last IS NULL THEN
+			named := nullif(nextval(seq), rules.seqstart);
+			IF named >> 10 BETWEEN now_ms AND now_ms + 86400000 THEN
+				slot := greatest(slot, named - 1);
+			END IF;
 		END IF;
 		IF last IS NULL OR last < slot THEN
 			PERFORM setval(seq, greatest(slot, rules.seqmin));

@@ -117,6 +117,15 @@ SELECT snowid.next_id(0, 'id_seq') > :ahead AS still_larger;
 CREATE SEQUENCE not_called;
 SELECT snowid.advance('not_called', snowid.make_id(clock_timestamp(), 5, 0));
 SELECT is_called, log_cnt FROM not_called;
+-- Nor below the slot that setval() has named.
+CREATE SEQUENCE named;
+SELECT setval('named', :ahead >> 23 << 10, false) > 0 AS named;
+SELECT snowid.advance('named', 1);
+SELECT snowid.next_id(0, 'named') >> 23 >= :ahead >> 23 AS not_below;
+CREATE SEQUENCE named_far;
+SELECT setval('named_far', snowid.make_id(now() + interval '3 days', 0, 0) >> 23 << 10, false) > 0 AS named;
+SELECT snowid.advance('named_far', 1);
+SELECT snowid.id_timestamp(snowid.next_id(0, 'named_far')) < now() + interval '1 minute' AS from_now;
 
 -- Nor beyond MAXVALUE, though a restarted sequence is moved to now.
 CREATE SEQUENCE narrow AS integer;

@@ -317,6 +317,8 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 
 		slot = Max(Max(slot, state.last), Min(known, rules.max_slot));
 	}
+	else if (slot_is_named(state, rules, now - epoch))
+		slot = Max(slot, state.last - 1);
 
 	if (RelationNeedsWAL(rel))
 		GetTopTransactionId();

@@ -161,6 +161,22 @@ slot_follows(SlotState state, SlotRules rules, int64 before_us)
 }
 
 /*
+ * Has setval(seq, slot, false) named the next slot?
+ *
+ * Any other sequence that was never called has its START there, which is no
+ * time: 1 mostly.
+ */
+static inline bool
+slot_is_named(SlotState state, SlotRules rules, int64 now_us)
+{
+	int64		now_ms = now_us / 1000;
+
+	return !state.is_called && state.last != rules.start &&
+		state.last > slot_pack(now_ms, 0) &&
+		slot_ms(state.last) <= now_ms + MS_AHEAD_SANE;
+}
+
+/*
  * Choose the next slots, given the microseconds since the epoch of the time
  * and of the floor.
  *
@@ -197,16 +213,8 @@ slot_choose(SlotState state, SlotRules rules, int64 floor_us, int64 now_us,
 		}
 		first = Max(state.last + 1, now_slot);
 	}
-	else if (state.last > now_slot && state.last != rules.start &&
-			 slot_ms(state.last) <= now_ms + MS_AHEAD_SANE)
-	{
-		/*
-		 * setval(seq, slot, false) names the next slot itself.  Any other
-		 * sequence that was never called has its START here, which is no
-		 * time: 1 mostly.
-		 */
+	else if (slot_is_named(state, rules, now_us))
 		first = state.last;
-	}
 
 	/*
 	 * A crash may have lost what was issued below the floor.  Mostly, now is
