@@ -99,5 +99,59 @@ foreach my $case ([ "SELECT nextval('s')", 'the same' ], [ $next, 'larger' ])
 	sql('DROP DATABASE copied', 'template1');
 }
 
+# The first record is from before half of the epoch's age.
+my $epoch = '2026-06-01 00:00:00+00';
+sql('CREATE SEQUENCE young');
+foreach my $at ('00:02:00', '00:02:00', '00:03:30', '00:05:00', '00:06:00')
+{
+	set_clock($node, "2026-06-01 $at");
+	$seen = sql("SELECT snowid.next_id(5, 'young', '$epoch')");
+}
+crash($node);
+start_with_clock($node, '2026-06-01 00:06:01');
+is(sql("SELECT last_id_at < snowid.id_timestamp($seen, '$epoch') FROM snowid.sequence_state('young', '$epoch')"),
+	't', 'an epoch of a few minutes ago: sequence_state() can be behind after a crash');
+cmp_ok(sql("SELECT snowid.next_id(5, 'young', '$epoch')"), '>', $seen, '... and next_id() is not');
 $node->stop;
+
+# Another synchronous standby, which does not stream: what the former has confirmed
+# counts.
+my $primary = new_node('primary', allows_streaming => 1);
+start_with_clock($primary, $now);
+$primary->safe_psql('postgres', 'CREATE EXTENSION snowid; CREATE SEQUENCE s');
+$primary->backup('backup');
+my %standby = map { $_ => PostgreSQL::Test::Cluster->new($_) } 'former', 'latter';
+foreach my $name (sort keys %standby)
+{
+	$standby{$name}->init_from_backup($primary, 'backup', has_streaming => 1);
+	$standby{$name}->append_conf('postgresql.conf',
+		"primary_conninfo = '" . $primary->connstr . " application_name=$name'");
+	start_with_clock($standby{$name}, '2026-05-31 23:00:00');
+}
+make_synchronous('former');
+$primary->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'flush', '')});
+$primary->wait_for_catchup($standby{latter}, 'replay', $primary->lsn('flush'));
+kill 'STOP', $standby{latter}->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+set_clock($primary, '2026-06-01 00:01:30');
+$primary->safe_psql('postgres', "CREATE TABLE confirmed_$_ AS $next") foreach 1, 2;
+make_synchronous('latter');
+$seen = $primary->safe_psql('postgres', $next, timeout => 30);
+crash($_) foreach $primary, $standby{latter};
+start_with_clock($standby{latter}, '2026-05-31 23:00:00');
+$standby{latter}->promote;
+cmp_ok($standby{latter}->safe_psql('postgres', $next), '<', $seen,
+	'another synchronous standby: an id that the former has confirmed is forgotten');
+$_->stop foreach values %standby;
+
 done_testing();
+
+sub make_synchronous
+{
+	my ($name) = @_;
+
+	$primary->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$name'");
+	$primary->reload;
+	$primary->poll_query_until('postgres',
+		"SELECT sync_state = 'sync' FROM pg_stat_replication WHERE application_name = '$name'") or die "$name is not synchronous";
+	return;
+}
