@@ -5,8 +5,10 @@
 
 #include "access/relation.h"
 #include "access/xlog.h"
+#include "access/xlogrecovery.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -26,7 +28,7 @@ Clock		database_clock;
 static Oid	find_clock(void);
 static ClockState lock_clock(Relation rel, SequencePage *page, int mode);
 static void unlock_clock(Relation rel, SequencePage *page);
-static uint32 clock_mark(Relation rel);
+static uint32 clock_mark(const SequencePage *page);
 static void remember(const SequencePage *page, ClockState state);
 static void reserve(Relation rel, SequencePage *page, ClockState *state,
 					TimestampTz wanted, TimestampTz now);
@@ -165,6 +167,13 @@ clock_floor(void)
 	return state.floor;
 }
 
+/* Is it the clock, which itself makes no ids? */
+bool
+is_clock(Oid relid)
+{
+	return relid == find_clock();
+}
+
 static Oid
 find_clock(void)
 {
@@ -191,7 +200,15 @@ lock_clock(Relation rel, SequencePage *page, int mode)
 				 errhint("Type: ALTER SEQUENCE snowid_internal.clock SET LOGGED;")));
 
 	lock_page(page, ReadBuffer(rel, 0), mode);
-	return clock_read(page->data->last_value, page->data->log_cnt, clock_mark(rel));
+
+	/*
+	 * What is as a recovery has left it is not live.  A page that pg_rewind
+	 * or an incremental backup has brought was live on another server, and
+	 * the pages of sequences here can be older.
+	 */
+	if (RecoveryInProgress() || PageGetLSN(page->page) <= GetXLogReplayRecPtr(NULL))
+		return clock_read(page->data->last_value, 0, 0);
+	return clock_read(page->data->last_value, page->data->log_cnt, clock_mark(page));
 }
 
 static void
@@ -202,13 +219,16 @@ unlock_clock(Relation rel, SequencePage *page)
 }
 
 /*
- * What a live page has, and no copy of it.  CREATE DATABASE copies pages with
- * the file's number, ALTER SEQUENCE and SET LOGGED tuples with the database's.
+ * What a live page has, and no copy of it: the database, the timeline, and the
+ * page's record.  CREATE DATABASE may copy the page as it is, pg_rewind brings
+ * it to a server that is promoted later.  Who copies the tuple, or logs the
+ * page, leaves another record.
  */
 static uint32
-clock_mark(Relation rel)
+clock_mark(const SequencePage *page)
 {
-	return MyDatabaseId ^ LOCATOR_FILE(REL_LOCATOR(rel));
+	return hash_combine(MyDatabaseId,
+						GetWALInsertionTimeLine() ^ (uint32) PageGetLSN(page->page));
 }
 
 /* Keep what the page shows.  One that is not live reserves nothing. */
@@ -232,6 +252,6 @@ reserve(Relation rel, SequencePage *page, ClockState *state, TimestampTz wanted,
 	state->is_live = true;
 	last_value = clock_last_value(*state);
 	MarkBufferDirty(page->buffer);
-	write_page(REL_LOCATOR(rel), page, last_value,
-			   clock_log_cnt(*state, clock_mark(rel)), &last_value);
+	write_page(REL_LOCATOR(rel), page, last_value, &last_value);
+	page->data->log_cnt = clock_log_cnt(*state, clock_mark(page));
 }

@@ -42,6 +42,7 @@ extern void clock_forget(Oid relid);
 extern bool clock_move(TimestampTz last, TimestampTz now, XLogRecPtr after);
 extern void clock_move_early(TimestampTz last, TimestampTz now);
 extern TimestampTz clock_floor(void);
+extern bool is_clock(Oid relid);
 
 #pragma GCC visibility pop
 

@@ -12,6 +12,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "clock.h"
 #include "seq_catalog.h"
 #include "seq_refusal.h"
 
@@ -50,10 +51,13 @@ SlotRules
 read_rules(Relation rel)
 {
 	SlotRules	rules;
-	HeapTuple	tuple = SearchSysCache1(SEQRELID,
-										ObjectIdGetDatum(RelationGetRelid(rel)));
+	HeapTuple	tuple;
 	Form_pg_sequence form;
 
+	if (is_clock(RelationGetRelid(rel)))
+		refuse_clock();
+
+	tuple = SearchSysCache1(SEQRELID, ObjectIdGetDatum(RelationGetRelid(rel)));
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for sequence %u", RelationGetRelid(rel));
 	form = (Form_pg_sequence) GETSTRUCT(tuple);

@@ -47,15 +47,17 @@ lock_page(SequencePage *page, Buffer buffer, int mode)
  * Put the new state on the page, and log it if told so, with a last_value for
  * the record.  The page must be locked exclusively and marked dirty.
  *
- * The record has log_cnt 0, as core's has, whatever the page gets.
+ * The record has log_cnt 0, as core's has, and so has the page: nextval then logs
+ * for itself.
  */
 void
-write_page(RelFileLocator locator, SequencePage *page, int64 last, int64 log_cnt,
+write_page(RelFileLocator locator, SequencePage *page, int64 last,
 		   const int64 *logged_last)
 {
 	START_CRIT_SECTION();
 
 	page->data->is_called = true;
+	page->data->log_cnt = 0;
 
 	if (logged_last != NULL)
 	{
@@ -63,7 +65,6 @@ write_page(RelFileLocator locator, SequencePage *page, int64 last, int64 log_cnt
 		XLogRecPtr	recptr;
 
 		page->data->last_value = *logged_last;
-		page->data->log_cnt = 0;
 		SEQ_REC_LOCATOR(xlrec) = locator;
 
 		XLogBeginInsert();
@@ -75,7 +76,6 @@ write_page(RelFileLocator locator, SequencePage *page, int64 last, int64 log_cnt
 	}
 
 	page->data->last_value = last;
-	page->data->log_cnt = log_cnt;
 
 	END_CRIT_SECTION();
 }

@@ -29,7 +29,7 @@ typedef struct SequencePage
 
 extern void lock_page(SequencePage *page, Buffer buffer, int mode);
 extern void write_page(RelFileLocator locator, SequencePage *page, int64 last,
-					   int64 log_cnt, const int64 *logged_last);
+					   const int64 *logged_last);
 extern bool is_durable(XLogRecPtr lsn);
 extern void join_record(XLogRecPtr lsn);
 

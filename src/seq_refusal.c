@@ -121,6 +121,17 @@ refuse_increment(Oid seqid, int64 increment)
 					 sequence_name(seqid))));
 }
 
+/* Refuse the clock: a slot is no time for it, and all sequences would follow. */
+void
+refuse_clock(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("sequence \"snowid_internal.clock\" makes no ids"),
+			 errdetail("It is the clock of all sequences of the database."),
+			 errhint("Name a sequence of your own, such as insta5.id_seq.")));
+}
+
 /* The sequence's name as one would type it. */
 static char *
 sequence_name(Oid seqid)

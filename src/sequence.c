@@ -233,7 +233,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 			logged_last = slot_ahead(session->rules, choice.last);
 	}
 
-	write_page(session->locator, &page, choice.last, 0, must_log ? &logged_last : NULL);
+	write_page(session->locator, &page, choice.last, must_log ? &logged_last : NULL);
 	if (!is_covered && must_log)
 	{
 		session->logged_last = logged_last;
@@ -323,7 +323,7 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 	if (RelationNeedsWAL(rel))
 		GetTopTransactionId();
 	MarkBufferDirty(page.buffer);
-	write_page(REL_LOCATOR(rel), &page, slot, 0, RelationNeedsWAL(rel) ? &slot : NULL);
+	write_page(REL_LOCATOR(rel), &page, slot, RelationNeedsWAL(rel) ? &slot : NULL);
 
 	UnlockReleaseBuffer(page.buffer);
 	relation_close(rel, NoLock);

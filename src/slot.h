@@ -335,10 +335,10 @@ slot_known(SlotState state, int64 floor_us, int64 now_us)
  * Read the clock's page.
  *
  * last_value is the reserved time, in seconds since 1970.  log_cnt is 0 in the
- * log's record, so it is 0 after a recovery, setval() and a restore, too.  On
- * the page in use it holds, above the mark, the seconds from the floor to the
- * reserved time, plus one.  The mark differs from that of any page which this
- * one may have been copied from.
+ * log's record, so it is 0 after setval() and a restore, too.  On the page in
+ * use it holds, above the mark, the seconds from the floor to the reserved time,
+ * plus one.  The mark differs from that of any page which this one may have been
+ * copied from.
  *
  * Whoever finds a page that is not live takes its time for the floor: up to
  * there, slots may have been issued that no page shows.

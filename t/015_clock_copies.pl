@@ -13,6 +13,10 @@ use Test::More;
 
 start_at_noon('copies');
 
+# With wal_level minimal, nothing of a copy by "wal_log" is logged then.
+$node->append_conf('postgresql.conf', 'wal_skip_threshold = 0');
+$node->reload;
+
 # What makes a sequence a new file from its page, as the first thing after a crash.
 subject 'a new file from a page that is behind' => [], sub {
 	my %rewrite = (
@@ -65,13 +69,21 @@ subject 'a copy of a database with a page that is behind' => ['s'], sub {
 # copied, and logged, in the order of pg_class.  A sequence that comes after the
 # clock has a record after the clock's, so its ids are reserved anew; so look at one
 # that comes before.
-subject 'a copy of a database with a clock in use' => [ map { "s$_" } 1 .. 100 ], sub {
+sub copied_first
+{
 	my $first = sql(q{
 SELECT min(relname) FROM (
 	SELECT relname, row_number() OVER (ORDER BY ctid) AS n FROM pg_class
 	WHERE relkind = 'S' AND (relname LIKE 's%' OR oid = 'snowid_internal.clock'::regclass)) AS s
 WHERE n = 1});
 	isnt($first, 'clock', 'a sequence that is copied before the clock');
+	return $first;
+}
+
+subject 'a copy of a database with a clock in use' => [ map { "s$_" } 1 .. 100 ], sub {
+	my $first = copied_first();
+	take($first);
+	set_clock($node, '2026-01-01 12:00:10');
 	take($first);
 	for my $strategy ('wal_log', 'file_copy')
 	{
@@ -158,6 +170,23 @@ subject 'a crash, DROP and CREATE EXTENSION, and the clock set back' => ['seldom
 	sql($anew);
 	set_clock($node, '2026-01-01 11:00:00');
 	cmp_ok(take('seldom'), '>', $seen, 'the new clock knows');
+};
+
+# The page has the database's OID again, and a record of the copy's own.
+$node->stop;
+$node->append_conf('postgresql.conf', 'wal_level = replica');
+start_with_clock($node, $noon);
+subject 'a database that is made again, with its OID, from its copy' => [ map { "s$_" } 1 .. 100 ], sub {
+	my $first = copied_first();
+	my $oid = sql('SELECT oid FROM pg_database WHERE datname = current_database()');
+
+	take($first);
+	sql("CREATE DATABASE aside TEMPLATE $db STRATEGY wal_log", 'postgres');
+	sql("DROP DATABASE $db", 'postgres');
+	sql("CREATE DATABASE $db TEMPLATE aside STRATEGY wal_log OID $oid", 'postgres');
+	take($first);
+	my $seen = take($first);
+	cmp_ok(next_after_crash($first), '>', $seen, 'no repetition after a crash');
 };
 
 $node->stop;

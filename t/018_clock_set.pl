@@ -76,6 +76,26 @@ ALTER EXTENSION snowid ADD SEQUENCE snowid_internal.clock});
 	is(state_of(q{next_id(5, 'busy')}), '', '... until it is there again');
 };
 
+# Of a session that knows a reservation, only that matters.
+subject 'setval() back' => ['busy'], sub {
+	my $session = session();
+	$session->query_safe(q{SELECT snowid.next_id(5, 'busy')}) for 1 .. 2;
+	sql(q{SELECT setval('snowid_internal.clock', 1)});
+	$session->query_safe(q{SELECT snowid.next_id(5, 'busy')});
+	is(sql('SELECT last_value FROM snowid_internal.clock'), 1, 'who knows the clock goes on');
+	my $seen = take('busy');
+	cmp_ok(next_after_crash('busy'), '>', $seen, 'a new session reserves anew');
+};
+
+# A slot is no time for it, and all would follow.
+subject 'the clock taken for a sequence of ids' => ['busy'], sub {
+	for my $call (q{next_id(5, 'snowid_internal.clock')}, q{advance('snowid_internal.clock', 1)})
+	{
+		is(state_of($call), '42809', "$call is refused");
+	}
+	is(state_of(q{next_id(5, 'busy')}), '', 'and the others go on');
+};
+
 $node->stop;
 done_testing();
 
