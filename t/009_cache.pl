@@ -42,7 +42,7 @@ WHERE begins AND (largest >> 23) - (id >> 23) > 11}),
 }
 
 # Mixed in time.
-my $load = start_load($node, 8, 150, $take);
+my $load = start_load($node, 8, 75, $take);
 my $session = $node->background_psql('postgres');
 for my $n ((1, 8, 64, 1000) x 6)
 {

@@ -82,7 +82,7 @@ for my $name (sort keys %scripts)
 	append_to_file($file, $scripts{$name});
 	push @arguments, '-f', $file;
 }
-command_ok([ 'pgbench', '-n', '-c', 6, '-T', 4, @arguments, $node->connstr('postgres') ],
+command_ok([ 'pgbench', '-n', '-c', 6, '-T', 2, @arguments, $node->connstr('postgres') ],
 	'transactions of every kind');
 $node->safe_psql('postgres', 'DROP TABLE stop');
 $reader->finish;
