@@ -89,13 +89,15 @@ install_packages() {
 	rm -f "$log"
 }
 
-# Let the work directory be in memory, if there is enough: clusters are made and
-# removed faster there.  All tests at once need 2 GB.  TMPDIR chooses another place.
+# Let the work directory be in memory, if there is much more than the given need,
+# in MB: clusters are made and removed faster there.  TMPDIR chooses another place.
 prefer_memory() {
-	local available
-	available=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
-	[ -z "${TMPDIR:-}" ] && [ "${available:-0}" -ge 6144 ] && [ -w /dev/shm ] &&
-		[ "$(df -m --output=avail /dev/shm | tail -n 1)" -ge 3072 ] &&
+	local need=$1 free limit
+	free=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
+	limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null || true)
+	[[ $limit != +([0-9]) ]] || [ $((limit >> 20)) -gt "${free:-0}" ] || free=$((limit >> 20))
+	[ -z "${TMPDIR:-}" ] && [ "${free:-0}" -ge $((3 * need)) ] && [ -w /dev/shm ] &&
+		[ "$(df -m --output=avail /dev/shm | tail -n 1)" -ge $((3 * need / 2)) ] &&
 		findmnt -no OPTIONS -T /dev/shm 2>/dev/null | grep -qvw noexec || return 0
 	TMPDIR=/dev/shm
 }
@@ -151,7 +153,7 @@ share_data_directory() {
 		-D "$INITDB_TEMPLATE" -A trust -N >"$work/template.log" 2>&1 ||
 		{ cat "$work/template.log" >&2; die "initdb failed"; }
 	# What is empty of the log is not copied, nor made.
-	as_user fallocate -d "$INITDB_TEMPLATE"/pg_wal/0*
+	as_user fallocate -d "$INITDB_TEMPLATE"/pg_wal/0* 2>/dev/null || true
 	echo "wal_init_zero = off" | as_user tee -a "$INITDB_TEMPLATE/postgresql.conf" >/dev/null
 	[ "$pgversion" -lt 17 ] || return 0
 	mv "$pgbin/initdb" "$pgbin/initdb.bin"
