@@ -134,7 +134,8 @@ COMMENT ON FUNCTION snowid_internal.clamped_ms(timestamptz, timestamptz, boolean
  * before the generator's own lock, it keeps ALTER SEQUENCE, which waits for it,
  * out of the way of those who hold that.
  *
- * Errors: 42P01 no such sequence, 42809 not a sequence, 42501 no privilege.
+ * Errors: 42P01 no such sequence, 42809 not a sequence, or the clock, 42501 no
+ * privilege.
  */
 CREATE FUNCTION snowid_internal.open_sequence(seq regclass, needed text[])
 RETURNS pg_catalog.pg_sequence
@@ -154,6 +155,13 @@ BEGIN
 	IF c.relkind <> 'S' THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
 			MESSAGE = format('"%s" is not a sequence', c.relname);
+	END IF;
+	-- A slot is no time for the clock, and all sequences would follow.
+	IF c.relname = 'clock' AND seq = to_regclass('snowid_internal.clock') THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = 'sequence "snowid_internal.clock" makes no ids',
+			DETAIL = 'It is the clock of all sequences of the database.',
+			HINT = 'Name a sequence of your own, such as insta5.id_seq.';
 	END IF;
 	FOREACH privilege IN ARRAY needed LOOP
 		IF has_sequence_privilege(seq, privilege) IS NOT TRUE THEN
@@ -832,8 +840,11 @@ BEGIN
 		END IF;
 		-- setval(seq, slot, false) may have named the next slot.
 		IF last IS NULL THEN
+			IF rules.seqcache > 1024 THEN
+				PERFORM snowid_internal.refuse_slot('large CACHE', seq, slot, at, epoch);
+			END IF;
 			named := nullif(nextval(seq), rules.seqstart);
-			IF named >> 10 BETWEEN now_ms AND now_ms + 86400000 THEN
+			IF named >> 10 <= now_ms + 86400000 THEN
 				slot := greatest(slot, named - 1);
 			END IF;
 		END IF;

@@ -122,6 +122,10 @@ CREATE SEQUENCE named;
 SELECT setval('named', :ahead >> 23 << 10, false) > 0 AS named;
 SELECT snowid.advance('named', 1);
 SELECT snowid.next_id(0, 'named') >> 23 >= :ahead >> 23 AS not_below;
+CREATE SEQUENCE named_past;
+SELECT setval('named_past', snowid.min_id(now() - interval '1 hour') >> 23 << 10, false) AS named_past \gset
+SELECT snowid.advance('named_past', 1);
+SELECT last_value >= :named_past - 1 AS not_below FROM named_past;
 CREATE SEQUENCE named_far;
 SELECT setval('named_far', snowid.make_id(now() + interval '3 days', 0, 0) >> 23 << 10, false) > 0 AS named;
 SELECT snowid.advance('named_far', 1);

@@ -221,8 +221,8 @@ unlock_clock(Relation rel, SequencePage *page)
 /*
  * What a live page has, and no copy of it: the database, the timeline, and the
  * page's record.  CREATE DATABASE may copy the page as it is, pg_rewind brings
- * it to a server that is promoted later.  Who copies the tuple, or logs the
- * page, leaves another record.
+ * it to a server that is promoted later.  A copy of the tuple, or a logged
+ * image of the page, has another LSN than the mark says.
  */
 static uint32
 clock_mark(const SequencePage *page)

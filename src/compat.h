@@ -36,15 +36,12 @@ typedef struct sequence_magic
 #if PG_VERSION_NUM >= 160000
 #define SEQ_REC_LOCATOR(xlrec)	((xlrec).locator)
 #define REL_LOCATOR(rel)		((rel)->rd_locator)
-#define LOCATOR_FILE(locator)	((locator).relNumber)
 #define LOCATOR_EQUALS(a, b)	RelFileLocatorEquals(a, b)
 #else
 #define SEQ_REC_LOCATOR(xlrec)	((xlrec).node)
 #define REL_LOCATOR(rel)		((rel)->rd_node)
-#define LOCATOR_FILE(locator)	((locator).relNode)
 #define LOCATOR_EQUALS(a, b)	RelFileNodeEquals(a, b)
 typedef RelFileNode RelFileLocator;
-typedef Oid RelFileNumber;
 #endif
 
 /* 19 keeps the buffer's content lock in its state, which has 64 bits then. */

@@ -161,7 +161,7 @@ slot_follows(SlotState state, SlotRules rules, int64 before_us)
 }
 
 /*
- * Has setval(seq, slot, false) named the next slot?
+ * Has setval(seq, slot, false) named the next slot?  Its time may have passed.
  *
  * Any other sequence that was never called has its START there, which is no
  * time: 1 mostly.
@@ -169,11 +169,8 @@ slot_follows(SlotState state, SlotRules rules, int64 before_us)
 static inline bool
 slot_is_named(SlotState state, SlotRules rules, int64 now_us)
 {
-	int64		now_ms = now_us / 1000;
-
 	return !state.is_called && state.last != rules.start &&
-		state.last > slot_pack(now_ms, 0) &&
-		slot_ms(state.last) <= now_ms + MS_AHEAD_SANE;
+		slot_ms(state.last) <= now_us / 1000 + MS_AHEAD_SANE;
 }
 
 /*
@@ -214,7 +211,7 @@ slot_choose(SlotState state, SlotRules rules, int64 floor_us, int64 now_us,
 		first = Max(state.last + 1, now_slot);
 	}
 	else if (slot_is_named(state, rules, now_us))
-		first = state.last;
+		first = Max(state.last, now_slot);
 
 	/*
 	 * A crash may have lost what was issued below the floor.  Mostly, now is

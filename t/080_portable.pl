@@ -145,6 +145,10 @@ is($node->safe_psql('contrib_regression', "ALTER SEQUENCE taken CACHE 1024; $tak
 ALTER SEQUENCE taken CACHE 9223372036854775807; $take"), "t\nt", 'later calls ignore it');
 $node->safe_psql('contrib_regression', 'DROP SEQUENCE taken');
 
+is(sqlstate($node, "CREATE SEQUENCE large CACHE 1025; SELECT snowid.advance('large', 1)", dbname => 'contrib_regression'),
+	'22023', 'so does advance()');
+$node->safe_psql('contrib_regression', 'DROP SEQUENCE large');
+
 # What a session has seen of a sequence's definition and of the restored clock
 # holds for that sequence, until it is altered.
 is($node->safe_psql('contrib_regression', q{
