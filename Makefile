@@ -26,6 +26,7 @@ REGRESS = install layout vectors next_id cache errors privileges catalog planner
 REGRESS_OPTS = --encoding=UTF8
 ISOLATION = order lock advance set_default safe_upper create_partition fence_waits
 TAP_TESTS ?= 1
+PROVE_TESTS ?= t/*/*.pl
 
 # The server's own headers have unused parameters.
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter

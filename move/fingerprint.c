@@ -6,7 +6,7 @@
  * catalog in place but for statistics, so each change of a definition leaves
  * rows of another transaction; the fingerprint is made of the number of rows
  * in each catalog that belong to the schema, and of who has made them.
- * t/061_move_objects.pl sees to it that no catalog is forgotten.
+ * t/move/objects.pl sees to it that no catalog is forgotten.
  *
  * Four catalogs are read by their contents, since what is no change of a
  * definition makes new rows there: pg_class (TRUNCATE, REFRESH MATERIALIZED

@@ -43,6 +43,14 @@ as_user() {
 	fi
 }
 
+# All TAP tests, the longest first, so that none of those is left alone at the end.
+tap_tests() {
+	(cd "$top" && printf '%s\n' t/docs/{clients,docs}.pl t/core/torture.pl t/move/{kill,set_kill,trouble,held_up}.pl \
+		t/split/{split_promotion,split_promoted,split_kill,split,split_checks}.pl \
+		t/move/{waits,at_once,set_back,copied_anew}.pl t/portable/portable{,_power_cut}.pl t/*/*.pl |
+		awk '!seen[$0]++' | paste -sd ' ')
+}
+
 # Install what is missing of the server, its headers and the given packages.
 # PGVERSION chooses the server version; without it, the release's own.
 setup_packages() {

@@ -1,6 +1,6 @@
 -- safe_upper_id() alone: what it needs, what it refuses, and what the caller's
 -- own transaction does to it.  With other sessions: specs/safe_upper.spec and
--- t/040_safe_upper.pl, t/041_safe_upper_bound.pl.
+-- t/core/safe_upper.pl, t/core/safe_upper_bound.pl.
 \set SHOW_CONTEXT never
 CREATE SCHEMA safe_upper;
 SET search_path = safe_upper, public;

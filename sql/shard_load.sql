@@ -1,5 +1,5 @@
 -- shard_load(): how large the shards are.  (How fast they grow needs a server
--- with writers: t/076_shard_load.pl.)
+-- with writers: t/shards/shard_load.pl.)
 \set SHOW_CONTEXT never
 CREATE ROLE regress_load_reader;
 SELECT snowid.create_shard(8000, 'load_a'), snowid.create_shard(8001, 'load_b'), snowid.create_shard(8002, 'load_c');

@@ -1,5 +1,5 @@
 -- Shards by the range: whole shards or none, skipped when they are there,
--- and a script over all of them.  Cancelling is tested in t/020_create_shards.pl.
+-- and a script over all of them.  Cancelling is tested in t/shards/create_shards.pl.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 

@@ -1,0 +1,376 @@
+# The programs in examples/clients, each against the server, and through
+# PgBouncer in transaction mode with the configuration that is there.
+#
+# PgBouncer is made to give every transaction another one of three connections:
+# whatever a program leaves in one, the next transaction does not find.
+#
+# Then a shard moves to another server while programs write, and each must follow:
+# those that come while it is open nowhere, and those that come after.
+#
+# A client whose runtime is missing is skipped; or fails, if CLIENTS is "all".  If it
+# names some, as in CLIENTS="knex prisma", the others are left out.
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use File::Basename;
+use FindBin;
+use IPC::Run;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $examples = abs_path(dirname(__FILE__) . '/../../examples/clients');
+my $tmp = PostgreSQL::Test::Utils::tempdir();
+my @python = ('/usr/bin/python3', '-B');	# leaves no __pycache__
+my $jdbc = '/usr/share/java/postgresql.jar';
+my @hibernate = map { "/usr/share/java/$_.jar" } qw(hibernate-core antlr commons-collections3
+  dom4j geronimo-jpa_2.0_spec geronimo-jta-1.2-spec hibernate-commons-annotations slf4j-api slf4j-nop javassist);
+my $classes = join(':', "$tmp/classes", $jdbc, @hibernate);
+
+# Go and Rust from Debian's packages, without network.
+my @go = ('env', 'GO111MODULE=off', 'GOPATH=/usr/share/gocode', "GOCACHE=$tmp/go", 'go');
+my @cargo = ('env', "CARGO_HOME=$tmp/cargo", "CARGO_TARGET_DIR=$tmp/rust", 'CARGO_PROFILE_DEV_DEBUG=0', '/usr/bin/cargo', '--offline',
+	'--config', 'source.crates-io.replace-with="debian"',
+	'--config', 'source.debian.directory="/usr/share/cargo/registry"');
+
+# In which directory, what must run without error first, and what that needs; why it
+# cannot go through Debian 12's PgBouncer.
+my @clients = (
+	{ name => 'psql', run => [ 'bash', 'photos' ], try => ['true'] },
+	{
+		name => 'django',
+		run => [ @python, 'main.py' ],
+		try => [ @python, '-c', 'import django, psycopg2' ],
+		needs => 'packages python3-django, python3-psycopg2',
+	},
+	{
+		name => 'sqlalchemy',
+		run => [ @python, 'photos.py' ],
+		try => [ @python, '-c', 'import sqlalchemy, psycopg2' ],
+		needs => 'packages python3-sqlalchemy, python3-psycopg2',
+	},
+	{
+		name => 'node-pg',
+		run => [ 'node', 'photos.mjs' ],
+		try => [ 'node', '-e', 'require("pg")' ],
+		needs => 'Node, and npm install in its directory',
+	},
+	{
+		name => 'sequelize',
+		run => [ 'node', 'photos.mjs' ],
+		try => [ 'node', '-e', 'require("sequelize"); require("pg")' ],
+		needs => 'Node, and npm install in its directory',
+	},
+	{
+		name => 'knex',
+		run => [ 'node', 'photos.mjs' ],
+		try => [ 'node', '--input-type=module', '-e', 'import "knex"; import "pg"' ],
+		needs => 'Node, and npm install in its directory',
+	},
+	{
+		name => 'drizzle',
+		run => [ 'node', 'photos.mjs' ],
+		try => [ 'node', '--input-type=module', '-e', 'import "drizzle-orm"; import "pg"' ],
+		needs => 'Node, and npm install in its directory',
+	},
+	{
+		name => 'typeorm',
+		run => [ 'node', 'photos.mjs' ],
+		try => [ 'node', '--input-type=module', '-e', 'import "typeorm"; import "pg"' ],
+		needs => 'Node 20, and npm install in its directory',
+	},
+	{
+		name => 'prisma',
+		run => [ 'node', 'photos.mjs' ],
+
+		# It would download a program that makes migrations.
+		try => [ 'env', 'PRISMA_SCHEMA_ENGINE_BINARY=/bin/true', 'CHECKPOINT_DISABLE=1',
+			'node_modules/.bin/prisma', 'generate', '--schema', 'schema.prisma' ],
+		needs => 'Node 20, and npm install --ignore-scripts in its directory',
+	},
+	{
+		name => 'rails',
+		run => [ '/usr/bin/ruby', 'photos.rb' ],
+		try => [ '/usr/bin/ruby', '-e', 'require "active_record"; require "pg"' ],
+		needs => 'packages ruby-activerecord, ruby-pg',
+	},
+	{
+		name => 'jdbc',
+		run => [ 'java', '-cp', "$tmp/jdbc:$jdbc", 'Photos' ],
+		try => [ 'sh', '-c', "test -e $jdbc && javac -d $tmp/jdbc *.java" ],
+		needs => 'packages default-jdk-headless, libpostgresql-jdbc-java',
+	},
+	{
+		name => 'hibernate',
+		run => [ 'java', '-cp', $classes, 'Main' ],
+		try => [ 'sh', '-c', "javac -d $tmp/classes -cp $classes *.java ../jdbc/Shards.java" ],
+		needs => 'packages default-jdk-headless, libpostgresql-jdbc-java, libhibernate3-java, libjavassist-java',
+	},
+	{
+		name => 'pgx',
+		run => ["$tmp/pgx"],
+		try => [ @go, 'build', '-o', "$tmp/pgx", '.' ],
+		needs => 'packages golang-go, golang-github-jackc-pgx-v4-dev',
+	},
+	{
+		name => 'tokio-postgres',
+		run => ["$tmp/rust/debug/photos"],
+		try => [ @cargo, 'build' ],
+		needs => 'packages cargo, librust-tokio-postgres-dev, librust-tokio+macros-dev, librust-tokio+rt-dev',
+		not_pooled => 'it names its prepared statements',
+	},
+);
+
+my $chosen = ($ENV{CLIENTS} // '') =~ s/^all$//r;
+@clients = grep { $chosen =~ /(^| )\Q$_->{name}\E( |$)/ } @clients if $chosen;
+
+# Some are built meanwhile.
+$_->{trying} = eval { start_in($_, $_->{try}) } for @clients;
+
+my $node = move_node('main');
+my $other = move_node('other');
+for ($node, $other)
+{
+	$_->append_conf('postgresql.conf', "listen_addresses = '127.0.0.1'\nlog_line_prefix = '%u '");
+	$_->start;
+	$_->safe_psql('postgres', 'CREATE DATABASE app');
+}
+$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', "$examples/schema.sql", '-d', $node->connstr('app') ],
+	'the tables are set up');
+
+# An hour before and after what a program makes: not in its time range.
+$node->safe_psql('app', q(
+CALL snowid.for_each_shard($$
+	INSERT INTO photos (id, user_id, caption)
+	SELECT snowid.make_id(now() + ahead, snowid.id_shard(next_id()), 0), 0, 'not in the range'
+	FROM (VALUES (interval '1 hour'), ('-1 hour')) AS v (ahead)
+$$)));
+
+# Blocks must come from the sequence alone: this clock opens no new ones.
+$node->safe_psql('app', q(
+CALL snowid.for_each_shard($$
+	SELECT snowid.advance('events_id_seq', snowid.make_id(now() + interval '1 hour', 0, 0))
+$$)));
+
+my $pooled_port = start_pgbouncer();
+if ($pooled_port)
+{
+	# What the programs must stand: a new connection for each transaction, and
+	# settings that others left.
+	my $connstr = "host=127.0.0.1 port=$pooled_port dbname=app";
+	my $pids = $node->safe_psql('app', "SELECT pg_backend_pid();\n" x 4, connstr => $connstr);
+	like($pids, qr/^(\d+)\n(?!\1)(\d+)\n(?!\1|\2)\d+\n\1$/, 'PgBouncer goes round three connections');
+	is($node->safe_psql('app', "SET search_path = insta1340;\n" . "SHOW search_path;\n" x 3, connstr => $connstr),
+		join("\n", ('"$user", public') x 2, 'insta1340'), 'a setting does not last, but stays behind');
+}
+
+for my $client (@clients)
+{
+	my $found = $client->{trying} && IPC::Run::finish($client->{trying}{harness});
+	my $err = $client->{trying} ? $client->{trying}{err} : 'it cannot be run';
+	if (!$found && !$ENV{CLIENTS})
+	{
+		SKIP: { skip "$client->{name} needs $client->{needs}", 1 }
+		next;
+	}
+	ok($found, "$client->{name} has what it needs") or diag($err), next;
+	$client->{found} = 1;
+	check_photos($client, 31341, 'direct', $node->port);
+	if ($pooled_port && !$client->{not_pooled})
+	{
+		check_photos($client, 31343, 'pooled', $pooled_port);
+	}
+}
+
+# Two clients that take ids in blocks, at once, and the DEFAULT beside them.
+my ($jdbc_client) = grep { $_->{name} eq 'jdbc' && $_->{found} } @clients;
+if ($jdbc_client)
+{
+	my @runs = map {
+		start_in($jdbc_client, [ 'java', '-cp', "$tmp/jdbc:$jdbc", 'Events', 31342 ], address('direct', $node->port))
+	} 1 .. 2;
+	$node->safe_psql('app', q(INSERT INTO insta1342.events (user_id, what) SELECT 0, 'by default' FROM generate_series(1, 100)));
+	for my $run (@runs)
+	{
+		IPC::Run::finish($run->{harness});
+		is($run->{out}, "inserted 1000 events, with ids of 20 calls\n", 'jdbc: a client with blocks inserts') or diag($run->{err});
+	}
+	is($node->safe_psql('app', 'SELECT count(*), min(snowid.id_shard(id)), max(snowid.id_shard(id)) FROM insta1342.events'),
+		'2100|1342|1342', 'jdbc: blocks never overlap');
+}
+
+# A shard moves.  Between the decision and the opening the program that moves it is
+# killed: the old server refuses writers (SN001), and the new one, too (SN002).
+my @followers = grep { $_->{found} } @clients;
+SKIP:
+{
+	skip 'no client is there', 1 unless @followers;
+	$other->safe_psql('app', 'CREATE EXTENSION snowid; CREATE ROLE app LOGIN');
+	$_->safe_psql('app', join('; ', map { qq(CREATE ROLE "app $_->{name}" LOGIN IN ROLE app) } @followers)) for $node, $other;
+	local $MoveTest::database = 'app';
+	local $MoveTest::shard = 1340;
+	local $MoveTest::host = '127.0.0.1';
+	hold_and_kill($other, 'open', 1, 'move', $node, $other);
+
+	my $user = 31340;
+	for (@followers)
+	{
+		$_->{user} = $user += 2000;
+		$_->{running} = start_in($_, [ @{ $_->{run} }, $user ], address('direct', $node->port, "app $_->{name}"));
+	}
+	for my $client (@followers)
+	{
+		my $refused = sub {
+			my ($on, $how) = @_;
+			return slurp_file($on->logfile) =~ /^app $client->{name} ERROR: .*shard 1340 $how/m;
+		};
+		until ($refused->($other, 'is not open here yet') || !$client->{running}{harness}->pumpable)
+		{
+			$client->{running}{harness}->pump_nb;
+			usleep(100_000);
+		}
+		ok($refused->($node, 'has moved') && $refused->($other, 'is not open here yet'), "$client->{name} is refused by both servers");
+	}
+	moves_ok($node, $other, 1340, [], 0, 'the move is completed');
+	for (@followers)
+	{
+		my $ok = IPC::Run::finish($_->{running}{harness});
+		follows_ok($_, 'while it was open nowhere', $ok, $_->{running}{out}, $_->{running}{err});
+	}
+
+	# The copy on the old server has another name now.
+	for (@followers)
+	{
+		$_->{user} = $user += 2000;
+		follows_ok($_, 'after the move', run_in($_, [ @{ $_->{run} }, $user ], address('direct', $node->port, "app $_->{name}")));
+	}
+}
+
+$_->stop for $node, $other;
+done_testing();
+
+# A client has done all that it does, each row once, on the server that the shard has moved to.
+sub follows_ok
+{
+	my ($client, $when, $ok, $out, $err) = @_;
+	my $name = "$client->{name}, $when";
+
+	ok($ok, "$name: runs") or diag($err);
+	my ($newest) = $out =~ /^in the minute from then: \d+ photos, the newest (\d+)$/m;
+	my ($oldest) = $out =~ /^in pages of 400: 1001 photos, the oldest (\d+)$/m;
+	is($other->safe_psql('app', "SELECT count(*), min(id), count(*) FILTER (WHERE caption = 'the first') FROM insta1340.photos WHERE user_id = $client->{user}"),
+		'1001|' . ($oldest // '') . '|1', "$name: each row is there once") or diag($out, $err);
+	is($other->safe_psql('app', "SELECT count(*) FROM insta1340.events WHERE user_id = $client->{user}"), 1000, "$name: with ids of blocks, too")
+	  if $out =~ /events/;
+	return;
+}
+
+# Run a command in a client's directory: did it succeed, its output, its errors.
+sub run_in
+{
+	my $run = eval { start_in(@_) } or return (0, '', $@);
+	my $ok = IPC::Run::finish($run->{harness});
+	return ($ok, $run->{out}, $run->{err});
+}
+
+sub start_in
+{
+	my ($client, $command, %env) = @_;
+	local %ENV = (%ENV, %env);
+	my $run = { out => '', err => '' };
+	$run->{harness} = IPC::Run::start($command, '<', '/dev/null', '>', \$run->{out}, '2>', \$run->{err},
+		init => sub { chdir "$examples/$client->{name}" or die });
+	return $run;
+}
+
+# Where a program shall connect to.
+sub address
+{
+	my ($mode, $port, $user) = (@_, 'app');
+	my $url = "jdbc:postgresql://127.0.0.1:$port/app?user=$user";
+	return (
+		PGHOST => '127.0.0.1', PGPORT => $port, PGDATABASE => 'app', PGUSER => $user,
+		JDBC_URL => $mode eq 'pooled' ? "$url&prepareThreshold=0" : $url);
+}
+
+# Run a client, and compare what it says with what is in the shards.
+sub check_photos
+{
+	my ($client, $user, $mode, $port) = @_;
+	my $name = "$client->{name}, $mode";
+	my $shard = $user % 2000;
+	my ($ok, $out, $err) = run_in($client, [ @{ $client->{run} }, $user ], address($mode, $port));
+
+	ok($ok, "$name: runs") or diag($err);
+	like($out, qr/^user $user lives in shard $shard$/m, "$name: finds the user's shard");
+	my ($first) = $out =~ /^inserted (\d+)$/m;
+	my ($more, $last) = $out =~ /^inserted (\d+) more(?:, the last (\d+))?$/m;
+	my ($made, $of_shard) = $out =~ /^made (.*) in shard (\d+)$/m;
+	my ($count, $newest) = $out =~ /^in the minute from then: (\d+) photos, the newest (\d+)$/m;
+	ok(defined $newest, "$name: tells all") or diag($out), return;
+
+	# The first, then the others in the order in which the program made them.
+	is($node->safe_psql('app', qq{
+SELECT count(*), bool_and(rising), min(id), max(id), min(snowid.id_timestamp(id)) = '$made', bool_and(snowid.id_shard(id) = $shard)
+FROM (SELECT id, id > lag(id, 1, 0::bigint) OVER (ORDER BY substring(caption from 'photo (\\d+)')::int NULLS FIRST) AS rising
+	  FROM insta$shard.photos WHERE user_id = $user) AS p}),
+		"1001|t|$first|$newest|t|t", "$name: ids, order and time are the server's");
+	is("$more $of_shard $count", "1000 $shard 1001", "$name: bulk insert, shard and time range");
+	is($last // $newest, $newest, "$name: the bulk insert told its ids");
+	like($out, qr/^in pages of 400: 1001 photos, the oldest $first$/m, "$name: pages have all rows, once");
+
+	my $all = join(' UNION ALL ', map { "SELECT * FROM insta$_.photos" } 1340 .. 1343);
+	is($node->safe_psql('app', "SELECT count(*) FROM ($all) AS p WHERE user_id <> 0"), 1001, "$name: nothing is in another shard");
+	is($node->safe_psql('app', "SELECT count(*) FROM insta$shard.events WHERE user_id = $user"), 1000, "$name: with ids of blocks, too")
+	  if $out =~ /events/;
+	$node->safe_psql('app', "DELETE FROM insta$shard.photos WHERE user_id <> 0");
+	return;
+}
+
+# Start PgBouncer with the example's configuration, on a port of ours.  Each
+# transaction gets the connection that has been idle for longest.
+sub start_pgbouncer
+{
+	my ($program) = grep { -x } '/usr/sbin/pgbouncer', '/usr/bin/pgbouncer';
+	if (!$program)
+	{
+		fail('pgbouncer is there') if ($ENV{CLIENTS} // '') eq 'all';
+		diag 'the package pgbouncer is missing: the clients run without it';
+		return;
+	}
+
+	my $port = PostgreSQL::Test::Cluster::get_free_port();
+	my $server = $node->port;
+	my $ini = slurp_file("$examples/pgbouncer.ini");
+	$ini =~ s/port=5432/port=$server/ or die;
+	$ini =~ s/listen_port = 6432/listen_port = $port/ or die;
+	append_to_file("$tmp/pgbouncer.ini", $ini . qq{
+logfile = $tmp/pgbouncer.log
+pidfile = $tmp/pgbouncer.pid
+unix_socket_dir =
+default_pool_size = 3
+min_pool_size = 3
+server_round_robin = 1
+});
+	my $err;
+	IPC::Run::run([ $program, '-d', "$tmp/pgbouncer.ini" ], '2>', \$err) or die "pgbouncer does not start: $err";
+
+	# It is in the background before it listens; then it answers in the server's place.
+	{
+		local @$node{qw(_host _port)} = ('127.0.0.1', $port);
+		$node->poll_query_until('app', 'SELECT true') or die 'pgbouncer does not answer: ' . slurp_file("$tmp/pgbouncer.log");
+	}
+
+	# It fills the pool while a client is there, and keeps it.
+	my $in = '';
+	my $waiting = IPC::Run::start([ 'psql', '-Xq', "host=127.0.0.1 port=$port dbname=app" ], '<', \$in);
+	$node->poll_query_until('app', q(SELECT count(*) = 3 FROM pg_stat_activity WHERE usename = 'app'))
+	  or die 'pgbouncer does not fill its pool: ' . slurp_file("$tmp/pgbouncer.log");
+	$waiting->finish;
+	return $port;
+}
+END { kill 'TERM', slurp_file("$tmp/pgbouncer.pid") + 0 if -e "$tmp/pgbouncer.pid"; }

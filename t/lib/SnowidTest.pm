@@ -1,0 +1,380 @@
+# What the TAP tests share: servers whose clock can be moved while they run,
+# crashes that lose all that is not written, and a check of strict order.
+#
+# The clock hides lost state: a generator that forgets everything still goes
+# on from the time of day, above what it issued.  So a test sets the clock back
+# before it looks for a loss.
+package SnowidTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use FindBin;
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::Local;
+
+our @EXPORT = qw(new_node start_with_clock set_clock crash power_cut
+  disk_library lose_unflushed stop_walwriter sqlstate
+  start_clients ids_seen wait_for_clock
+  make_calls start_load strict_order_ok portable_file portable_database snippet);
+
+# A test of the extension is one of the portable edition, too: a file that sets
+# this and then does the test's file runs it there.
+our $edition = '';
+{
+	no warnings 'redefine';
+	my $psql = \&PostgreSQL::Test::Cluster::psql;
+
+	*PostgreSQL::Test::Cluster::psql = sub {
+		my ($self, $database, $sql, @rest) = @_;
+
+		if ($edition eq 'portable' && defined $sql)
+		{
+			$sql =~ s/\bCREATE EXTENSION (IF NOT EXISTS )?snowid\b;?/slurp_file(portable_file('psql'))/e;
+		}
+		return $self->$psql($database, $sql, @rest);
+	};
+}
+
+# For who only wants to know whether a test fails, as scripts/mutants does.
+if ($ENV{SNOWID_STOP_AT_FAILURE})
+{
+	no warnings 'redefine';
+	my $ok = \&Test::Builder::ok;
+
+	*Test::Builder::ok = sub { return &$ok || exit 1 };
+}
+
+# A server with room for the tests' sessions, not started.  Only those sessions
+# write the sequences' pages and the log.
+sub new_node
+{
+	my ($name, %params) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(%params);
+	$node->append_conf('postgresql.conf', q{
+max_connections = 30
+shared_buffers = 32MB
+autovacuum = off
+bgwriter_lru_maxpages = 0
+checkpoint_timeout = 1d
+log_statement = none
+synchronous_commit = on
+timezone = 'UTC'
+});
+	return $node;
+}
+
+# Make the portable edition, for "psql" or for "pg_tle"; returns its file.
+sub portable_file
+{
+	my ($for) = @_;
+	my $file = PostgreSQL::Test::Utils::tempdir() . "/$for.sql";
+
+	system_or_bail('sh', '-c', "$FindBin::RealBin/../../portable/build $for >'$file'");
+	return $file;
+}
+
+# Make a database with the portable edition, installed by its owner.
+sub portable_database
+{
+	my ($node, $database, $owner) = @_;
+	my @user = defined $owner ? ('-U', $owner) : ();
+
+	$node->safe_psql('postgres', "CREATE DATABASE $database" . (defined $owner ? " OWNER $owner" : ''));
+	$node->command_ok([ 'psql', '-X', '-q', @user, '-d', $database, '-f', portable_file('psql') ],
+		"portable edition in database $database");
+	return;
+}
+
+# SQL that makes a schema as the published design has it: a sequence, and its
+# function in PL/pgSQL, word for word but for the names and the number.  It is what
+# a user of snowid comes from.
+sub snippet
+{
+	my ($schema, $sequence, $shard) = @_;
+
+	return <<"SQL";
+CREATE SCHEMA $schema;
+CREATE SEQUENCE $schema.$sequence;
+CREATE OR REPLACE FUNCTION $schema.next_id(OUT result bigint) AS \$\$
+DECLARE
+    our_epoch bigint := 1314220021721;
+    seq_id bigint;
+    now_millis bigint;
+    shard_id int := $shard;
+BEGIN
+    SELECT nextval('$schema.$sequence') % 1024 INTO seq_id;
+
+    SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) INTO now_millis;
+    result := (now_millis - our_epoch) << 23;
+    result := result | (shard_id << 10);
+    result := result | (seq_id);
+END;
+\$\$ LANGUAGE PLPGSQL;
+SQL
+}
+
+# Start a node whose clock can be set.  $clock is what set_clock takes.
+sub start_with_clock
+{
+	my ($node, $clock) = @_;
+
+	set_clock($node, $clock);
+	local $ENV{LD_PRELOAD} = clock_library();
+	local $ENV{TORTURE_CLOCK} = clock_file($node);
+	local $ENV{TORTURE_DISK} = $node->data_dir;
+	$ENV{LD_PRELOAD} .= ' ' . disk_library() if $node->{lossy_disk};
+	$node->start;
+	return;
+}
+
+# Set the clock of a node: "+3600" and "-0.005" are seconds off the true time,
+# "2026-01-01 12:00:00" is a clock that stands still there.  What the node's
+# processes read changes at once.
+sub set_clock
+{
+	my ($node, $clock) = @_;
+	my ($offset, $fixed) = (0, 0);
+	my ($file, $word);
+
+	if (my ($date, $time, $fraction) = $clock =~ /^(\d+-\d+-\d+) (\d+:\d+:\d+)(\.\d+)?$/)
+	{
+		my ($year, $month, $day) = split /-/, $date;
+		$fixed = timegm(reverse(split /:/, $time), $day, $month - 1, $year) * 1_000_000_000;
+		$fixed += sprintf '%.0f', ($fraction // 0) * 1e9;
+	}
+	else
+	{
+		$offset = sprintf '%.0f', $clock * 1e9;
+	}
+
+	# What torture/clock.c reads: the entry in use, and 64 of them.
+	if (!-e clock_file($node))
+	{
+		open $file, '>', clock_file($node) or die "cannot write the clock: $!";
+		syswrite $file, "\0" x (8 + 32 * 64);
+		close $file;
+	}
+	open $file, '+<', clock_file($node) or die "cannot set the clock: $!";
+	sysread $file, $word, 8;
+	my $entry = (unpack('Q', $word) + 1) % 64;
+	sysseek $file, 8 + 32 * $entry, 0;
+	syswrite $file, pack('q4', $offset, 0, 0, $fixed);
+	sysseek $file, 0, 0;
+	syswrite $file, pack('Q', $entry);
+	close $file;
+	return;
+}
+
+sub clock_file
+{
+	my ($node) = @_;
+	return $node->basedir . '/clock';
+}
+
+sub clock_library
+{
+	return build('clock', '-shared', '-fPIC', '-ldl');
+}
+
+# What makes a disk lose what is not flushed, of servers with {lossy_disk}.
+sub disk_library
+{
+	return build('disk', '-shared', '-fPIC');
+}
+
+my %built;
+
+# Build a file of torture/ once.
+sub build
+{
+	my ($name, @options) = @_;
+
+	if (!$built{$name})
+	{
+		$built{$name} = PostgreSQL::Test::Utils::tempdir() . "/$name";
+		system_or_bail('cc', '-o', $built{$name},
+			"$FindBin::RealBin/../../torture/$name.c", @options);
+	}
+	return $built{$name};
+}
+
+# Kill all processes of a node at once, so that what they had not written to
+# their files is lost.
+sub crash
+{
+	my ($node) = @_;
+	my $postmaster = $node->{_pid};
+	my @children =
+	  map { $_->[1] == $postmaster ? $_->[0] : () } processes();
+
+	$node->kill9;
+	kill 'KILL', @children;
+
+	# Wait until they are gone, so that the next start meets none.  A dead one
+	# keeps its number until init reaps it; so remove its lock files.
+	my %dying = map { $_ => 1 } $postmaster, @children;
+	1 while grep { $dying{ $_->[0] } && $_->[2] !~ /^Z/ } processes();
+	unlink $node->data_dir . '/postmaster.pid',
+	  $node->host . '/.s.PGSQL.' . $node->port . '.lock';
+	return;
+}
+
+# The same, and what they had not flushed to a lossy disk is lost, too.
+sub power_cut
+{
+	my ($node) = @_;
+
+	crash($node);
+	lose_unflushed('all', $node->data_dir);
+	return;
+}
+
+# See torture/powercut.c.
+sub lose_unflushed
+{
+	my (@arguments) = @_;
+
+	system_or_bail(build('powercut'), @arguments);
+	return;
+}
+
+my @stopped;
+
+# Let only the sessions flush the log, until the next crash.
+sub stop_walwriter
+{
+	my ($node) = @_;
+
+	push @stopped, $node->safe_psql('postgres', q{
+SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'});
+	kill 'STOP', $stopped[-1];
+	return;
+}
+
+# A test that ends here would wait a minute for a server that waits for it.
+END { kill 'CONT', @stopped }
+
+# Process, parent and state of all that run.
+sub processes
+{
+	return map { [ split ] } split /\n/, `ps -A -o pid= -o ppid= -o stat=`;
+}
+
+# The SQLSTATE that the statements end with; empty if they succeed.
+sub sqlstate
+{
+	my ($node, $sql, %params) = @_;
+	my ($ret, $stdout, $stderr) = $node->psql(
+		$params{dbname} || 'postgres', $sql,
+		extra_params => [ '-v', 'VERBOSITY=sqlstate', @{ $params{extra_params} || [] } ]);
+
+	return $stderr =~ /ERROR:\s+(\w{5})/ ? $1 : '';
+}
+
+# Start $n clients, each of which takes ids from sequence s one by one, in
+# transactions of their own, until it has lost its server; and wait until all
+# are at it.
+sub start_clients
+{
+	my ($node, $n) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my @clients;
+
+	append_to_file("$dir/take", "SELECT snowid.next_id(5, 's');\n" x 100_000);
+	for my $i (1 .. $n)
+	{
+		my $run = IPC::Run::start(
+			[ 'psql', '-XAtq', '-f', "$dir/take", $node->connstr('postgres') ],
+			'>', "$dir/$i", '2>', '/dev/null');
+		push @clients, { run => $run, file => "$dir/$i" };
+	}
+	$node->poll_query_until('postgres', qq{
+SELECT count(*) = $n FROM pg_stat_activity
+WHERE query LIKE 'SELECT snowid.next_id%'}) or die 'clients do not start';
+	return @clients;
+}
+
+# What a client saw, kept outside the server, once the server is gone.
+sub ids_seen
+{
+	my ($client) = @_;
+
+	$client->{run}->finish and die 'client has not lost its server';
+	return split /\n/, slurp_file($client->{file});
+}
+
+# Wait until clients take ids at the time of the clock.
+sub wait_for_clock
+{
+	my ($node) = @_;
+
+	$node->poll_query_until('postgres', q{
+SELECT ahead > '-1 s' FROM snowid.sequence_state('s')})
+	  or die 'clients do not follow the clock';
+	return;
+}
+
+# A table for calls of next_id() on sequence s, and a statement that makes $n
+# of them.  A call's begin and end are told by a plain sequence: no clock can
+# be trusted here, and two ticks are never the same.
+sub make_calls
+{
+	my ($node, $n) = @_;
+
+	$node->safe_psql('postgres', q{
+CREATE EXTENSION IF NOT EXISTS snowid;
+CREATE SEQUENCE s;
+CREATE SEQUENCE tick;
+CREATE TABLE calls (began bigint, id bigint, ended bigint);
+});
+	return qq{INSERT INTO calls
+SELECT nextval('tick'), snowid.next_id(5, 's'), nextval('tick')
+FROM generate_series(1, $n);
+};
+}
+
+# Start pgbench with $clients sessions, each running the script $times times.
+# Returns a handle to finish.
+sub start_load
+{
+	my ($node, $clients, $times, $script) = @_;
+	my $file = $node->basedir . '/load.sql';
+
+	unlink $file;
+	append_to_file($file, $script);
+	return IPC::Run::start(
+		[
+			'pgbench', '-n', '-c', $clients, '-t', $times, '-f', $file,
+			$node->connstr('postgres')
+		],
+		'>', '/dev/null');
+}
+
+# No id twice, and each id is larger than all ids of calls, of any session, that
+# had ended before its own call began.
+sub strict_order_ok
+{
+	my ($node, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	is( $node->safe_psql('postgres', q{
+SELECT count(*) > 0, count(*) - count(DISTINCT id) FROM calls}),
+		't|0', "$name: no id twice");
+	is( $node->safe_psql('postgres', q{
+SELECT count(*) FROM (
+	SELECT began, min(ended) OVER (ORDER BY id DESC
+		ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS larger_ended
+	FROM calls) AS c
+WHERE larger_ended < began}),
+		'0', "$name: every later id is larger");
+	return;
+}
+
+1;

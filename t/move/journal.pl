@@ -1,0 +1,85 @@
+# What the two journals decide: which command may go on from where, and what is
+# said with only one of the servers, or with a journal that was emptied.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+my $b = move_node('b');
+$_->start for $a, $b;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
+my $s = 'insta5';		# each subject begins with shard 5 on a, and nothing on b
+
+# An abort that was begun.
+subtest 'an abort that was begun' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	hold_and_kill($a, 'aborted', 0, 'abort', $a, $b);
+	moves_ok($a, $b, 5, [], 1, 'no move goes on from an abort', qr/an abort of this move was begun/);
+	moves_ok($a, $b, 5, ['status'], 0, 'status', qr/an abort was begun: type snowid-move abort/);
+	$a->stop;
+	moves_ok($a, $b, 5, ['status'], 0, 'status without the source', qr/shard 5: an abort was begun: type snowid-move abort/);
+	$a->start;
+	moves_ok($a, $b, 5, ['abort'], 0, 'the abort does', qr/is undone/);
+	nothing_left_ok($_, 'aborted') for $a, $b;
+};
+
+# Only one server can be reached: status tells what that one knows, and the exit
+# code what may have been decided.
+subtest 'one server' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$b->stop;
+	moves_ok($a, $b, 5, ['status'], 0, 'status without the target', qr/shard 5: under way, and not decided.*source .*: source, copied, .*target: not reached/s);
+	moves_ok($a, $b, 5, [], 1, 'no move without the target, and nothing decided');
+	$b->start;
+	hold_and_kill($b, 'open', 1, 'move', $a, $b);
+	moves_ok($a, $b, 5, ['status'], 0, 'status', qr/decided, but not complete/);
+	$b->stop;
+	moves_ok($a, $b, 5, ['status'], 0, 'status without the target', qr/shard 5: decided; nobody can write until the other server is reached/);
+	moves_ok($a, $b, 5, [], 3, 'no move without the target, but it is decided', qr/not complete/);
+	moves_ok($a, $b, 5, ['abort'], 3, 'no abort without the target', qr/must be reachable, since the move is decided/);
+	$b->start;
+	$a->stop;
+	moves_ok($a, $b, 5, ['status'], 0, 'status without the source', qr/shard 5: about to be decided, or decided: only the other server knows/);
+	moves_ok($a, $b, 5, [], 3, 'no move without the source, which may have decided');
+	$a->start;
+	moves_ok($a, $b, 5, [], 0, 'the same command goes on');
+	$a->stop;
+	moves_ok($a, $b, 5, ['status'], 0, 'moved: status without the source', qr/shard 5: decided, and open here/);
+	$a->start;
+	$b->stop;
+	moves_ok($a, $b, 5, ['status'], 0, 'moved: status without the target', qr/shard 5: moved\n/);
+	$b->start;
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+	$b->stop;
+	moves_ok($a, $b, 5, ['status'], 0, 'finished: status without the target', qr/that server knows of no move; the other one was not reached/);
+	$b->start;
+};
+
+# A journal whose row somebody deletes meanwhile.
+subtest 'a lost row' => sub {
+	fresh_shard($a, $b);
+	hold_and_kill($b, 'open', 1, 'move', $a, $b);
+	my $hold = hold_at_step($b, 'open', 1);
+	my $said = '';
+	my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said);
+	wait_until_held($b) or die 'does not get there';
+	$a->safe_psql('postgres', 'CREATE TABLE kept AS TABLE snowid.moves; DELETE FROM snowid.moves');
+	$hold->quit;
+	$tool->finish;
+	is($? >> 8, 3, 'a lost journal') or diag $said;
+	like($said, qr/the journal of the source has lost the row of shard 5/, 'it says so');
+	let_go_steps($b);
+	$a->safe_psql('postgres', 'INSERT INTO snowid.moves SELECT * FROM kept; DROP TABLE kept');
+	moves_ok($a, $b, 5, [], 0, 'the same command goes on');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+};
+
+done_testing();

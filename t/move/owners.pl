@@ -1,0 +1,110 @@
+# Whose rights a shard's own functions get on the servers that it moves between.
+# Its owner is no superuser, and whoever moves it is one.  Where they would run as
+# a superuser, the move refuses until it is told that the owner is trusted: before
+# 16 that is everything which replication evaluates; on all versions, what is
+# simplified when a query is planned or a partition attached.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+my $b = move_node('b');
+$_->start for $a, $b;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid; CREATE ROLE app') for $a, $b;
+my $old = $b->safe_psql('postgres', 'SHOW server_version_num') < 160000;
+
+# Each place where a table has an expression writes into the log who ran it.
+my $note = q{
+CREATE FUNCTION insta5.note(place text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql
+AS $$BEGIN RAISE LOG 'RAN % as %', place, current_user; RETURN true; END$$;
+};
+$a->safe_psql('postgres', q{
+SELECT snowid.create_shard(5);
+} . $note . q{
+CREATE FUNCTION insta5.fire() RETURNS trigger LANGUAGE plpgsql
+AS $$BEGIN RAISE LOG 'RAN trigger as %', current_user; RETURN NEW; END$$;
+CREATE DOMAIN insta5.checked AS text CHECK (insta5.note('domain ' || VALUE));
+CREATE TABLE insta5.t (
+	id bigint PRIMARY KEY DEFAULT insta5.next_id(),
+	v insta5.checked,
+	g boolean GENERATED ALWAYS AS (insta5.note('generated ' || id)) STORED,
+	CHECK (insta5.note('check ' || id)));
+CREATE INDEX ON insta5.t (insta5.note('index ' || id));
+CREATE INDEX ON insta5.t (id) WHERE insta5.note('constant of an index');
+CREATE TRIGGER fire BEFORE INSERT ON insta5.t FOR EACH ROW EXECUTE FUNCTION insta5.fire();
+CREATE TABLE insta5.p (id bigint, CONSTRAINT given CHECK (insta5.note('constant of a parent'))) PARTITION BY RANGE (id);
+CREATE TABLE insta5.p1 (id bigint PRIMARY KEY, CONSTRAINT own CHECK (insta5.note('constant of a partition')),
+	CONSTRAINT given CHECK (insta5.note('constant of a parent')));
+ALTER TABLE insta5.p ATTACH PARTITION insta5.p1 FOR VALUES FROM (0) TO (100);
+CREATE VIEW insta5.look AS SELECT insta5.note('constant of a view') AS seen;
+CREATE STATISTICS insta5.s ON (insta5.note('statistics ' || id)), id FROM insta5.t;
+INSERT INTO insta5.t (v) SELECT 'x' FROM generate_series(1, 5);
+INSERT INTO insta5.p VALUES (1);
+ALTER SCHEMA insta5 OWNER TO app;
+ALTER TABLE insta5.t OWNER TO app;
+ALTER TABLE insta5.p OWNER TO app;
+ALTER TABLE insta5.p1 OWNER TO app;
+ALTER VIEW insta5.look OWNER TO app;
+ALTER DOMAIN insta5.checked OWNER TO app;
+ALTER FUNCTION insta5.note(text) OWNER TO app;
+ALTER FUNCTION insta5.fire() OWNER TO app;
+});
+
+# What ran as a superuser on these servers since.
+sub ran_as_superuser
+{
+	my (%since) = @_;
+	my $superuser = $a->safe_psql('postgres', 'SELECT current_user');
+	my %ran;
+
+	for my $node ($a, $b)
+	{
+		for (slurp_file($node->logfile, $since{ $node->name }) =~ /RAN (.*)/g)
+		{
+			$ran{$1}++ if /^(.*?)(?: [\dx]+)? as \Q$superuser\E$/;
+		}
+	}
+	return join ', ', sort keys %ran;
+}
+
+my %since = map { $_->name => -s $_->logfile } $a, $b;
+my $said = moves_ok($a, $b, 5, [], 1, 'an owner who is no superuser', qr/FAILED +owners: .*--trust-owners/s);
+like($said, qr/owners: \Q$_\E/, "it names $_")
+  for 'constraint given on table insta5.p1 calls insta5.note(text)', 'index insta5.t_note_idx calls',
+  'index insta5.t_id_idx calls', 'statistics object insta5.s calls', $old ? 'app owns objects' : ();
+nothing_left_ok($_, 'refused') for $a, $b;
+is(ran_as_superuser(%since), '', 'nothing of his has run as a superuser');
+
+# Without those, nothing does from 16 on.
+$a->safe_psql('postgres', q{
+DROP INDEX insta5.t_note_idx, insta5.t_id_idx;
+DROP STATISTICS insta5.s;
+ALTER TABLE insta5.p DROP CONSTRAINT given;
+ALTER TABLE insta5.p1 DROP CONSTRAINT own, DROP CONSTRAINT IF EXISTS given;
+});
+%since = map { $_->name => -s $_->logfile } $a, $b;
+my @trust = $old ? ('--trust-owners') : ();
+moves_ok($a, $b, 5, [ @trust, '--stop-after', 'copied' ], 0, 'copied');
+$a->safe_psql('postgres', q{INSERT INTO insta5.t (v) VALUES ('x'); UPDATE insta5.t SET v = 'xx'; INSERT INTO insta5.p VALUES (2)});
+%since = (a => -s $a->logfile, b => $since{b});
+moves_ok($a, $b, 5, [ @trust, '--verify', 'checksums' ], 0, 'moved');
+my $ran = ran_as_superuser(%since);
+if ($old)
+{
+	like($ran, qr/check, /, 'before 16, his functions do run as a superuser');
+}
+else
+{
+	is($ran, '', 'nothing of his has run as a superuser');
+}
+is($b->safe_psql('postgres', 'SELECT count(*) FROM insta5.t'), 6, 'all rows are there');
+moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+nothing_left_ok($_, 'finished') for $a, $b;
+
+done_testing();

@@ -1,0 +1,169 @@
+# Each precheck of snowid-move finds what it is for, says what to do, and fails
+# or warns as it should: here, what is in the shard, and what leads out of it.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use PlanTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+start_nodes();
+
+# A shard that can move: all checks are listed, and all is well.
+subject 'a shard that can move' => sub {
+	my ($passed, $plan, $stderr) = plan_of();
+	ok($passed, 'a plan passes') or diag($plan, $stderr);
+	unlike($plan, qr/^(warning|FAILED)/m, '... without a warning') or diag($plan);
+	cmp_ok(scalar(() = $plan =~ /^ok /mg), '>', 35, '... and lists what it has checked');
+	my $doc = slurp_file("$FindBin::RealBin/../../doc/moving.md");
+	foreach my $check ((plan_of('--reverse' => undef))[1] =~ /^ok +([^:\n]+)/mg)
+	{
+		$check =~ s/ (?:on|of) the (?:source|target)$//;
+		like($doc, qr/`\Q$check\E`/, "the check $check is documented");
+	}
+};
+
+# Tables whose rows replication cannot find.
+subject 'tables without a key' => sub {
+	case_ok('replica identity', 'FAILED', 'table insta5.log has none', 'ALTER TABLE insta5.log ADD PRIMARY KEY',
+		do => [ [ 'a', 'CREATE TABLE insta5.log (line text)' ] ]);
+	case_ok('replica identity', 'FAILED', 'insta5.log', 'ALTER TABLE insta5.log REPLICA IDENTITY USING INDEX log_n;',
+		do => [ [ 'a', 'ALTER TABLE insta5.log ADD n int NOT NULL; CREATE UNIQUE INDEX log_n ON insta5.log (n)' ] ]);
+	case_ok('replica identity', 'FAILED', 'insta5.log', 'REPLICA IDENTITY',
+		do => [ [ 'a', 'ALTER TABLE insta5.log ADD m int PRIMARY KEY DEFERRABLE' ] ],
+		undo => [ [ 'a', 'DROP TABLE insta5.log' ] ]);
+	case_ok('rows without a key', 'FAILED', 'column pages of table insta5.docs has type json, which has no equality', 'ALTER TABLE insta5.docs ADD PRIMARY KEY',
+		do => [ [ 'a', q{
+	CREATE DOMAIN public.page AS json;
+	CREATE TABLE insta5.docs (pages public.page[], name varchar(9), tag char(3), mood text[], n numeric, at inet);
+	ALTER TABLE insta5.docs REPLICA IDENTITY FULL} ] ], also_fails => 1);
+	unlike((plan_of())[1], qr/column (name|tag|mood|n|at) of table insta5\.docs/, 'types that have an equality will do');
+	sql('a', 'DROP TABLE insta5.docs; DROP DOMAIN public.page');
+};
+
+# The shard that takes longest counts, whether by tables or by sequences.
+subject 'time to close' => sub {
+	sql('a', q{SELECT format('CREATE SEQUENCE insta5.s%s', i) FROM generate_series(1, 8) i \gexec});
+	sql('a', q{SELECT format('CREATE TABLE insta6.t%s (id int PRIMARY KEY)', i) FROM generate_series(1, 20) i \gexec});
+	case_ok('time to close', 'FAILED', '2 tables and 9 sequences take about 10 ms to close, and --pause-limit is 10 ms', '--pause-limit=30',
+		options => [ '--shard' => '5-6', '--pause-limit' => 10 ]);
+	case_ok('time to close', 'warning', 'about 10 ms to close, and --pause-limit is 15 ms', '--pause-limit=30',
+		options => [ '--shard' => '5-6', '--pause-limit' => 15 ]);
+	sql('a', 'DROP SEQUENCE insta6.id_seq CASCADE');
+	sql('a', q{SELECT format('DROP TABLE insta6.t%s', i) FROM generate_series(1, 20) i \gexec});
+	case_ok('shard on the source', 'FAILED', 'sequence "id_seq" of schema "insta6" does not exist', 'snowid.shards',
+		options => [ '--shard' => 6 ]);
+};
+
+# Tables that would lose rows, or stop the writers.
+subject 'tables that do not move' => sub {
+	case_ok('unlogged tables', 'FAILED', 'insta5.cache', 'ALTER TABLE insta5.cache SET LOGGED',
+		do => [ [ 'a', 'CREATE UNLOGGED TABLE insta5.cache (id int PRIMARY KEY)' ] ],
+		undo => [ [ 'a', 'DROP TABLE insta5.cache' ] ]);
+	case_ok('materialized views', 'warning', 'insta5.daily', 'REFRESH MATERIALIZED VIEW insta5.daily;',
+		do => [ [ 'a', 'CREATE MATERIALIZED VIEW insta5.daily AS SELECT 1 AS one' ] ],
+		undo => [ [ 'a', 'DROP MATERIALIZED VIEW insta5.daily' ] ]);
+	case_ok('large objects', 'warning', 'column image of table insta5.albums', 'bytea',
+		do => [ [ 'a', 'CREATE TABLE insta5.albums (id int PRIMARY KEY, image oid)' ] ],
+		undo => [ [ 'a', 'DROP TABLE insta5.albums' ] ]);
+	foreach my $kind ('ALWAYS', 'REPLICA')
+	{
+		case_ok('triggers that always fire', 'FAILED', 't on insta5.photos', 'ALTER TABLE insta5.photos ENABLE TRIGGER t;',
+			do => [ [ 'a', "CREATE TRIGGER t BEFORE UPDATE ON insta5.photos FOR EACH ROW
+					EXECUTE FUNCTION suppress_redundant_updates_trigger();
+				ALTER TABLE insta5.photos ENABLE $kind TRIGGER t" ] ],
+			undo => [ [ 'a', 'DROP TRIGGER t ON insta5.photos' ] ]);
+	}
+};
+
+subject 'partitions and children elsewhere' => sub {
+	case_ok('partitions and inheritance', 'FAILED',
+		'public.part is a partition of insta5.whole', 'ALTER TABLE public.part SET SCHEMA insta5; or ALTER TABLE insta5.whole DETACH PARTITION public.part;',
+		do => [ [ 'a', 'CREATE TABLE insta5.whole (id int PRIMARY KEY) PARTITION BY RANGE (id);
+			CREATE TABLE public.part PARTITION OF insta5.whole DEFAULT' ] ],
+		undo => [ [ 'a', 'DROP TABLE insta5.whole' ] ]);
+	case_ok('partitions and inheritance', 'FAILED',
+		'insta5.child is a child of public.users', 'ALTER TABLE public.users SET SCHEMA insta5; or ALTER TABLE insta5.child NO INHERIT public.users;',
+		do => [ [ 'a', 'CREATE TABLE insta5.child (PRIMARY KEY (id)) INHERITS (public.users)' ] ],
+		undo => [ [ 'a', 'DROP TABLE insta5.child' ] ]);
+};
+
+# What leads out of the shard, or into it.
+subject 'foreign keys and users elsewhere' => sub {
+	case_ok('foreign keys', 'FAILED', 'from insta5.photos to public.users', 'ALTER TABLE insta5.photos DROP CONSTRAINT leads_out;',
+		do => [ [ 'a', 'ALTER TABLE insta5.photos ADD CONSTRAINT leads_out FOREIGN KEY (user_id) REFERENCES public.users' ] ],
+		undo => [ [ 'a', 'ALTER TABLE insta5.photos DROP CONSTRAINT leads_out' ] ]);
+	case_ok('foreign keys', 'FAILED', 'from public.faves to insta5.photos', 'ALTER TABLE public.faves DROP CONSTRAINT',
+		do => [ [ 'a', 'CREATE TABLE public.faves (id bigint REFERENCES insta5.photos)' ] ],
+		undo => [ [ 'a', 'DROP TABLE public.faves' ] ]);
+	case_ok('users in other schemas', 'warning', 'view public.newest uses table insta5.photos', 'Drop or change it',
+		do => [ [ 'a', 'CREATE VIEW public.newest AS SELECT max(id) FROM insta5.photos' ] ],
+		undo => [ [ 'a', 'DROP VIEW public.newest' ] ]);
+	case_ok('users in other schemas', 'warning', 'default value for column id of table public.users uses sequence insta5.id_seq', 'Drop or change it',
+		do => [ [ 'a', q{ALTER TABLE public.users ALTER id SET DEFAULT nextval('insta5.id_seq')} ] ],
+		undo => [ [ 'a', 'ALTER TABLE public.users ALTER id DROP DEFAULT' ] ]);
+};
+
+# Before 16, replication runs the functions of the tables' owners as a superuser.
+subject 'owners' => sub {
+	my $major = sql('b', 'SHOW server_version_num');
+	sql('a', 'ALTER TABLE insta5.photos OWNER TO app');
+	if ($major < 160000)
+	{
+		case_ok('owners', 'FAILED', 'app owns objects of the shard and is no superuser, but replication to PostgreSQL 15 would run', '--trust-owners');
+		like((plan_of('--trust-owners' => undef))[1], qr/^ok +owners: trusted$/m, 'they can be trusted');
+	}
+	else
+	{
+		like((plan_of())[1], qr/^ok +owners$/m, 'functions of owners run as those');
+	}
+	sql('a', 'ALTER TABLE insta5.photos OWNER TO CURRENT_USER');
+};
+
+subject 'a table of an extension' => sub {
+	case_ok('extensions within the shard', 'FAILED', 'table insta5.photos belongs to extension "plpgsql"',
+		'ALTER EXTENSION plpgsql DROP TABLE insta5.photos;',
+		do => [ [ 'a', 'ALTER EXTENSION plpgsql ADD TABLE insta5.photos' ] ],
+		undo => [ [ 'a', 'ALTER EXTENSION plpgsql DROP TABLE insta5.photos' ] ]);
+};
+
+# A move that was not finished, seen from either end.
+subject 'an earlier move' => sub {
+	my $row = q{INSERT INTO snowid.moves (shard, schema, role, step, details) VALUES (5, '%s', '%s', '%s', '{"move_id": "x", "name": "n", "reverse_name": "r"}')};
+	case_ok('earlier move', 'FAILED', 'one of shard 5 is complete, but not finished', 'snowid-move finish',
+		do => [ [ 'a', sprintf $row, 'insta5', 'target', 'open' ], [ 'b', sprintf $row, 'insta5_moved', 'source', 'moved' ] ],
+		undo => [ [ 'b', 'DELETE FROM snowid.moves' ] ], also_fails => 1);
+	case_ok('earlier move', 'FAILED', 'one of shard 5 is under way', 'snowid-move status',
+		undo => [ [ 'a', 'DELETE FROM snowid.moves' ] ], also_fails => 1);
+};
+
+# Other replication of the same tables.
+subject 'other replication' => sub {
+	case_ok('other publications', 'warning', 'subscribers of "cdc"', 'subscribe to the target',
+		do => [ [ 'a', 'CREATE PUBLICATION cdc FOR ALL TABLES' ] ],
+		undo => [ [ 'a', 'DROP PUBLICATION cdc' ] ]);
+
+	# A slot is named if it can show the shard: pgoutput shows what is in a publication.
+	case_ok('other slots', 'warning', 'slot "cdc" \(test_decoding\)', 'Make a slot on the target',
+		do => [ [ 'a', q{SELECT pg_create_logical_replication_slot('cdc', 'test_decoding')} ] ],
+		undo => [ [ 'a', q{SELECT pg_drop_replication_slot('cdc')} ] ]);
+	case_ok('other slots', 'warning', 'slot "cdc" \(pgoutput\)', 'Make a slot on the target',
+		do => [ [ 'a', q{SELECT pg_create_logical_replication_slot('cdc', 'pgoutput')} ],
+			[ 'a', 'CREATE PUBLICATION cdc FOR TABLES IN SCHEMA insta5' ] ],
+		undo => [ [ 'a', 'DROP PUBLICATION cdc' ] ]);
+	unlike((plan_of())[1], qr/slot "cdc"/, 'a slot of pgoutput without a publication of the shard is not named');
+	sql('a', q{SELECT pg_drop_replication_slot('cdc')});
+
+	my $from_b = $node{b}->connstr('postgres');
+	$from_b =~ s/'/''/g;
+	case_ok('other subscriptions', 'FAILED', 'insta5.photos is filled by replication', 'End that subscription',
+		do => [ [ 'b', 'CREATE SCHEMA insta5 CREATE TABLE photos (id bigint PRIMARY KEY, user_id bigint);
+				CREATE PUBLICATION feed FOR TABLE insta5.photos' ],
+			[ 'a', "CREATE SUBSCRIPTION feed CONNECTION '$from_b' PUBLICATION feed
+				WITH (create_slot = false, slot_name = NONE, enabled = false, copy_data = false)" ] ],
+		undo => [ [ 'a', 'DROP SUBSCRIPTION feed' ], [ 'b', 'DROP SCHEMA insta5 CASCADE; DROP PUBLICATION feed' ] ]);
+};
+
+done_planning();

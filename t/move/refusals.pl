@@ -1,0 +1,170 @@
+# What snowid-move refuses to do, and what it then says: wrong options, another
+# one at work, a shard that is closed by hand, a journal that tells of
+# something else, a pg_dump that fails.  Nothing has changed afterwards.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+my $b = move_node('b');
+$_->start for $a, $b;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
+my $s = 'insta5';		# each subject begins with shard 5 on a, and nothing on b
+
+# Options.
+subtest 'options' => sub {
+	fresh_shard($a, $b);
+	for (
+		[ '--pause-limit', 'soon', qr/invalid value "soon" for option --pause-limit.*must be a number from 1 /s ],
+		[ '--lock-timeout', '0', qr/invalid value "0" for option --lock-timeout/ ],
+		[ '--retries', '-1', qr/invalid value "-1" for option --retries/ ],
+		[ '--verify', 'deeply', qr/invalid value "deeply" for option --verify/ ],
+		[ '--stop-after', 'lunch', qr/invalid value "lunch" for option --stop-after/ ],
+		[ '--max-wal', '5 parsecs', qr/invalid size "5 parsecs" for option --max-wal.*Units are/s ],
+		[ '--max-lag', '9999999TB', qr/invalid size "9999999TB" for option --max-lag/ ],
+		[ '--source-for-target', 'password', qr/option --source-for-target: missing "="/ ],
+		[ '--registry', 'nonsense=1', qr/option --registry: invalid connection option "nonsense"/ ],
+		[ '--target-for-source', 'password', qr/option --target-for-source: missing "="/ ],
+		[ 'dance', qr/unknown argument "dance"/ ],
+		[ '--dance', qr/Try "snowid-move --help"/ ])
+	{
+		my @arguments = @$_;
+		my $like = pop @arguments;
+		moves_ok($a, $b, 5, \@arguments, 2, "@arguments", $like);
+	}
+	command_like([ 'snowid-move', '-?' ], qr/Usage/, 'help');
+	moves_ok($a, $b, 9000, [], 2, 'no such shard number', qr/invalid value "9000" for option --shard/);
+	moves_ok($a, $b, 6, [], 2, 'no such shard', qr/shard 6 does not exist on the source/);
+	moves_ok($a, $b, 5, [ '--source-for-target', q{host=/nowhere dbname='it\'s \\ not there'} ], 1, 'a name to be quoted', qr/FAILED +connection from the target/);
+	nothing_left_ok($_, 'no connection') for $a, $b;
+	moves_ok($a, $b, 5, ['back'], 1, 'no way back of nothing', qr/there is no way back.*snowid-move status/s);
+};
+
+# Closed by hand, here or there.
+subtest 'closed by hand' => sub {
+	fresh_shard($a, $b);
+	$a->safe_psql('postgres', 'SELECT snowid.fence_shard(5)');
+	moves_ok($a, $b, 5, [], 1, 'closed by hand', qr/closed by hand on the source.*unfence_shard\(5\)/s);
+	$a->safe_psql('postgres', 'SELECT snowid.unfence_shard(5)');
+	$b->safe_psql('postgres', q{SELECT snowid.create_shard(5, 'other'), snowid.fence_shard(5)});
+	moves_ok($a, $b, 5, [], 1, 'the same on the target', qr/closed by hand on the target/);
+	$b->safe_psql('postgres', 'SELECT snowid.unfence_shard(5), snowid.drop_shard(5)');
+};
+
+# Another one is at work: the lock is that of its session.
+subtest 'another one at work' => sub {
+	fresh_shard($a, $b);
+	my $other = $a->background_psql('postgres');
+	$other->query_safe(sprintf 'SELECT pg_advisory_lock(%d, 5)', 0x534E4F57);
+	moves_ok($a, $b, 5, [], 1, 'another one is at work', qr/another snowid-move is at work on shard 5.*process id \d+/s);
+	$other->quit;
+	nothing_left_ok($_, 'refused') for $a, $b;
+};
+
+# A pg_dump that fails; one that cannot be started; tables that are changed
+# while it reads; a role that has gone from the target since the prechecks.
+subtest 'pg_dump' => sub {
+	fresh_shard($a, $b);
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
+	my $pg_dump = sub {
+		my ($script) = @_;
+		unlink "$dir/pg_dump";
+		append_to_file("$dir/pg_dump", "#!/bin/sh\n[ \"\$1\" != --version ] || exec $bindir/pg_dump \"\$@\"\n$script\n");
+		chmod 0755, "$dir/pg_dump";
+	};
+	my $change = "$bindir/psql -Xq -c 'ALTER TABLE $s.users ADD late int' '" . $a->connstr('postgres') . q{'};
+	$pg_dump->('exit 1');
+	moves_ok($a, $b, 5, [ '--bindir', $dir ], 1, 'pg_dump fails', qr/pg_dump" has failed/);
+	$pg_dump->('echo SELECT nonsense');
+	moves_ok($a, $b, 5, [ '--bindir', $dir ], 1, 'what pg_dump writes fails', qr/cannot be created there: .*nonsense.*Correct that/s);
+	moves_ok($a, $b, 5, [ '--bindir', '/nowhere' ], 1, 'pg_dump is not there', qr{could not run "/nowhere/pg_dump": No such file});
+	$pg_dump->("$change; exec $bindir/pg_dump \"\$@\"");
+	moves_ok($a, $b, 5, [ '--bindir', $dir ], 1, 'tables are changed meanwhile', qr/have changed while they were read.*Type the same command again/s);
+	$a->safe_psql('postgres', "CREATE ROLE reader; GRANT SELECT ON $s.users TO reader");
+	moves_ok($a, $b, 5, [], 1, 'a role is missing', qr/cannot be created there: .*"reader" does not exist.*Create the role/s);
+	$a->safe_psql('postgres', "REVOKE SELECT ON $s.users FROM reader; ALTER TABLE $s.users DROP late");
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+	nothing_left_ok($_, 'aborted') for $a, $b;
+};
+
+# A server ends our session; a slot waits for who is writing, and says for whom.
+subtest 'a session that is ended' => sub {
+	fresh_shard($a, $b);
+	my $writer = $a->background_psql('postgres');
+	$writer->query_safe('BEGIN; CREATE TABLE elsewhere ()');
+	$a->poll_query_until('postgres', q{
+	SELECT clock_timestamp() - xact_start > '1 s' FROM pg_stat_activity WHERE backend_xid IS NOT NULL})
+	  or die 'does not get old';
+	my $said = '';
+	my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said);
+	$a->poll_query_until('postgres', q{
+	SELECT count(pg_terminate_backend(pid)) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_create_logical%' AND wait_event_type = 'Lock'})
+	  or die 'does not wait';
+	$tool->finish;
+	is($? >> 8, 1, 'a session that is ended') or diag $said;
+	like($said, qr/source: waiting for transactions that are writing: 1 \(process id \d+.*error: source: FATAL: +terminating connection/s, 'it says whose');
+	$writer->query_safe('ROLLBACK');
+	$writer->quit;
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'it goes on after all of them');
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+	nothing_left_ok($_, 'aborted') for $a, $b;
+};
+
+# A trigger of the fence's name.
+subtest 'a trigger in the way' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$a->safe_psql('postgres', "CREATE TRIGGER snowid_fence BEFORE TRUNCATE ON $s.users EXECUTE FUNCTION snowid_internal.refuse_write()");
+	moves_ok($a, $b, 5, [ '--verify', 'none' ], 1, 'a trigger in the way', qr/trigger "snowid_fence" for relation "users" already exists/);
+	$a->safe_psql('postgres', "DROP TRIGGER snowid_fence ON $s.users");
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+	nothing_left_ok($_, 'aborted') for $a, $b;
+};
+
+# The other half of another move.
+subtest 'the other half of another move' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$_->safe_psql('postgres', 'CREATE DATABASE two') for $a, $b;
+	$_->safe_psql('two', 'CREATE EXTENSION snowid') for $a, $b;
+	$b->safe_psql('two', q{SELECT snowid.create_shard(5)});
+	my @two = ('snowid-move', '--shard', 5, '--from', $b->connstr('two'), '--to', $a->connstr('two'));
+	command_ok([ @two, '--stop-after', 'copied' ], 'a second shard 5 is on its way');
+	command_fails_like([ 'snowid-move', '--shard', 5, '--from', $a->connstr('postgres'), '--to', $b->connstr('two') ],
+		qr/the two servers have shard 5 in different moves/, 'the source of one, the source of another');
+	command_ok([ @two, 'abort' ], 'aborted');
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+	nothing_left_ok($_, 'aborted') for $a, $b;
+};
+
+# The journals must agree on what the sequences are.
+subtest 'sequences that differ' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$b->safe_psql('postgres', q{UPDATE snowid.moves SET details = details #- '{sequences,unused}'});
+	moves_ok($a, $b, 5, [], 1, 'a sequence less', qr/do not have the same sequences/);
+	is(sqlstate($a, "INSERT INTO $s.users (name) VALUES ('here')"), '', 'the shard is open');
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+	nothing_left_ok($_, 'aborted') for $a, $b;
+};
+
+# A slot that is gone: the copy cannot follow any more.
+subtest 'a lost slot' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	my $name = $a->safe_psql('postgres', 'SELECT slot_name FROM pg_replication_slots');
+	$b->safe_psql('postgres', "ALTER SUBSCRIPTION $name DISABLE");
+	$a->poll_query_until('postgres', 'SELECT NOT active FROM pg_replication_slots') or die 'it stays';
+	$a->safe_psql('postgres', "SELECT pg_drop_replication_slot('$name')");
+	moves_ok($a, $b, 5, [], 1, 'a lost slot', qr/replication slot "$name" of the source is lost.*the move is undone/s);
+	nothing_left_ok($_, 'a lost slot') for $a, $b;
+};
+
+done_testing();

@@ -1,0 +1,141 @@
+# What can go wrong, with real causes: a change of the tables meanwhile, a copy
+# that differs, a slot that keeps too much, a target that cannot reach the source
+# or that fills up.  Each ends with the shard where it was, written, and a message
+# that says why.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+# Small files of log, so that a limit on file size can spare them.
+my $b = move_node('b', extra => ['--wal-segsize=1']);
+$_->start for $a, $b;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
+my $s = 'insta5';		# each subject begins with shard 5 on a, and nothing on b
+
+# A row there that comes last in the copy, which fails each time.  The table
+# grows by what each attempt leaves behind.
+subtest 'a copy that fails at its end' => sub {
+	fresh_shard($a, $b);
+	$a->safe_psql('postgres', "INSERT INTO $s.users (name) SELECT repeat('x', 1000) FROM generate_series(1, 5000)");
+	my $hold = hold_at_step($b, 'subscribed', 0);
+	my $said = '';
+	my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said,
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	wait_until_held($b) or die 'does not get there';
+	my $last = $a->safe_psql('postgres', "SELECT max(id) FROM $s.users");
+	$b->safe_psql('postgres', "SET session_replication_role = replica; INSERT INTO $s.users (id) VALUES ($last); "
+		. "ALTER TABLE $s.users SET (autovacuum_enabled = off)");
+	$hold->quit;
+	ok(eval { $tool->finish; 1 }, 'it comes to an end') or $tool->kill_kill;
+	is($? >> 8, 1, 'it is given up') or diag $said;
+	like($said, qr/the target fails to copy the rows, again and again/, 'and says why');
+	let_go_steps($b);
+	moves_ok($a, $b, 5, ['abort'], 0, 'nothing to abort', qr/nothing to abort/);
+	nothing_left_ok($_, 'a copy that fails') for $a, $b;
+	lives_on_ok($a, $b, 'a copy that fails');
+};
+
+# Tables that are changed meanwhile would not be the same there.
+subtest 'a change of the tables' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$a->safe_psql('postgres', "ALTER TABLE $s.users ADD COLUMN born date");
+	moves_ok($a, $b, 5, [], 1, 'a change of the tables', qr/definitions of the shard have changed/);
+	lives_on_ok($a, $b, 'a change');
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+	nothing_left_ok($_, 'a change') for $a, $b;
+};
+
+# A row there that should not be.
+subtest 'a copy that differs' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$b->safe_psql('postgres', "SET session_replication_role = replica; UPDATE $s.users SET name = 'other' WHERE id = (SELECT min(id) FROM $s.users)");
+	moves_ok($a, $b, 5, [ '--verify', 'checksums' ], 1, 'a copy that differs', qr/table "users" differs/);
+	lives_on_ok($a, $b, 'a difference');
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+};
+
+# The log that a slot keeps has a limit, beyond which the move undoes itself.
+subtest 'too much log' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$b->safe_psql('postgres', 'ALTER SUBSCRIPTION ' . $b->safe_psql('postgres', 'SELECT subname FROM pg_subscription') . ' DISABLE');
+	my $idle = '';
+	my $waiting_tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$idle, IPC::Run::timeout(120));
+	$waiting_tool->pump until $idle =~ /waiting: the target is not connected/;
+	ok($waiting_tool->pumpable, 'it waits for the target, and says so');
+	$waiting_tool->kill_kill;
+	$a->safe_psql('postgres', 'CREATE TABLE big AS SELECT repeat(md5(i::text), 10) FROM generate_series(1, 20000) i');
+	moves_ok($a, $b, 5, [ '--max-wal', '2MB' ], 1, 'too much log', qr/more than --max-wal allows/);
+	nothing_left_ok($_, 'too much log') for $a, $b;
+	lives_on_ok($a, $b, 'too much log');
+};
+
+# A target whose settings cannot be written, of which the move changes one on 15.
+subtest 'settings that cannot be written' => sub {
+	fresh_shard($a, $b);
+	my $in_the_way = $b->data_dir . '/postgresql.auto.conf.tmp';
+	mkdir $in_the_way or die "$in_the_way: $!";
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'settings that cannot be written');
+	$b->safe_psql('postgres', q{UPDATE snowid.moves SET details = details || '{"hurried": "yes"}'});
+	moves_ok($a, $b, 5, ['abort'], 0, '... nor set back', qr/warning: target: could not reset.*ALTER SYSTEM RESET/s);
+	nothing_left_ok($_, 'settings that cannot be written') for $a, $b;
+	rmdir $in_the_way;
+};
+
+# It says so, and moves once it has another identity.
+subtest 'a table without a primary key' => sub {
+	fresh_shard($a, $b);
+	$a->safe_psql('postgres', "CREATE TABLE $s.notes (line text); INSERT INTO $s.notes VALUES ('same'), ('same'), (NULL)");
+	moves_ok($a, $b, 5, [], 1, 'a table without a primary key', qr/notes.*REPLICA IDENTITY/s);
+	nothing_left_ok($_, 'without a primary key') for $a, $b;
+	$a->safe_psql('postgres', "ALTER TABLE $s.notes REPLICA IDENTITY FULL");
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$a->safe_psql('postgres', "UPDATE $s.notes SET line = 'changed' WHERE line IS NULL; INSERT INTO $s.notes VALUES ('same')");
+	moves_ok($a, $b, 5, [ '--verify', 'checksums' ], 0, 'moved');
+	is($b->safe_psql('postgres', "SELECT string_agg(line, ' ' ORDER BY line) FROM $s.notes"), 'changed same same same', 'with all its rows');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+	moves_ok($b, $a, 5, [], 0, 'and back');
+	moves_ok($b, $a, 5, ['finish'], 0, 'finished');
+};
+
+# The target cannot reach the source, or we cannot reach the target.
+subtest 'a server that is not reached' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--source-for-target', 'host=/nowhere dbname=postgres' ], 1, 'the target does not reach the source',
+		qr/from the target to the source: .*could not connect/);
+	nothing_left_ok($_, 'not reached') for $a, $b;
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$b->stop;
+	moves_ok($a, $b, 5, [], 1, 'the target refuses connections', qr/target/);
+	is($a->safe_psql('postgres', "INSERT INTO $s.users (name) VALUES ('here') RETURNING name"), 'here', 'the shard is written');
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted without the target', qr/could not be reached/);
+	nothing_left_ok($a, 'without the target');
+	$b->start;
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted there, too', qr/is undone/);
+	nothing_left_ok($b, 'with the target again');
+};
+
+# No file may be larger than 8 MB there.
+subtest 'a target that fills up' => sub {
+	fresh_shard($a, $b);
+	$a->safe_psql('postgres', "INSERT INTO $s.users (name) SELECT repeat('x', 1000) FROM generate_series(1, 12000)");
+	$b->stop;
+	system_or_bail('bash', '-c', "ulimit -f 8192; exec pg_ctl -w -s -D '" . $b->data_dir . "' -l '" . $b->logfile . "' start");
+	$b->_update_pid(1);
+	moves_ok($a, $b, 5, [], 1, 'the target fills up', qr/again and again/);
+	nothing_left_ok($_, 'fills up') for $a, $b;
+	lives_on_ok($a, $b, 'fills up');
+	$b->restart;
+};
+
+done_testing();

@@ -1,0 +1,116 @@
+# Whatever snowid-move waits for longer than some seconds it names, and an abort
+# does not wait for it: a transaction that began to write after the move had its
+# slot and before the tables have theirs, or before the slot; a lock on the
+# target; subscriptions of others that have all the workers.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+my $b = move_node('b');
+$b->append_conf('postgresql.conf', q{
+max_logical_replication_workers = 3
+wal_retrieve_retry_interval = 100ms
+});
+$_->start for $a, $b;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
+my $s = 'insta5';		# each subject begins with shard 5 on a, and nothing on b
+
+# Start a move, and wait until it says something.
+sub says_ok
+{
+	my ($pattern, $name, $meanwhile, @options) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $said = '';
+	my $tool = IPC::Run::start([ move_command($a, $b, 5, @options) ], '>&', \$said,
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+
+	$meanwhile->() if $meanwhile;
+	ok(eval { $tool->pump until $said =~ $pattern; 1 }, $name) or diag $said;
+	return $tool;
+}
+
+# What it has waited for is gone: it comes to its end.
+sub goes_on_ok
+{
+	my ($tool) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$tool->finish;
+	is($? >> 8, 0, 'and then it goes on');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+	return;
+}
+
+# It writes elsewhere in that server.
+subtest 'a transaction that began before the copy' => sub {
+	fresh_shard($a, $b);
+	my $hold = hold_at_step($b, 'subscribed', 1);
+	my $writer = $a->background_psql('postgres');
+	my $tool = says_ok(qr/source: the copy of a table waits for process \d+ of \S+, in a transaction since/, 'it is named',
+		sub {
+			wait_until_held($b) or die 'does not get there';
+			$writer->query_safe('BEGIN; SELECT pg_current_xact_id()');
+			$hold->quit;
+			let_go_steps($b);
+		});
+	$tool->kill_kill;
+	moves_ok($a, $b, 5, ['abort'], 0, 'an abort does not wait for it', qr/is undone/);
+	is($writer->query_safe('SELECT 1'), '1', 'which is still open');
+	nothing_left_ok($_, 'aborted') for $a, $b;
+	$writer->quit;
+};
+
+subtest 'a transaction that began before the slot' => sub {
+	fresh_shard($a, $b);
+	my $writer = $a->background_psql('postgres');
+	$writer->query_safe('BEGIN; SELECT pg_current_xact_id()');
+	my $tool = says_ok(qr/source: waiting for process \d+ of \S+, in a transaction since/, 'it is named');
+	$writer->query_safe('COMMIT');
+	goes_on_ok($tool);
+	$writer->quit;
+};
+
+subtest 'a lock on the target' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	my $locker = $b->background_psql('postgres');
+	$locker->query_safe("BEGIN; LOCK TABLE $s.users");
+	$a->safe_psql('postgres', "INSERT INTO $s.users (name) SELECT repeat('x', 1000) FROM generate_series(1, 2000)");
+	my $tool = says_ok(qr/target: replication waits for process \d+ of \S+, in a transaction since/, 'it is named',
+		undef, '--max-lag', '1kB', '--verify', 'none');
+	$locker->query_safe('COMMIT');
+	goes_on_ok($tool);
+	$locker->quit;
+};
+
+# While the move was about to begin, others took all of them.
+subtest 'no worker is left' => sub {
+	fresh_shard($a, $b);
+	$a->safe_psql('postgres', 'CREATE TABLE other (id int PRIMARY KEY); CREATE PUBLICATION other FOR TABLE other');
+	$b->safe_psql('postgres', 'CREATE TABLE other (id int PRIMARY KEY)');
+	my $from = $a->connstr('postgres') =~ s/'/''/gr;
+	my $hold = hold_at_step($b, 'subscribed', 0);
+	my $tool = says_ok(qr/target: no worker is free for the copy: 3 of max_logical_replication_workers = 3 are at work, for 4 subscriptions/,
+		'missing workers are named',
+		sub {
+			wait_until_held($b) or die 'does not get there';
+			$b->safe_psql('postgres', "CREATE SUBSCRIPTION o$_ CONNECTION '$from' PUBLICATION other WITH (copy_data = false)") for 1 .. 3;
+			$b->poll_query_until('postgres', q{SELECT count(*) = 3 FROM pg_stat_subscription WHERE pid IS NOT NULL})
+			  or die 'they do not start';
+			$hold->quit;
+		});
+	let_go_steps($b);
+	$b->safe_psql('postgres', "DROP SUBSCRIPTION o$_") for 1 .. 3;
+	goes_on_ok($tool);
+	$a->safe_psql('postgres', 'DROP PUBLICATION other');
+	$_->safe_psql('postgres', 'DROP TABLE other') for $a, $b;
+};
+
+done_testing();

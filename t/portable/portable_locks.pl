@@ -1,0 +1,115 @@
+# Whoever is canceled, or runs into an error, leaves no lock of the portable edition
+# behind, and whoever crashes no id that comes again.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use IPC::Run ();
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $node = new_node('locks');
+start_with_clock($node, '+0');
+$node->safe_psql('postgres', q{
+CREATE ROLE owner LOGIN;
+CREATE ROLE writer LOGIN;
+});
+
+# A database with a sequence that is an hour ahead of the clock, on which sessions
+# wait, with the lock or for it; and one that is not.
+sub fresh_database
+{
+	my ($database) = @_;
+
+	portable_database($node, $database, 'owner');
+	$node->safe_psql($database, q{
+CREATE SEQUENCE far;
+CREATE SEQUENCE near;
+SELECT snowid.next_id(5, 'far'), snowid.next_id(5, 'near');
+SELECT snowid.advance('far', snowid.make_id(now() + interval '1 hour', 5, 0))});
+	return;
+}
+
+subtest 'who is canceled' => sub {
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	fresh_database('canceled');
+	$node->safe_psql('canceled', q{
+CREATE SEQUENCE ended;
+GRANT USAGE ON SEQUENCE ended TO writer;
+SELECT snowid.next_id(5, 'ended');
+DO $$ BEGIN EXECUTE 'ALTER SEQUENCE ended MAXVALUE ' || (SELECT last_value FROM ended); END $$;});
+	append_to_file("$dir/canceled", "SET application_name = 'canceled';\n" . join '', map {
+		"SET statement_timeout = '" . (1 + $_ % 5) . "ms';\n"
+		  . "SELECT count(snowid.next_id(5, '" . ($_ % 3 ? 'far' : 'near') . "')) FROM generate_series(1, 1000000);\n"
+	} 1 .. 90);
+	# And in calls that setval() refuses: to who may not, who only reads, and at the end.
+	append_to_file("$dir/canceled", "RESET statement_timeout;\n" . join('', map {
+		"SET $_->[0];\n" . "SELECT snowid.next_id(5, '$_->[1]');\n" x 300
+	} [ 'SESSION AUTHORIZATION writer', 'ended' ], [ 'SESSION AUTHORIZATION DEFAULT', 'ended' ], [ 'default_transaction_read_only = on', 'near' ]) . q{
+RESET default_transaction_read_only;
+SELECT 'left: ' || count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
+});
+	my @canceled = map {
+		IPC::Run::start([ 'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-f', "$dir/canceled", $node->connstr('canceled') ],
+			'>', "$dir/out$_", '2>', "$dir/err$_")
+	} 0 .. 3;
+	# Another one cancels them at any time, too, twice in a row, until they are done.
+	$node->poll_query_until('canceled', q{SELECT count(*) = 4 FROM pg_stat_activity WHERE application_name = 'canceled'})
+	  or die 'they do not begin';
+	$node->safe_psql('canceled', q{
+DO $$
+BEGIN
+	LOOP
+		PERFORM pg_stat_clear_snapshot();
+		EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'canceled' AND query !~ 'left: ');
+		PERFORM pg_cancel_backend(pid), pg_cancel_backend(pid)
+		FROM pg_stat_activity WHERE application_name = 'canceled' AND state = 'active' AND query ~ 'next_id' AND random() < 0.05;
+	END LOOP;
+END $$;});
+	$_->finish for @canceled;
+	like(slurp_file("$dir/out$_"), qr/^left: 0$/m, 'a session that is canceled leaves no lock behind') for 0 .. 3;
+	my %errors;
+	$errors{$_}++ for map { slurp_file("$dir/err$_") =~ /ERROR:  (\w{5})/g } 0 .. 3;
+	cmp_ok($errors{57014}, '>', 100, 'and they were canceled');
+	is_deeply([ sort grep { $errors{$_} > 100 } keys %errors ], [ '2200H', '25006', '42501', '57014' ], 'in calls that fail, too');
+	is(sqlstate($node, q{SELECT snowid.next_id(5, 'far'), snowid.next_id(5, 'near')}, dbname => 'canceled'), '',
+		'the sequences go on');
+};
+
+subtest 'errors' => sub {
+	fresh_database('errors');
+	$node->safe_psql('errors', q{
+SELECT snowid.create_shard(6);
+GRANT USAGE ON SCHEMA insta6 TO writer});
+
+	# An error while the lock is held: a transaction that has written is asked no more
+	# whether it only reads.
+	my $session = $node->background_psql('errors', on_error_stop => 0);
+	$session->query(q{SET SESSION AUTHORIZATION writer; SELECT snowid.next_id(6, 'insta6.id_seq')});
+	$session->query(q{RESET SESSION AUTHORIZATION; BEGIN READ ONLY; SELECT snowid.next_id(5, 'far')});
+	$session->query(q{ROLLBACK; BEGIN; SELECT snowid.next_id(5, 'near'); SET TRANSACTION READ ONLY; SELECT snowid.next_id(5, 'near')});
+	$session->query(q{ROLLBACK; SELECT snowid.fence_shard(6); SELECT snowid.next_id(6, 'insta6.id_seq')});
+	$session->query(q{SELECT snowid.unfence_shard(6); BEGIN; SAVEPOINT a; SELECT snowid.next_id(5, 'far'); ROLLBACK TO a; COMMIT});
+	is($session->query(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0', 'no lock is left');
+	$session->quit;
+};
+
+subtest 'a crash, and the clock set back' => sub {
+	fresh_database('crashed');
+	my $last = $node->safe_psql('crashed', q{SELECT max(snowid.next_id(5, 'near')) FROM generate_series(1, 5000)});
+	crash($node);
+	start_with_clock($node, '-3600');
+	cmp_ok($node->safe_psql('crashed', q{SELECT snowid.next_id(5, 'near')}), '>', $last,
+		'an id that was shown does not come again after a crash, with the clock set back');
+	is(sqlstate($node, q{
+SELECT count(snowid.next_id(5, 'near')) FROM generate_series(1, 50000);}, dbname => 'crashed'), '',
+		'ids go on ahead of the clock');
+	is($node->safe_psql('crashed', q{SELECT ahead BETWEEN '59 min' AND '1 hour 1 min' FROM snowid.sequence_state('near')}), 't',
+		'and no further than 1024 in a millisecond take');
+	set_clock($node, '+0');
+};
+
+$node->stop;
+done_testing();

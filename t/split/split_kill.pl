@@ -1,0 +1,93 @@
+# kill -9 of the tool, of the source and of the standby, at each step of a split.
+# Whatever dies, and wherever: no shard is open on both servers, and those that stay
+# are open on the source; the same command again comes to the end, or abort to the
+# beginning, until the promotion; no row that a client was told of is lost, ids
+# go on rising, and nothing is left behind.  Others who promote: split_promoted.pl.
+#
+# All of it with SNOWID_MOVE_KILL=all, which takes minutes; else a few.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use IPC::Run;
+use MoveTest;
+use SplitTest;
+use Test::More;
+
+# Where, as kill_at() says; and who is killed.
+my @before = (
+	[ [ 'source', 'claimed', 1 ], 'tool' ],
+	[ [ 'source', 'fenced', 0 ], 'tool', 'source' ],
+	[ [ 'source', 'fenced', 1 ], 'tool', 'source', 'target' ],
+	[ [ 'source', 'replayed', 1 ], 'tool', 'source', 'target' ]);
+my @after = (
+	[ [ 'target', 'fenced', 0, 3 ], 'tool', 'source', 'target' ],
+	[ [ 'target', 'open', 0 ], 'tool' ],
+	[ [ 'target', 'open', 1 ], 'tool', 'source', 'target' ],
+	[ [ 'source', 'moved', 0 ], 'tool', 'source' ]);
+my $all = ($ENV{SNOWID_MOVE_KILL} // '') eq 'all';
+if (!$all)
+{
+	@before = ([ [ 'source', 'fenced', 1 ], 'source' ], [ [ 'source', 'replayed', 1 ], 'target' ]);
+	@after = ([ [ 'target', 'fenced', 0, 3 ], 'tool' ]);
+}
+
+# Each point, with each of its victims.
+sub each_kill
+{
+	my ($points, $code) = @_;
+
+	for my $point (@$points)
+	{
+		my ($where, @victims) = @$point;
+		my ($side, $step, $in_commit) = @$where;
+		$code->("$_ killed at \"$step\" of the $side" . ($in_commit ? "'s commit" : ''), $where, $_) for @victims;
+	}
+	return;
+}
+
+# What can be undone: both ends.
+each_kill(\@before, sub {
+	my ($name, $where, $victim) = @_;
+
+	for my $end ($all ? ('abort', 'split') : $victim eq 'source' ? 'abort' : 'split')
+	{
+		subtest "$name, then $end" => sub {
+			fresh_split();
+			kill_at($where, $victim);
+			end_with($end);
+		};
+	}
+});
+
+each_kill(\@after, sub {
+	my ($name, $where, $victim) = @_;
+
+	subtest "$name, too late to abort" => sub {
+		my ($a, $b) = fresh_split();
+		kill_at($where, $victim);
+		my ($code, $said) = snowid_move($a, $b, '1-2', 'abort');
+		like($said, qr/has been promoted, and this cannot be undone/, 'too late to abort') or diag $code;
+		end_with('split');
+	};
+});
+
+# The source ends the session that closes the set: the split goes on.
+subtest 'session ended' => sub {
+	my ($a, $b) = fresh_split();
+	my $hold = hold_at_step($a, 'fenced', 1);
+	my $said = '';
+	my $tool = IPC::Run::start([ move_command($a, $b, '1-2', 'split', @limits) ], '>', \$said, '2>&1');
+	wait_until_held($a) or die "does not get there: $said";
+	is($a->safe_psql('postgres', q{SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted}),
+		'1', 'session ended');
+	$hold->quit;
+	$tool->finish;
+	is($? >> 8, 0, 'exit status') or diag $said;
+	like($said, qr/now live at/, 'the set is on the target');
+	let_go_steps($_) for $a, $b;
+	end_with('split');
+};
+
+done_testing();
