@@ -49,8 +49,8 @@ DO $$ BEGIN EXECUTE 'ALTER SEQUENCE ended MAXVALUE ' || (SELECT last_value FROM 
 		"SET $_->[0];\n" . "SELECT snowid.next_id(5, '$_->[1]');\n" x 300
 	} [ 'SESSION AUTHORIZATION writer', 'ended' ], [ 'SESSION AUTHORIZATION DEFAULT', 'ended' ], [ 'default_transaction_read_only = on', 'near' ]) . q{
 RESET default_transaction_read_only;
-SELECT 'left: ' || count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
-});
+} . q{SELECT 'left: ' || count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
+} x 5);		# a cancel that was sent before can come during the first of these
 	my @canceled = map {
 		IPC::Run::start([ 'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-f', "$dir/canceled", $node->connstr('canceled') ],
 			'>', "$dir/out$_", '2>', "$dir/err$_")
