@@ -1,5 +1,5 @@
 /*
- * The lowest floor: messages, the clock, and queries.
+ * The lowest floor: messages, the clock, queries, and values of options.
  *
  * Knows libpq, but nothing of servers' roles, shards or moves.
  */
@@ -93,5 +93,16 @@ extern char last_sqlstate[6];
 extern char *ident(PGconn *conn, const char *name);
 extern char *literal(PGconn *conn, const char *value);	/* NULL gives NULL */
 extern char *field(PGresult *res, int row, int column); /* NULL gives NULL */
+
+/* args.c: what is wrong ends the program */
+
+#define PROGRAM_VERSION "1.0"
+#define MAX_SHARD	8191
+
+extern void try_help(void) NORETURN;
+extern int	parse_int(const char *option, const char *value, int min, int max);
+extern int64 parse_size(const char *option, const char *value);
+extern int	parse_shards(const char *value, int **shards);
+extern char *ranges_of(const int *shards, int nshards);
 
 #endif							/* BASE_H */

@@ -81,4 +81,10 @@ extern bool reconnect(PGconn *conn);
 extern bool open_side(Side *side, const char *conninfo, const char *for_other_server, bool needed);
 extern void close_side(Side *side);
 
+/* dump.c */
+
+extern char *find_pg_dump(const char *bindir);
+extern char *dump_definitions(PGconn *conn, const char *bindir, char *const *schemas, int nschemas);
+extern void strip_script(char *script, const Side *target);
+
 #endif							/* CONNECTION_H */

@@ -29,33 +29,18 @@ static const char *const steps[] = {
 	"ready", "fenced", "open", "moved"
 };
 
-/* "5", "0-9,15": as --shard takes them. */
-static char *
-ranges_of(const Move *move)
-{
-	PQExpBufferData list;
-	int			last;
-
-	initPQExpBuffer(&list);
-	for (int i = 0; i < move->nshards; i = last + 1)
-	{
-		for (last = i; last + 1 < move->nshards &&
-			 move->shards[last + 1]->number == move->shards[last]->number + 1;)
-			last++;
-		appendPQExpBuffer(&list, "%s%d", i > 0 ? "," : "", move->shards[i]->number);
-		if (last > i)
-			appendPQExpBuffer(&list, "-%d", move->shards[last]->number);
-	}
-	return list.data;
-}
-
 static void
 give_title(Move *move)
 {
-	char	   *ranges = ranges_of(move);
+	int		   *numbers = pg_malloc((move->nshards + 1) * sizeof(int));
+	char	   *ranges;
 
+	for (int i = 0; i < move->nshards; i++)
+		numbers[i] = move->shards[i]->number;
+	ranges = ranges_of(numbers, move->nshards);
 	move->title = text_of("shard%s %s", move->nshards == 1 ? "" : "s", ranges);
 	free(ranges);
+	free(numbers);
 }
 
 /* The set that the command line names. */

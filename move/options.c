@@ -3,13 +3,8 @@
  */
 #include "commands.h"
 
-#include <ctype.h>
 #include <getopt.h>
 #include <limits.h>
-
-#define SNOWID_MOVE_VERSION "1.0"
-
-#define MAX_SHARD	8191
 
 enum
 {
@@ -90,52 +85,6 @@ usage(void)
 		   "no connection; 3 decided but not complete: type the same command again.\n");
 }
 
-static void
-try_help(void)
-{
-	fprintf(stderr, "Try \"%s --help\" for more information.\n", progname);
-	exit(EXIT_USAGE);
-}
-
-static int
-parse_int(const char *option, const char *value, int min, int max)
-{
-	char	   *end;
-	long		n;
-
-	errno = 0;
-	n = strtol(value, &end, 10);
-	if (end == value || *end != '\0' || errno != 0 || n < min || n > max)
-	{
-		report_error("invalid value \"%s\" for option %s", value, option);
-		report_detail("It must be a number from %d to %d.", min, max);
-		exit(EXIT_USAGE);
-	}
-	return (int) n;
-}
-
-static int64
-parse_size(const char *option, const char *value)
-{
-	static const struct
-	{
-		const char *unit;
-		int			shift;
-	}			units[] = {{"", 0}, {"B", 0}, {"kB", 10}, {"MB", 20}, {"GB", 30}, {"TB", 40}};
-	char	   *end;
-	long long	n;
-
-	errno = 0;
-	n = strtoll(value, &end, 10);
-	if (end != value && errno == 0 && n >= 0)
-		for (int i = 0; i < (int) lengthof(units); i++)
-			if (strcmp(end, units[i].unit) == 0 && n <= (PG_INT64_MAX >> units[i].shift))
-				return (int64) n << units[i].shift;
-	report_error("invalid size \"%s\" for option %s", value, option);
-	report_detail("Units are B, kB, MB, GB and TB.");
-	exit(EXIT_USAGE);
-}
-
 static Verify
 parse_verify(const char *value)
 {
@@ -160,49 +109,6 @@ parse_stop_after(const char *value)
 	exit(EXIT_USAGE);
 }
 
-/*
- * Numbers and ranges of shards, "0-999,1500", in any order; with those of an
- * earlier --shard.
- */
-static void
-parse_shards(const char *value, MoveOptions *options)
-{
-	static bool wanted[MAX_SHARD + 1];
-	const char *next = value;
-
-	for (;;)
-	{
-		int			first = -1;
-		int			last;
-		int			length = 0;
-
-		if (isdigit((unsigned char) *next))
-			(void) sscanf(next, "%9d%n", &first, &length);
-		next += length;
-		last = first;
-		if (*next == '-' && isdigit((unsigned char) next[1]))
-		{
-			(void) sscanf(next + 1, "%9d%n", &last, &length);
-			next += 1 + length;
-		}
-		if (first < 0 || first > last || last > MAX_SHARD || (*next != ',' && *next != '\0'))
-		{
-			report_error("invalid value \"%s\" for option --shard", value);
-			report_detail("It must be numbers from 0 to %d and ranges of them, such as 5 or 0-999,1500.", MAX_SHARD);
-			exit(EXIT_USAGE);
-		}
-		for (int i = first; i <= last; i++)
-			wanted[i] = true;
-		if (*next++ == '\0')
-			break;
-	}
-	options->shards = pg_malloc(sizeof(wanted) * sizeof(int));
-	options->nshards = 0;
-	for (int i = 0; i <= MAX_SHARD; i++)
-		if (wanted[i])
-			options->shards[options->nshards++] = i;
-}
-
 /* What one option says. */
 static void
 parse_option(int option, char *argv[], MoveOptions *options)
@@ -210,7 +116,7 @@ parse_option(int option, char *argv[], MoveOptions *options)
 	switch (option)
 	{
 		case 's':
-			parse_shards(optarg, options);
+			options->nshards = parse_shards(optarg, &options->shards);
 			break;
 		case 'f':
 			options->from = optarg;
@@ -271,7 +177,7 @@ parse_option(int option, char *argv[], MoveOptions *options)
 			verbose = true;
 			break;
 		case 'V':
-			printf("%s (snowid) %s\n", progname, SNOWID_MOVE_VERSION);
+			printf("%s (snowid) %s\n", progname, PROGRAM_VERSION);
 			exit(0);
 		case '?':
 			if (optopt == 0 && strcmp(argv[optind - 1], "--help") == 0)

@@ -89,7 +89,6 @@ extern char *take_fingerprint(PGconn *conn, const char *schema);
 
 /* schema.c: the definitions */
 
-extern char *find_pg_dump(const MoveOptions *options);
 extern char *being_extended_sql(const Move *move, PGconn *conn);
 extern Status copy_schema(const Move *move);
 
