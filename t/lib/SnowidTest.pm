@@ -9,18 +9,22 @@ package SnowidTest;
 use strict;
 use warnings;
 
+use Cwd qw(abs_path);
 use Exporter 'import';
-use FindBin;
+use File::Basename;
 use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 use Time::Local;
 
-our @EXPORT = qw(new_node start_with_clock set_clock crash power_cut
+our @EXPORT = qw(new_node start_with_clock set_clock crash end_node power_cut
   disk_library lose_unflushed stop_walwriter sqlstate
   start_clients ids_seen wait_for_clock
   make_calls start_load strict_order_ok portable_file portable_database snippet);
+
+my $top = abs_path(dirname(__FILE__) . '/../..');
 
 # A test of the extension is one of the portable edition, too: a file that sets
 # this and then does the test's file runs it there.
@@ -76,7 +80,7 @@ sub portable_file
 	my ($for) = @_;
 	my $file = PostgreSQL::Test::Utils::tempdir() . "/$for.sql";
 
-	system_or_bail('sh', '-c', "$FindBin::RealBin/../../portable/build $for >'$file'");
+	system_or_bail('sh', '-c', "$top/portable/build $for >'$file'");
 	return $file;
 }
 
@@ -99,17 +103,23 @@ sub snippet
 {
 	my ($schema, $sequence, $shard) = @_;
 
+	return "CREATE SCHEMA $schema; CREATE SEQUENCE $schema.$sequence;\n"
+	  . snippet_function("$schema.next_id", "$schema.$sequence", $shard);
+}
+
+sub snippet_function
+{
+	my ($function, $sequence, $shard) = @_;
+
 	return <<"SQL";
-CREATE SCHEMA $schema;
-CREATE SEQUENCE $schema.$sequence;
-CREATE OR REPLACE FUNCTION $schema.next_id(OUT result bigint) AS \$\$
+CREATE OR REPLACE FUNCTION $function(OUT result bigint) AS \$\$
 DECLARE
     our_epoch bigint := 1314220021721;
     seq_id bigint;
     now_millis bigint;
     shard_id int := $shard;
 BEGIN
-    SELECT nextval('$schema.$sequence') % 1024 INTO seq_id;
+    SELECT nextval('$sequence') % 1024 INTO seq_id;
 
     SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) INTO now_millis;
     result := (now_millis - our_epoch) << 23;
@@ -141,7 +151,6 @@ sub set_clock
 {
 	my ($node, $clock) = @_;
 	my ($offset, $fixed) = (0, 0);
-	my ($file, $word);
 
 	if (my ($date, $time, $fraction) = $clock =~ /^(\d+-\d+-\d+) (\d+:\d+:\d+)(\.\d+)?$/)
 	{
@@ -154,7 +163,17 @@ sub set_clock
 		$offset = sprintf '%.0f', $clock * 1e9;
 	}
 
-	# What torture/clock.c reads: the entry in use, and 64 of them.
+	write_clock($node, $offset, 0, 0, $fixed);
+	return;
+}
+
+# What torture/clock.c reads: the entry in use, and 64 of them, of nanoseconds off the
+# true time, since when there is a drift, how much of it in a million; or a fixed time.
+sub write_clock
+{
+	my ($node, @entry) = @_;
+	my ($file, $word);
+
 	if (!-e clock_file($node))
 	{
 		open $file, '>', clock_file($node) or die "cannot write the clock: $!";
@@ -165,7 +184,7 @@ sub set_clock
 	sysread $file, $word, 8;
 	my $entry = (unpack('Q', $word) + 1) % 64;
 	sysseek $file, 8 + 32 * $entry, 0;
-	syswrite $file, pack('q4', $offset, 0, 0, $fixed);
+	syswrite $file, pack('q4', @entry);
 	sysseek $file, 0, 0;
 	syswrite $file, pack('Q', $entry);
 	close $file;
@@ -199,8 +218,8 @@ sub build
 	if (!$built{$name})
 	{
 		$built{$name} = PostgreSQL::Test::Utils::tempdir() . "/$name";
-		system_or_bail('cc', '-o', $built{$name},
-			"$FindBin::RealBin/../../torture/$name.c", @options);
+		system_or_bail('cc', '-O2', '-o', $built{$name},
+			"$top/torture/$name.c", @options);
 	}
 	return $built{$name};
 }
@@ -210,20 +229,61 @@ sub build
 sub crash
 {
 	my ($node) = @_;
+
+	end_node($node, 'KILL', 1);
+	return;
+}
+
+# End a server by a signal to its postmaster, or with $all to every process.
+sub end_node
+{
+	my ($node, $signal, $all) = @_;
 	my $postmaster = $node->{_pid};
-	my @children =
-	  map { $_->[1] == $postmaster ? $_->[0] : () } processes();
 
-	$node->kill9;
-	kill 'KILL', @children;
+	# A stopped postmaster starts no further process while we look.
+	kill 'STOP', $postmaster;
+	my @children = children($postmaster);
+	kill $signal, $all ? ($postmaster, @children) : $postmaster;
+	kill 'CONT', $postmaster;
+	$node->{_pid} = undef;
 
-	# Wait until they are gone, so that the next start meets none.  A dead one
-	# keeps its number until init reaps it; so remove its lock files.
-	my %dying = map { $_ => 1 } $postmaster, @children;
-	1 while grep { $dying{ $_->[0] } && $_->[2] !~ /^Z/ } processes();
+	# The others end by themselves when they notice.
+	my $end = time + 120;
+	while (grep { (state_of($_) // 'Z') ne 'Z' } $postmaster, @children)
+	{
+		die 'the processes of ' . $node->name . " do not end\n" if time > $end;
+		usleep(2000);
+	}
+
+	# While nobody has waited for the orphan, its number stays taken, and a
+	# new postmaster would think that the old one lives.
 	unlink $node->data_dir . '/postmaster.pid',
 	  $node->host . '/.s.PGSQL.' . $node->port . '.lock';
 	return;
+}
+
+sub children
+{
+	my ($parent) = @_;
+	my @children;
+
+	foreach my $stat (glob '/proc/[0-9]*/stat')
+	{
+		open(my $file, '<', $stat) or next;
+		my $line = <$file> // next;
+		push @children, $1
+		  if $line =~ /^(\d+) \(.*\) \S (\d+)/ && $2 == $parent;
+	}
+	return @children;
+}
+
+# R, S, T, Z, as ps shows it; undef if there is no such process
+sub state_of
+{
+	my ($pid) = @_;
+
+	open(my $file, '<', "/proc/$pid/stat") or return;
+	return ((<$file> // '') =~ /^\d+ \(.*\) (\S)/)[0];
 }
 
 # The same, and what they had not flushed to a lossy disk is lost, too.
@@ -260,12 +320,6 @@ SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'});
 
 # A test that ends here would wait a minute for a server that waits for it.
 END { kill 'CONT', @stopped }
-
-# Process, parent and state of all that run.
-sub processes
-{
-	return map { [ split ] } split /\n/, `ps -A -o pid= -o ppid= -o stat=`;
-}
 
 # The SQLSTATE that the statements end with; empty if they succeed.
 sub sqlstate
