@@ -15,7 +15,7 @@ EXTVERSION = 1.0
 DATA = $(wildcard snowid--*.sql)
 MODULE_big = snowid
 OBJS = src/snowid.o src/next_id.o src/safe_upper_id.o src/decode.o src/base62.o \
-	src/shard_of.o src/sequence.o src/seq_session.o src/clock.o src/seq_page.o \
+	src/shard_of.o src/sequence.o src/seq_session.o src/reservation.o src/seq_page.o \
 	src/seq_catalog.o src/seq_refusal.o src/fence.o src/citus.o src/xact_start.o \
 	src/args.o src/setting.o
 SRC_HEADERS = $(wildcard src/*.h)

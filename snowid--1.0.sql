@@ -77,14 +77,14 @@ GRANT USAGE, SELECT, UPDATE ON SEQUENCE snowid.id_seq
 -- Up to which time the log has reserved ids, in seconds since 1970.  The library
 -- reads and writes it.  A dump carries it, so the database's owner must be able
 -- to read it, and to set it where it is restored.
-CREATE SEQUENCE snowid_internal.clock;
-SELECT pg_catalog.pg_extension_config_dump('snowid_internal.clock', '');
+CREATE SEQUENCE snowid_internal.reservation;
+SELECT pg_catalog.pg_extension_config_dump('snowid_internal.reservation', '');
 
-COMMENT ON SEQUENCE snowid_internal.clock IS
+COMMENT ON SEQUENCE snowid_internal.reservation IS
 'the time up to which ids are reserved in the log; only the library uses it';
 
-GRANT SELECT ON SEQUENCE snowid_internal.clock TO PUBLIC;
-GRANT SELECT, UPDATE ON SEQUENCE snowid_internal.clock
+GRANT SELECT ON SEQUENCE snowid_internal.reservation TO PUBLIC;
+GRANT SELECT, UPDATE ON SEQUENCE snowid_internal.reservation
 	TO @extowner@, pg_database_owner WITH GRANT OPTION;
 
 CREATE FUNCTION snowid.next_id()
@@ -2253,7 +2253,7 @@ COMMENT ON FUNCTION snowid_internal.sequence_value(regclass, timestamptz) IS
 -- from now, above all that are there; but a sequence that is far ahead goes
 -- alone, and drags no other.
 -- (2^40 is a time, if the epoch is over 12 days ago, and no plain counter.)
-SELECT pg_catalog.setval('snowid_internal.clock', pg_catalog.ceil(extract(epoch FROM
+SELECT pg_catalog.setval('snowid_internal.reservation', pg_catalog.ceil(extract(epoch FROM
 	greatest(pg_catalog.clock_timestamp(),
 			 pg_catalog.max(u.at) FILTER (WHERE u.at <= pg_catalog.clock_timestamp() + interval '5 seconds'))))::bigint)
 FROM pg_catalog.pg_sequence q JOIN pg_catalog.pg_class c ON c.oid = q.seqrelid,

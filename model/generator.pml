@@ -12,16 +12,16 @@
  * A value of a transaction that had not committed at a crash is not promised.
  * README.md says what else the model leaves out.
  *
- *	model				src/: sequence.c, clock.c, slot.h	PostgreSQL
+ *	model				src/: sequence.c, reservation.c, slot.h	PostgreSQL
  *	choose				lock_page(), slot_choose()			LockBuffer()
  *	mark dirty			sequence_next_slot()				MarkBufferDirty()
- *	decide				clock_covers()						GetRedoRecPtr()
- *	move				clock_move(), clock_next()			XLogInsert()
+ *	decide				reservation_covers()						GetRedoRecPtr()
+ *	move				reservation_move(), reservation_next()			XLogInsert()
  *	issue				join_record(), write_page()			XLogNeedsFlush(),
  *																XLogInsert()
  *	commit													RecordTransactionCommit(),
  *																SyncRepWaitForLSN()
- *	others				clock_move_early(), and the calls of all other sequences;
+ *	others				reservation_move_early(), and the calls of all other sequences;
  *																SetSequence()
  *	checkpointer											CreateCheckPoint(),
  *																BufferSync()

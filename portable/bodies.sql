@@ -157,10 +157,10 @@ BEGIN
 			MESSAGE = format('"%s" is not a sequence', c.relname);
 	END IF;
 	-- A slot is no time for the clock, and all sequences would follow.
-	IF c.relname = 'clock' AND seq = to_regclass('snowid_internal.clock') THEN
+	IF c.relname = 'reservation' AND seq = to_regclass('snowid_internal.reservation') THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
-			MESSAGE = 'sequence "snowid_internal.clock" makes no ids',
-			DETAIL = 'It is the clock of all sequences of the database.',
+			MESSAGE = 'sequence "snowid_internal.reservation" makes no ids',
+			DETAIL = 'It holds what is reserved for all other sequences.',
 			HINT = 'Name a sequence of your own, such as insta5.id_seq.';
 	END IF;
 	FOREACH privilege IN ARRAY needed LOOP
@@ -338,7 +338,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	floor_us CONSTANT bigint := snowid_internal.us_since(
-		to_timestamp(pg_sequence_last_value('snowid_internal.clock'::regclass)), epoch);
+		to_timestamp(pg_sequence_last_value('snowid_internal.reservation'::regclass)), epoch);
 BEGIN
 	RETURN CASE WHEN floor_us > 0 THEN ceil(floor_us / 1000.0)::bigint << 10 END;
 END
@@ -555,7 +555,7 @@ BEGIN
 				 AND pg_catalog.current_setting('snowid_internal.plain', true) OPERATOR(pg_catalog.=)
 					((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
 					 OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
-				 OR (pg_catalog.pg_sequence_last_value('snowid_internal.clock'::pg_catalog.regclass)
+				 OR (pg_catalog.pg_sequence_last_value('snowid_internal.reservation'::pg_catalog.regclass)
 					 OPERATOR(pg_catalog.<=) (pg_catalog.date_part('epoch', epoch) OPERATOR(pg_catalog.+)
 						((last OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog./) 1000)::pg_catalog.float8)) IS NOT FALSE
 					AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
@@ -607,7 +607,7 @@ BEGIN
 						AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
 					AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
 					AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
-					AND (pg_catalog.pg_sequence_last_value('snowid_internal.clock'::pg_catalog.regclass) IS NULL
+					AND (pg_catalog.pg_sequence_last_value('snowid_internal.reservation'::pg_catalog.regclass) IS NULL
 						 OR (last OPERATOR(pg_catalog.<) snowid_internal.slot_floor(epoch)) IS NOT TRUE)
 				THEN
 					pg_catalog.setval(seq, pg_catalog.int8larger(last OPERATOR(pg_catalog.+) 1, now_slot))

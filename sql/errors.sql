@@ -43,9 +43,9 @@ SELECT * FROM try($$ SELECT snowid.next_id(5, 'a_view') $$);
 SELECT * FROM try($$ SELECT snowid.advance('a_view', 1) $$);
 SELECT * FROM try($$ SELECT snowid.sequence_state('a_view') $$);
 
--- the clock
-SELECT * FROM try($$ SELECT snowid.next_id(5, 'snowid_internal.clock') $$);
-SELECT * FROM try($$ SELECT snowid.advance('snowid_internal.clock', 1) $$);
+-- the reservation
+SELECT * FROM try($$ SELECT snowid.next_id(5, 'snowid_internal.reservation') $$);
+SELECT * FROM try($$ SELECT snowid.advance('snowid_internal.reservation', 1) $$);
 
 -- no such sequence, by name and by a stale OID
 SELECT * FROM try($$ SELECT snowid.next_id(5, 'nowhere') $$);

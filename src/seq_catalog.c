@@ -12,7 +12,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#include "clock.h"
+#include "reservation.h"
 #include "seq_catalog.h"
 #include "seq_refusal.h"
 
@@ -54,8 +54,8 @@ read_rules(Relation rel)
 	HeapTuple	tuple;
 	Form_pg_sequence form;
 
-	if (is_clock(RelationGetRelid(rel)))
-		refuse_clock();
+	if (is_reservation(RelationGetRelid(rel)))
+		refuse_reservation();
 
 	tuple = SearchSysCache1(SEQRELID, ObjectIdGetDatum(RelationGetRelid(rel)));
 	if (!HeapTupleIsValid(tuple))

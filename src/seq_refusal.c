@@ -69,7 +69,7 @@ refuse_slot(SlotVerdict verdict, Oid seqid, int64 slot,
 					 errdetail("Before the last recovery, ids up to %s may have been issued; the clock shows %s.",
 							   timestamptz_to_str(ms_to_timestamp(slot_ms(slot), epoch)),
 							   clock_text),
-					 errhint("If the clock is wrong, set it right. If it was wrong then, and no id later than now is in use, type: SELECT setval('snowid_internal.clock', 1); and connect again.")));
+					 errhint("If the clock is wrong, set it right. If it was wrong then, and no id later than now is in use, type: SELECT setval('snowid_internal.reservation', 1); and connect again.")));
 			break;
 		case SLOT_OVER_MAXVALUE:
 			{
@@ -123,12 +123,12 @@ refuse_increment(Oid seqid, int64 increment)
 
 /* Refuse the clock: a slot is no time for it, and all sequences would follow. */
 void
-refuse_clock(void)
+refuse_reservation(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("sequence \"snowid_internal.clock\" makes no ids"),
-			 errdetail("It is the clock of all sequences of the database."),
+			 errmsg("sequence \"snowid_internal.reservation\" makes no ids"),
+			 errdetail("It holds what is reserved for all other sequences."),
 			 errhint("Name a sequence of your own, such as insta5.id_seq.")));
 }
 

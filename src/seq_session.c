@@ -17,8 +17,8 @@
 #include "utils/syscache.h"
 
 #include "citus.h"
-#include "clock.h"
 #include "compat.h"
+#include "reservation.h"
 #include "seq_catalog.h"
 #include "seq_session.h"
 #include "xact_start.h"
@@ -95,7 +95,7 @@ invalidate_relation(Datum arg, Oid relid)
 {
 	SessionSequence *session;
 
-	clock_forget(relid);
+	reservation_forget(relid);
 	if (!OidIsValid(relid) || relid == citus_group_table)
 	{
 		catalog_generation++;

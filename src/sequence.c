@@ -9,7 +9,7 @@
  *
  * What to take and whether to wait is decided in slot.h.  This file reads the
  * time and does the steps in the order that the promise needs; what the log
- * has reserved is in clock.c, what a session keeps between calls in
+ * has reserved is in reservation.c, what a session keeps between calls in
  * seq_session.c, the page and its log in seq_page.c, the errors in
  * seq_refusal.c.
  *
@@ -34,8 +34,8 @@
 #include "utils/wait_event.h"
 
 #include "citus.h"
-#include "clock.h"
 #include "compat.h"
+#include "reservation.h"
 #include "seq_catalog.h"
 #include "seq_page.h"
 #include "seq_refusal.h"
@@ -48,7 +48,7 @@
  * So often a call tries to have its slots reserved, while others log the page
  * of the sequence, before it goes alone.
  */
-#define MAX_CLOCK_MOVES			3
+#define MAX_MOVES			3
 
 static TimestampTz read_clock(SlotState state, SlotRules rules, TimestampTz epoch);
 #ifdef __linux__
@@ -84,7 +84,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	bool		is_opener = false;	/* do we hold the right to open? */
 	bool		may_open = false;	/* ... and have we waited for it? */
 	bool		may_start = false;	/* have we let forgotten ids pass? */
-	int			moves_left = MAX_CLOCK_MOVES;	/* of the clock, by this call */
+	int			moves_left = MAX_MOVES; /* of the clock, by this call */
 	bool		is_covered;		/* does the clock reserve our slots? */
 	bool		is_logged;		/* ... or have we logged them for ourselves, */
 	bool		must_log;		/* ... or do so now? */
@@ -107,8 +107,8 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	/* An unlogged sequence may have been a logged one before a crash. */
 	if (!session->is_local_temp)
 	{
-		ensure_clock();
-		floor = database_clock.floor;
+		ensure_reservation();
+		floor = session_reservation.floor;
 		if (!session->needs_wal)
 			wait_for_floor(floor);
 	}
@@ -159,7 +159,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 			 * in whose place a checkpoint has already chosen another.
 			 */
 			last = epoch + slot_ms(choice.last) * 1000;
-			is_covered = clock_covers(last, Max(redo, PageGetLSN(page.page)));
+			is_covered = reservation_covers(last, Max(redo, PageGetLSN(page.page)));
 			is_logged = choice.last <= session->logged_last &&
 				PageGetLSN(page.page) == session->logged_lsn &&
 				session->logged_lsn > redo;
@@ -177,11 +177,11 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 		}
 		else if (choice.verdict == SLOT_TAKE)
 		{
-			if (!clock_move(last, now, logged))
+			if (!reservation_move(last, now, logged))
 				moves_left = 0;
 			else
 				moves_left--;
-			floor = database_clock.floor;
+			floor = session_reservation.floor;
 		}
 		else if (choice.verdict != SLOT_WAIT)
 			refuse_slot(choice.verdict, seqid,
@@ -216,7 +216,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 		is_covered = false;
 	else if (is_covered && !slot_is_forgotten(state, now - epoch))
 	{
-		join_record(database_clock.lsn);
+		join_record(session_reservation.lsn);
 
 		/* The first change after a redo point is logged, as of any page. */
 		must_log = PageGetLSN(page.page) <= redo;
@@ -243,8 +243,8 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 
 	if (is_opener)
 		LockRelease(&opening, ExclusiveLock, false);
-	if (is_covered && last >= database_clock.check_from)
-		clock_move_early(last, now);
+	if (is_covered && last >= session_reservation.check_from)
+		reservation_move_early(last, now);
 
 	cache_rest(session, choice, now, epoch);
 	return choice.first;
@@ -278,8 +278,8 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 	PreventCommandIfParallelMode("advance()");
 	if (!rel->rd_islocaltemp)
 	{
-		ensure_clock();
-		floor = database_clock.floor;
+		ensure_reservation();
+		floor = session_reservation.floor;
 	}
 
 	/*
@@ -360,7 +360,7 @@ sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids)
 	state = page_state(&page);
 	UnlockReleaseBuffer(page.buffer);
 	if (!rel->rd_islocaltemp)
-		state = slot_known(state, clock_floor() - epoch,
+		state = slot_known(state, reservation_floor() - epoch,
 						   GetCurrentTimestamp() - epoch);
 	relation_close(rel, AccessShareLock);
 
@@ -386,7 +386,7 @@ read_clock(SlotState state, SlotRules rules, TimestampTz epoch)
 	{
 		TimestampTz now;
 
-		now = (coarse.tv_sec - CLOCK_ZERO_S) * US_PER_S + coarse.tv_nsec / 1000;
+		now = (coarse.tv_sec - UNIX_ZERO_S) * US_PER_S + coarse.tv_nsec / 1000;
 
 		/* No slot is taken below the time that safe_upper_id() relies on. */
 		if (slot_follows(state, rules,

@@ -4,7 +4,7 @@
  *
  * These rules make ids unique and rising.  They are pure functions of plain
  * numbers: the state on the sequence's page, the sequence's definition, the
- * clock's page, and the time.  sequence.c and clock.c hold the page's lock
+ * clock's page, and the time.  sequence.c and reservation.c hold the page's lock
  * around them, and do what they say; t/unit/slot_test.c calls them with every
  * edge value.  Like layout.h, this needs only c.h before it.
  *
@@ -64,19 +64,19 @@
  * than half of one is left, so that its record is durable before it is needed.
  *
  * For slots that are ahead of the clock, no more is reserved than the end of
- * their second, and nothing if they are CLOCK_AHEAD_US or more beyond both the
+ * their second, and nothing if they are RESERVE_AHEAD_US or more beyond both the
  * clock and the floor: then the sequence goes alone.
  */
 #define US_PER_S			INT64CONST(1000000)
 #define RESERVE_EARLY_US	(US_PER_S / 2)
-#define CLOCK_AHEAD_US		(5 * US_PER_S / 2)
+#define RESERVE_AHEAD_US		(5 * US_PER_S / 2)
 
 /*
  * The clock's page has seconds since 1970, a timestamptz microseconds since
  * 2000.  No reserved time is taken for later than the year 9999.
  */
-#define CLOCK_ZERO_S		INT64CONST(946684800)
-#define CLOCK_LAST_S		INT64CONST(253402300800)
+#define UNIX_ZERO_S		INT64CONST(946684800)
+#define RESERVED_LAST_S		INT64CONST(253402300800)
 
 /* The tuple on the sequence's page. */
 typedef struct SlotState
@@ -130,12 +130,12 @@ typedef struct SlotChoice
 /*
  * The database's clock, as its page has it, in microseconds of a timestamptz.
  */
-typedef struct ClockState
+typedef struct Reservation
 {
 	int64		reserved;		/* the log holds this, above all slots issued */
 	int64		floor;			/* no slot is issued below this */
 	bool		is_live;		/* was it set since the last recovery, here? */
-} ClockState;
+} Reservation;
 
 /*
  * The first slot that is not below a time, given in microseconds since the
@@ -312,7 +312,7 @@ forgotten_until(int64 floor, int64 now)
 
 	if (floor > now + FLOOR_WAIT_MAX_US)
 		return until;
-	return Max(until, floor + CLOCK_AHEAD_US);
+	return Max(until, floor + RESERVE_AHEAD_US);
 }
 
 /*
@@ -340,13 +340,13 @@ slot_known(SlotState state, int64 floor_us, int64 now_us)
  * Whoever finds a page that is not live takes its time for the floor: up to
  * there, slots may have been issued that no page shows.
  */
-static inline ClockState
-clock_read(int64 last_value, int64 log_cnt, uint32 mark)
+static inline Reservation
+reservation_read(int64 last_value, int64 log_cnt, uint32 mark)
 {
-	ClockState	clock;
-	int64		second = Min(Max(last_value, 0), CLOCK_LAST_S);
+	Reservation clock;
+	int64		second = Min(Max(last_value, 0), RESERVED_LAST_S);
 
-	clock.reserved = (second - CLOCK_ZERO_S) * US_PER_S;
+	clock.reserved = (second - UNIX_ZERO_S) * US_PER_S;
 	clock.is_live = (log_cnt >> 32) > 0 && (uint32) log_cnt == mark;
 	clock.floor = clock.reserved;
 	if (clock.is_live)
@@ -356,14 +356,14 @@ clock_read(int64 last_value, int64 log_cnt, uint32 mark)
 
 /* The last_value of a clock. */
 static inline int64
-clock_last_value(ClockState clock)
+reservation_last_value(Reservation clock)
 {
-	return clock.reserved / US_PER_S + CLOCK_ZERO_S;
+	return clock.reserved / US_PER_S + UNIX_ZERO_S;
 }
 
 /* The log_cnt of a clock in use.  A floor that is too far back moves up. */
 static inline int64
-clock_log_cnt(ClockState clock, uint32 mark)
+reservation_log_cnt(Reservation clock, uint32 mark)
 {
 	int64		seconds = (clock.reserved - clock.floor) / US_PER_S;
 
@@ -384,9 +384,9 @@ second_of(int64 us)
  * logged again as it is.
  */
 static inline bool
-clock_may_move(ClockState clock, int64 last, int64 now)
+reservation_may_move(Reservation clock, int64 last, int64 now)
 {
-	return last < Max(clock.reserved, Max(clock.floor, now) + CLOCK_AHEAD_US);
+	return last < Max(clock.reserved, Max(clock.floor, now) + RESERVE_AHEAD_US);
 }
 
 /*
@@ -394,7 +394,7 @@ clock_may_move(ClockState clock, int64 last, int64 now)
  * of the clock's second, and one more, or the end of the slots' second.
  */
 static inline int64
-clock_next(ClockState clock, int64 wanted, int64 now)
+reservation_next(Reservation clock, int64 wanted, int64 now)
 {
 	int64		next = second_of(now) + 2 * US_PER_S;
 

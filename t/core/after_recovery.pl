@@ -103,7 +103,7 @@ INSERT INTO insta13.rows DEFAULT VALUES});
 subtest 'somebody who would drag the others along' => sub {
 	sql('CREATE SEQUENCE honest; CREATE SEQUENCE dragging');
 	take('honest');
-	my $beyond = 'SELECT reserved * 1000 - 1 FROM (SELECT last_value AS reserved FROM snowid_internal.clock) c';
+	my $beyond = 'SELECT reserved * 1000 - 1 FROM (SELECT last_value AS reserved FROM snowid_internal.reservation) c';
 	for (1 .. 20)
 	{
 		my $ms = sql($beyond);
@@ -126,7 +126,7 @@ subtest 'a session that goes on alone' => sub {
 	sql("SELECT snowid.advance('alone', snowid.make_id(clock_timestamp() + '1 minute', 0, 0))");
 	my $reads = q{
 SELECT pg_stat_force_next_flush();
-SELECT blks_hit + blks_read FROM pg_statio_all_sequences WHERE relid = 'snowid_internal.clock'::regclass;};
+SELECT blks_hit + blks_read FROM pg_statio_all_sequences WHERE relid = 'snowid_internal.reservation'::regclass;};
 	my ($before, $after) = grep { $_ ne '' } split /\n/, sql(qq{
 $reads
 DO 'BEGIN PERFORM snowid.next_id(5, ''alone'') FROM generate_series(1, 1000); END';

@@ -8,7 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
-use ClockTest;
+use ReservationTest;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;

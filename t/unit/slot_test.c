@@ -289,27 +289,27 @@ test_alone(void)
 	   "... but not if the clock was set back");
 	ok(floor_wait(NOW_US, NOW_US) == 0, "... nor if it is reached");
 
-	ok(forgotten_until(NOW_US - CLOCK_AHEAD_US + 11000, NOW_US) == NOW_US + 11000 &&
-	   forgotten_until(NOW_US - CLOCK_AHEAD_US + 11001, NOW_US) == NOW_US + 11001,
+	ok(forgotten_until(NOW_US - RESERVE_AHEAD_US + 11000, NOW_US) == NOW_US + 11000 &&
+	   forgotten_until(NOW_US - RESERVE_AHEAD_US + 11001, NOW_US) == NOW_US + 11001,
 	   "a restart may have forgotten what was ahead of the clock, or above the floor");
-	ok(forgotten_until(NOW_US + FLOOR_WAIT_MAX_US, NOW_US) == NOW_US + FLOOR_WAIT_MAX_US + CLOCK_AHEAD_US &&
+	ok(forgotten_until(NOW_US + FLOOR_WAIT_MAX_US, NOW_US) == NOW_US + FLOOR_WAIT_MAX_US + RESERVE_AHEAD_US &&
 	   forgotten_until(NOW_US + FLOOR_WAIT_MAX_US + 1, NOW_US) == NOW_US + 11000,
 	   "... unless the clock was set back");
 }
 
 /* A live clock: seconds of reserved time and floor. */
-static ClockState
+static Reservation
 clock_of(int64 reserved, int64 floor)
 {
-	ClockState	clock = {reserved * US_PER_S, floor * US_PER_S, true};
+	Reservation clock = {reserved * US_PER_S, floor * US_PER_S, true};
 
 	return clock;
 }
 
 static bool
-survives(ClockState clock, uint32 mark)
+survives(Reservation clock, uint32 mark)
 {
-	ClockState	read = clock_read(clock_last_value(clock), clock_log_cnt(clock, mark), mark);
+	Reservation read = reservation_read(reservation_last_value(clock), reservation_log_cnt(clock, mark), mark);
 
 	return read.is_live && read.reserved == clock.reserved && read.floor == clock.floor;
 }
@@ -317,61 +317,61 @@ survives(ClockState clock, uint32 mark)
 static void
 test_clock_page(void)
 {
-	ClockState	clock = clock_of(1000, 900);
-	ClockState	read;
+	Reservation clock = clock_of(1000, 900);
+	Reservation read;
 
 	ok(survives(clock, 7) && survives(clock_of(1000, 1000), 7) && survives(clock, 0) &&
 	   survives(clock, PG_UINT32_MAX) && survives(clock_of(-5, -7), 7),
 	   "what is written is read");
-	ok(clock_last_value(clock) == CLOCK_ZERO_S + 1000, "last_value is the time, from 1970");
-	read = clock_read(CLOCK_ZERO_S + 1000, 0, 0);
+	ok(reservation_last_value(clock) == UNIX_ZERO_S + 1000, "last_value is the time, from 1970");
+	read = reservation_read(UNIX_ZERO_S + 1000, 0, 0);
 	ok(!read.is_live && read.floor == read.reserved && read.reserved == 1000 * US_PER_S,
 	   "after a recovery, the floor is what was reserved");
-	read = clock_read(CLOCK_ZERO_S + 1000, clock_log_cnt(clock, 7), 8);
+	read = reservation_read(UNIX_ZERO_S + 1000, reservation_log_cnt(clock, 7), 8);
 	ok(!read.is_live && read.floor == read.reserved, "... and in a copy");
-	read = clock_read(CLOCK_ZERO_S + 1000, 7, 7);
+	read = reservation_read(UNIX_ZERO_S + 1000, 7, 7);
 	ok(!read.is_live && read.floor == read.reserved, "a mark alone says nothing");
-	read = clock_read(CLOCK_ZERO_S + 1000, -1, PG_UINT32_MAX);
+	read = reservation_read(UNIX_ZERO_S + 1000, -1, PG_UINT32_MAX);
 	ok(!read.is_live, "nor does a negative number");
 	clock = clock_of(PG_INT64_MAX / US_PER_S, PG_INT64_MIN / US_PER_S / 4);
 	clock.floor = clock.reserved - (INT64CONST(1) << 33) * US_PER_S;
-	read = clock_read(CLOCK_ZERO_S + 1000, clock_log_cnt(clock, 7), 7);
+	read = reservation_read(UNIX_ZERO_S + 1000, reservation_log_cnt(clock, 7), 7);
 	ok(read.is_live && read.floor == (1000 - (PG_INT32_MAX - INT64CONST(1))) * US_PER_S,
 	   "a floor of long ago moves up");
-	ok(clock_read(PG_INT64_MAX, 0, 0).reserved == (CLOCK_LAST_S - CLOCK_ZERO_S) * US_PER_S &&
-	   clock_read(-1, 0, 0).reserved == -CLOCK_ZERO_S * US_PER_S,
+	ok(reservation_read(PG_INT64_MAX, 0, 0).reserved == (RESERVED_LAST_S - UNIX_ZERO_S) * US_PER_S &&
+	   reservation_read(-1, 0, 0).reserved == -UNIX_ZERO_S * US_PER_S,
 	   "what setval() may leave does not overflow");
 }
 
 static void
 test_clock_moves(void)
 {
-	ClockState	clock = clock_of(1000, 900);
+	Reservation clock = clock_of(1000, 900);
 	int64		now = 999 * US_PER_S;
 
-	ok(clock_may_move(clock, 1000 * US_PER_S - 1, now - 3600 * US_PER_S),
+	ok(reservation_may_move(clock, 1000 * US_PER_S - 1, now - 3600 * US_PER_S),
 	   "below what is reserved, it is logged again, also if the time was set back");
-	ok(!clock_may_move(clock, 1000 * US_PER_S, now - 3600 * US_PER_S),
+	ok(!reservation_may_move(clock, 1000 * US_PER_S, now - 3600 * US_PER_S),
 	   "... and not moved for who is beyond");
-	ok(clock_may_move(clock, now + CLOCK_AHEAD_US - 1, now) &&
-	   !clock_may_move(clock, now + CLOCK_AHEAD_US, now),
+	ok(reservation_may_move(clock, now + RESERVE_AHEAD_US - 1, now) &&
+	   !reservation_may_move(clock, now + RESERVE_AHEAD_US, now),
 	   "it moves for who is not far ahead of the time");
 	clock.floor = clock.reserved;
-	ok(clock_may_move(clock, 1000 * US_PER_S + CLOCK_AHEAD_US - 1, now - 3600 * US_PER_S) &&
-	   !clock_may_move(clock, 1000 * US_PER_S + CLOCK_AHEAD_US, now - 3600 * US_PER_S),
+	ok(reservation_may_move(clock, 1000 * US_PER_S + RESERVE_AHEAD_US - 1, now - 3600 * US_PER_S) &&
+	   !reservation_may_move(clock, 1000 * US_PER_S + RESERVE_AHEAD_US, now - 3600 * US_PER_S),
 	   "... or of the floor");
 
-	ok(clock_next(clock, 1000 * US_PER_S, 1000 * US_PER_S) == 1002 * US_PER_S &&
-	   clock_next(clock, 1000 * US_PER_S, 1000 * US_PER_S + 999999) == 1002 * US_PER_S,
+	ok(reservation_next(clock, 1000 * US_PER_S, 1000 * US_PER_S) == 1002 * US_PER_S &&
+	   reservation_next(clock, 1000 * US_PER_S, 1000 * US_PER_S + 999999) == 1002 * US_PER_S,
 	   "reserved is the second and one more");
-	ok(clock_next(clock, 1000 * US_PER_S, 0) == 1001 * US_PER_S &&
-	   clock_next(clock, 1001 * US_PER_S - 1, 0) == 1001 * US_PER_S,
+	ok(reservation_next(clock, 1000 * US_PER_S, 0) == 1001 * US_PER_S &&
+	   reservation_next(clock, 1001 * US_PER_S - 1, 0) == 1001 * US_PER_S,
 	   "... or the second of slots that are ahead");
-	ok(clock_next(clock, 1000 * US_PER_S - 1, 0) == 1000 * US_PER_S &&
-	   clock_next(clock, 1000 * US_PER_S - 1, 999 * US_PER_S) == 1001 * US_PER_S,
+	ok(reservation_next(clock, 1000 * US_PER_S - 1, 0) == 1000 * US_PER_S &&
+	   reservation_next(clock, 1000 * US_PER_S - 1, 999 * US_PER_S) == 1001 * US_PER_S,
 	   "... if they are not below it");
-	ok(clock_next(clock, 0, 0) == 1000 * US_PER_S, "never less than before");
-	ok(clock_next(clock_of(-10, -10), -US_PER_S - 1, -2 * US_PER_S) == 0,
+	ok(reservation_next(clock, 0, 0) == 1000 * US_PER_S, "never less than before");
+	ok(reservation_next(clock_of(-10, -10), -US_PER_S - 1, -2 * US_PER_S) == 0,
 	   "... also before 2000");
 }
 

@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
-use ClockTest;
+use ReservationTest;
 use SnowidTest;
 use Test::More;
 
@@ -74,9 +74,9 @@ sub copied_first
 	my $first = sql(q{
 SELECT min(relname) FROM (
 	SELECT relname, row_number() OVER (ORDER BY ctid) AS n FROM pg_class
-	WHERE relkind = 'S' AND (relname LIKE 's%' OR oid = 'snowid_internal.clock'::regclass)) AS s
+	WHERE relkind = 'S' AND (relname LIKE 's%' OR oid = 'snowid_internal.reservation'::regclass)) AS s
 WHERE n = 1});
-	isnt($first, 'clock', 'a sequence that is copied before the clock');
+	isnt($first, 'reservation', 'a sequence that is copied before the clock');
 	return $first;
 }
 
@@ -99,7 +99,7 @@ subject 'the clock has another file' => [ 'busy', 'seldom' ], sub {
 	take($_) for ('busy', 'seldom');
 	my $session = session();
 	$session->query_safe(q{SELECT snowid.next_id(5, 'busy')});
-	sql('ALTER SEQUENCE snowid_internal.clock INCREMENT 1 CYCLE');
+	sql('ALTER SEQUENCE snowid_internal.reservation INCREMENT 1 CYCLE');
 	$session->query_safe(q{SELECT snowid.next_id(5, 'seldom')});
 	my $seen = $session->query_safe(q{SELECT snowid.next_id(5, 'seldom')});
 	cmp_ok(next_after_crash('seldom'), '>', $seen, 'no repetition after a crash');
@@ -107,9 +107,9 @@ subject 'the clock has another file' => [ 'busy', 'seldom' ], sub {
 
 subject 'an unlogged clock' => [ 'busy', 'seldom' ], sub {
 	take($_) for ('busy', 'seldom');
-	sql('ALTER SEQUENCE snowid_internal.clock SET UNLOGGED');
+	sql('ALTER SEQUENCE snowid_internal.reservation SET UNLOGGED');
 	is(sqlstate($node, q{SELECT snowid.next_id(5, 'busy')}, dbname => $db), '55000', 'is refused');
-	sql('ALTER SEQUENCE snowid_internal.clock SET LOGGED');
+	sql('ALTER SEQUENCE snowid_internal.reservation SET LOGGED');
 	my $seen = take('seldom');
 	cmp_ok(next_after_crash('seldom'), '>', $seen, 'and then it is logged again');
 };

@@ -68,7 +68,7 @@ subtest 'a standby, its promotion, and a clean restart' => sub {
 	start_with_clock($node, $back);
 	$primary->wait_for_catchup($node, 'replay', $primary->lsn('flush'));
 	is($node->safe_psql('postgres', "SELECT last_value < $newest >> 23 << 10 FROM insta5.id_seq"), 't', 'the page is behind');
-	is($node->safe_psql('postgres', 'SELECT log_cnt > 0 FROM snowid_internal.clock'), 't', 'the clock looks as if in use');
+	is($node->safe_psql('postgres', 'SELECT log_cnt > 0 FROM snowid_internal.reservation'), 't', 'the clock looks as if in use');
 	is($node->safe_psql('postgres', qq{
 SELECT last_id_at >= snowid.id_timestamp($newest) FROM snowid.sequence_state('insta5.id_seq')}), 't',
 		'sequence_state() on the standby is not behind');

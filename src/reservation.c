@@ -1,5 +1,5 @@
 /*
- * The database's clock; see clock.h.  What to reserve is decided in slot.h.
+ * The database's clock; see reservation.h.  What to reserve is decided in slot.h.
  */
 #include "postgres.h"
 
@@ -16,21 +16,21 @@
 #include "utils/rel.h"
 #include "utils/resowner.h"
 
-#include "clock.h"
 #include "compat.h"
+#include "reservation.h"
 #include "seq_page.h"
 
 /* For so much time of slots, a session goes on before it looks again. */
 #define CHECK_AGAIN_US		(RESERVE_EARLY_US / 10)
 
-Clock		database_clock;
+SessionReservation session_reservation;
 
-static Oid	find_clock(void);
-static ClockState lock_clock(Relation rel, SequencePage *page, int mode);
-static void unlock_clock(Relation rel, SequencePage *page);
-static uint32 clock_mark(const SequencePage *page);
-static void remember(const SequencePage *page, ClockState state);
-static void reserve(Relation rel, SequencePage *page, ClockState *state,
+static Oid	find_reservation(void);
+static Reservation lock_reservation(Relation rel, SequencePage *page, int mode);
+static void unlock_reservation(Relation rel, SequencePage *page);
+static uint32 reservation_mark(const SequencePage *page);
+static void remember(const SequencePage *page, Reservation state);
+static void reserve(Relation rel, SequencePage *page, Reservation *state,
 					TimestampTz wanted, TimestampTz now);
 
 
@@ -42,16 +42,16 @@ static void reserve(Relation rel, SequencePage *page, ClockState *state,
  * for it.
  */
 void
-clock_open(void)
+reservation_open(void)
 {
 	for (;;)
 	{
 		ResourceOwner current = CurrentResourceOwner;
-		Oid			relid = database_clock.relid;
+		Oid			relid = session_reservation.relid;
 		Relation	rel;
 
 		if (!OidIsValid(relid))
-			relid = find_clock();
+			relid = find_reservation();
 
 		/* Owned by the top transaction, it outlives a rolled back savepoint. */
 		CurrentResourceOwner = TopTransactionResourceOwner;
@@ -59,22 +59,22 @@ clock_open(void)
 		CurrentResourceOwner = current;
 
 		/* Invalidation messages came with the lock: is it still this one? */
-		if (database_clock.relid == relid && database_clock.reserved != 0)
+		if (session_reservation.relid == relid && session_reservation.reserved != 0)
 		{
-			database_clock.lxid = MY_LXID;
+			session_reservation.lxid = MY_LXID;
 			return;
 		}
 		rel = try_relation_open(relid, NoLock);
 		if (rel != NULL)
 		{
 			SequencePage page;
-			ClockState	state;
+			Reservation state;
 
-			state = lock_clock(rel, &page, BUFFER_LOCK_SHARE);
+			state = lock_reservation(rel, &page, BUFFER_LOCK_SHARE);
 			remember(&page, state);
-			database_clock.relid = relid;
-			database_clock.lxid = MY_LXID;
-			unlock_clock(rel, &page);
+			session_reservation.relid = relid;
+			session_reservation.lxid = MY_LXID;
+			unlock_reservation(rel, &page);
 			return;
 		}
 	}
@@ -85,13 +85,13 @@ clock_open(void)
  * file.  The floor stays.
  */
 void
-clock_forget(Oid relid)
+reservation_forget(Oid relid)
 {
-	if (OidIsValid(relid) && relid != database_clock.relid)
+	if (OidIsValid(relid) && relid != session_reservation.relid)
 		return;
-	database_clock.relid = InvalidOid;
-	database_clock.lxid = InvalidLocalTransactionId;
-	database_clock.reserved = database_clock.check_from = 0;
+	session_reservation.relid = InvalidOid;
+	session_reservation.lxid = InvalidLocalTransactionId;
+	session_reservation.reserved = session_reservation.check_from = 0;
 }
 
 /*
@@ -101,25 +101,25 @@ clock_forget(Oid relid)
  * False if the sequence must go alone.
  */
 bool
-clock_move(TimestampTz last, TimestampTz now, XLogRecPtr after)
+reservation_move(TimestampTz last, TimestampTz now, XLogRecPtr after)
 {
 	Relation	rel;
 	SequencePage page;
-	ClockState	state;
+	Reservation state;
 
-	ensure_clock();
-	rel = relation_open(database_clock.relid, NoLock);
-	state = lock_clock(rel, &page, BUFFER_LOCK_EXCLUSIVE);
+	ensure_reservation();
+	rel = relation_open(session_reservation.relid, NoLock);
+	state = lock_reservation(rel, &page, BUFFER_LOCK_EXCLUSIVE);
 
 	/* In the transaction that has created it, it may have no log. */
-	if (RelationNeedsWAL(rel) && clock_may_move(state, last, now) &&
+	if (RelationNeedsWAL(rel) && reservation_may_move(state, last, now) &&
 		!(state.is_live && last < state.reserved &&
 		  PageGetLSN(page.page) > Max(after, GetRedoRecPtr())))
 		reserve(rel, &page, &state, last, now);
 
 	remember(&page, state);
-	unlock_clock(rel, &page);
-	return clock_covers(last, after);
+	unlock_reservation(rel, &page);
+	return reservation_covers(last, after);
 }
 
 /*
@@ -129,24 +129,24 @@ clock_move(TimestampTz last, TimestampTz now, XLogRecPtr after)
  * A record that is not durable is left to time, so that nobody waits for it.
  */
 void
-clock_move_early(TimestampTz last, TimestampTz now)
+reservation_move_early(TimestampTz last, TimestampTz now)
 {
 	Relation	rel;
 	SequencePage page;
-	ClockState	state;
+	Reservation state;
 
-	ensure_clock();
-	rel = relation_open(database_clock.relid, NoLock);
-	state = lock_clock(rel, &page, BUFFER_LOCK_EXCLUSIVE);
+	ensure_reservation();
+	rel = relation_open(session_reservation.relid, NoLock);
+	state = lock_reservation(rel, &page, BUFFER_LOCK_EXCLUSIVE);
 
 	if (state.is_live && last >= state.reserved - RESERVE_EARLY_US &&
-		clock_next(state, last, now) > state.reserved)
+		reservation_next(state, last, now) > state.reserved)
 		reserve(rel, &page, &state, last, now);
 
 	if (is_durable(PageGetLSN(page.page)))
 		remember(&page, state);
-	database_clock.check_from = Max(database_clock.check_from, last + CHECK_AGAIN_US);
-	unlock_clock(rel, &page);
+	session_reservation.check_from = Max(session_reservation.check_from, last + CHECK_AGAIN_US);
+	unlock_reservation(rel, &page);
 }
 
 /*
@@ -155,49 +155,49 @@ clock_move_early(TimestampTz last, TimestampTz now)
  * last record, as after a recovery.
  */
 TimestampTz
-clock_floor(void)
+reservation_floor(void)
 {
-	Oid			relid = find_clock();
+	Oid			relid = find_reservation();
 	Relation	rel = relation_open(relid, AccessShareLock);
 	SequencePage page;
-	ClockState	state = lock_clock(rel, &page, BUFFER_LOCK_SHARE);
+	Reservation state = lock_reservation(rel, &page, BUFFER_LOCK_SHARE);
 
-	unlock_clock(rel, &page);
+	unlock_reservation(rel, &page);
 	UnlockRelationOid(relid, AccessShareLock);
 	return state.floor;
 }
 
 /* Is it the clock, which itself makes no ids? */
 bool
-is_clock(Oid relid)
+is_reservation(Oid relid)
 {
-	return relid == find_clock();
+	return relid == find_reservation();
 }
 
 static Oid
-find_clock(void)
+find_reservation(void)
 {
-	Oid			relid = get_relname_relid("clock",
+	Oid			relid = get_relname_relid("reservation",
 										  get_namespace_oid("snowid_internal", false));
 
 	if (!OidIsValid(relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("sequence \"snowid_internal.clock\" does not exist"),
-				 errhint("It belongs to the extension. To make it again, type: CREATE SEQUENCE snowid_internal.clock; ALTER EXTENSION snowid ADD SEQUENCE snowid_internal.clock; and SELECT setval('snowid_internal.clock', extract(epoch FROM now())::bigint + 2);")));
+				 errmsg("sequence \"snowid_internal.reservation\" does not exist"),
+				 errhint("It belongs to the extension. To make it again, type: CREATE SEQUENCE snowid_internal.reservation; ALTER EXTENSION snowid ADD SEQUENCE snowid_internal.reservation; and SELECT setval('snowid_internal.reservation', extract(epoch FROM now())::bigint + 2);")));
 	return relid;
 }
 
 /* Lock the clock's page, and read it. */
-static ClockState
-lock_clock(Relation rel, SequencePage *page, int mode)
+static Reservation
+lock_reservation(Relation rel, SequencePage *page, int mode)
 {
 	if (rel->rd_rel->relkind != RELKIND_SEQUENCE ||
 		rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("\"snowid_internal.clock\" is not a logged sequence"),
-				 errhint("Type: ALTER SEQUENCE snowid_internal.clock SET LOGGED;")));
+				 errmsg("\"snowid_internal.reservation\" is not a logged sequence"),
+				 errhint("Type: ALTER SEQUENCE snowid_internal.reservation SET LOGGED;")));
 
 	lock_page(page, ReadBuffer(rel, 0), mode);
 
@@ -207,12 +207,12 @@ lock_clock(Relation rel, SequencePage *page, int mode)
 	 * the pages of sequences here can be older.
 	 */
 	if (RecoveryInProgress() || PageGetLSN(page->page) <= GetXLogReplayRecPtr(NULL))
-		return clock_read(page->data->last_value, 0, 0);
-	return clock_read(page->data->last_value, page->data->log_cnt, clock_mark(page));
+		return reservation_read(page->data->last_value, 0, 0);
+	return reservation_read(page->data->last_value, page->data->log_cnt, reservation_mark(page));
 }
 
 static void
-unlock_clock(Relation rel, SequencePage *page)
+unlock_reservation(Relation rel, SequencePage *page)
 {
 	UnlockReleaseBuffer(page->buffer);
 	relation_close(rel, NoLock);
@@ -225,7 +225,7 @@ unlock_clock(Relation rel, SequencePage *page)
  * image of the page, has another LSN than the mark says.
  */
 static uint32
-clock_mark(const SequencePage *page)
+reservation_mark(const SequencePage *page)
 {
 	return hash_combine(MyDatabaseId,
 						GetWALInsertionTimeLine() ^ (uint32) PageGetLSN(page->page));
@@ -233,25 +233,25 @@ clock_mark(const SequencePage *page)
 
 /* Keep what the page shows.  One that is not live reserves nothing. */
 static void
-remember(const SequencePage *page, ClockState state)
+remember(const SequencePage *page, Reservation state)
 {
-	database_clock.floor = state.floor;
-	database_clock.reserved = state.is_live ? state.reserved : 0;
-	database_clock.lsn = PageGetLSN(page->page);
-	database_clock.check_from = database_clock.reserved - RESERVE_EARLY_US;
+	session_reservation.floor = state.floor;
+	session_reservation.reserved = state.is_live ? state.reserved : 0;
+	session_reservation.lsn = PageGetLSN(page->page);
+	session_reservation.check_from = session_reservation.reserved - RESERVE_EARLY_US;
 }
 
 /* Move the clock, and log that.  The page stays locked. */
 static void
-reserve(Relation rel, SequencePage *page, ClockState *state, TimestampTz wanted,
+reserve(Relation rel, SequencePage *page, Reservation *state, TimestampTz wanted,
 		TimestampTz now)
 {
 	int64		last_value;
 
-	state->reserved = clock_next(*state, wanted, now);
+	state->reserved = reservation_next(*state, wanted, now);
 	state->is_live = true;
-	last_value = clock_last_value(*state);
+	last_value = reservation_last_value(*state);
 	MarkBufferDirty(page->buffer);
 	write_page(REL_LOCATOR(rel), page, last_value, &last_value);
-	page->data->log_cnt = clock_log_cnt(*state, clock_mark(page));
+	page->data->log_cnt = reservation_log_cnt(*state, reservation_mark(page));
 }

@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
-use ClockTest;
+use ReservationTest;
 use SnowidTest;
 use Test::More;
 
@@ -37,14 +37,14 @@ subject 'a leap of two days' => [ 'busy', 'seldom', 'new' ], sub {
 	{
 		is(state_of($call), '55000', "... until a crash: $call is refused");
 	}
-	sql(q{SELECT setval('snowid_internal.clock', 1)});
+	sql(q{SELECT setval('snowid_internal.reservation', 1)});
 	is(state_of(q{next_id(5, 'new')}), '', '... and goes on when the clock is reset');
 };
 
 # It is set, as a restore does, while sessions know it: one that has only read it,
 # and one whose reservation has come to its end.
 subject 'setval()' => [ 'busy', 'seldom', 'restored' ], sub {
-	my $set_clock = q{SELECT setval('snowid_internal.clock', extract(epoch FROM timestamptz '2026-01-01 12:00:%d')::bigint)};
+	my $set_clock = q{SELECT setval('snowid_internal.reservation', extract(epoch FROM timestamptz '2026-01-01 12:00:%d')::bigint)};
 	sql('CREATE UNLOGGED SEQUENCE forgetful');
 	take($_) for 'busy', 'seldom';
 	my $user = session();
@@ -68,11 +68,11 @@ SELECT last_id_at FROM snowid.sequence_state('busy')}), qr/12:00:19.*12:00:29/s,
 # Somebody has dropped it.
 subject 'no clock' => ['busy'], sub {
 	take('busy');
-	sql(q{ALTER EXTENSION snowid DROP SEQUENCE snowid_internal.clock;
-ALTER SEQUENCE snowid_internal.clock RENAME TO away});
+	sql(q{ALTER EXTENSION snowid DROP SEQUENCE snowid_internal.reservation;
+ALTER SEQUENCE snowid_internal.reservation RENAME TO away});
 	is(state_of(q{next_id(5, 'busy')}), '42P01', 'no ids');
-	sql(q{ALTER SEQUENCE snowid_internal.away RENAME TO clock;
-ALTER EXTENSION snowid ADD SEQUENCE snowid_internal.clock});
+	sql(q{ALTER SEQUENCE snowid_internal.away RENAME TO reservation;
+ALTER EXTENSION snowid ADD SEQUENCE snowid_internal.reservation});
 	is(state_of(q{next_id(5, 'busy')}), '', '... until it is there again');
 };
 
@@ -80,16 +80,16 @@ ALTER EXTENSION snowid ADD SEQUENCE snowid_internal.clock});
 subject 'setval() back' => ['busy'], sub {
 	my $session = session();
 	$session->query_safe(q{SELECT snowid.next_id(5, 'busy')}) for 1 .. 2;
-	sql(q{SELECT setval('snowid_internal.clock', 1)});
+	sql(q{SELECT setval('snowid_internal.reservation', 1)});
 	$session->query_safe(q{SELECT snowid.next_id(5, 'busy')});
-	is(sql('SELECT last_value FROM snowid_internal.clock'), 1, 'who knows the clock goes on');
+	is(sql('SELECT last_value FROM snowid_internal.reservation'), 1, 'who knows the clock goes on');
 	my $seen = take('busy');
 	cmp_ok(next_after_crash('busy'), '>', $seen, 'a new session reserves anew');
 };
 
 # A slot is no time for it, and all would follow.
 subject 'the clock taken for a sequence of ids' => ['busy'], sub {
-	for my $call (q{next_id(5, 'snowid_internal.clock')}, q{advance('snowid_internal.clock', 1)})
+	for my $call (q{next_id(5, 'snowid_internal.reservation')}, q{advance('snowid_internal.reservation', 1)})
 	{
 		is(state_of($call), '42809', "$call is refused");
 	}

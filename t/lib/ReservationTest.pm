@@ -2,7 +2,7 @@
 # still, so that nothing logs but the rule under test; crashes, after which the time
 # is an hour behind; and subtests.  A clock is its database's, so each subtest has a
 # database of its own, with a clock that nobody has used, and begins at noon.
-package ClockTest;
+package ReservationTest;
 
 use strict;
 use warnings;

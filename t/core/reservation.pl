@@ -1,18 +1,18 @@
-# One clock reserves ids for all sequences of a database.  So a page can be
+# One reservation holds ids for all sequences of a database.  So a page can be
 # behind what its sequence issued, and the clock must know.  Here: what is logged,
 # and when more is reserved.  Each case is a crash that repeats ids, or a record too
-# many, without a rule of doc/design.md, "One clock for the database".
-# floor, clock_copies, clock_alone, after_recovery and clock_set go on from here.
+# many, without a rule of doc/design.md, "One reservation for the database".
+# floor, reservation_copies, reservation_alone, after_recovery and reservation_set go on from here.
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
-use ClockTest;
+use ReservationTest;
 use SnowidTest;
 use Test::More;
 
-start_at_noon('one_clock');
+start_at_noon('reservation');
 
 # An id of one sequence is reserved for another, as soon as each has logged its
 # first one.

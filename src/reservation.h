@@ -2,7 +2,7 @@
  * The database's clock: up to which time the log has reserved slots, for all
  * sequences of the database, and the floor that a recovery has left.
  *
- * Its state is on the page of the sequence snowid_internal.clock.  The log
+ * Its state is on the page of the sequence snowid_internal.reservation.  The log
  * always holds a time after every slot issued.  A session remembers what it has
  * seen there, so most calls don't read that page.
  *
@@ -10,8 +10,8 @@
  * then: a reservation counts only if its record is after that, and after the
  * last record of that page.
  */
-#ifndef SNOWID_CLOCK_H
-#define SNOWID_CLOCK_H
+#ifndef SNOWID_RESERVATION_H
+#define SNOWID_RESERVATION_H
 
 #include "access/xlogdefs.h"
 #include "storage/proc.h"
@@ -21,7 +21,7 @@
 #include "slot.h"
 
 /* What the session knows of the clock. */
-typedef struct Clock
+typedef struct SessionReservation
 {
 	Oid			relid;			/* InvalidOid: nothing is known */
 	LocalTransactionId lxid;	/* transaction that holds the lock on it, and
@@ -31,34 +31,34 @@ typedef struct Clock
 	TimestampTz floor;			/* and none before this */
 	TimestampTz check_from;		/* slots from here on: reserve more, or see
 								 * what others have reserved */
-} Clock;
+} SessionReservation;
 
 #pragma GCC visibility push(hidden)
 
-extern Clock database_clock;
+extern SessionReservation session_reservation;
 
-extern void clock_open(void);
-extern void clock_forget(Oid relid);
-extern bool clock_move(TimestampTz last, TimestampTz now, XLogRecPtr after);
-extern void clock_move_early(TimestampTz last, TimestampTz now);
-extern TimestampTz clock_floor(void);
-extern bool is_clock(Oid relid);
+extern void reservation_open(void);
+extern void reservation_forget(Oid relid);
+extern bool reservation_move(TimestampTz last, TimestampTz now, XLogRecPtr after);
+extern void reservation_move_early(TimestampTz last, TimestampTz now);
+extern TimestampTz reservation_floor(void);
+extern bool is_reservation(Oid relid);
 
 #pragma GCC visibility pop
 
 /* Make sure that the transaction holds the lock, and that the floor is known. */
 static inline void
-ensure_clock(void)
+ensure_reservation(void)
 {
-	if (database_clock.lxid != MY_LXID)
-		clock_open();
+	if (session_reservation.lxid != MY_LXID)
+		reservation_open();
 }
 
 /* Does a record that ends after this point reserve slots of this time? */
 static inline bool
-clock_covers(TimestampTz last, XLogRecPtr after)
+reservation_covers(TimestampTz last, XLogRecPtr after)
 {
-	return last < database_clock.reserved && database_clock.lsn > after;
+	return last < session_reservation.reserved && session_reservation.lsn > after;
 }
 
-#endif							/* SNOWID_CLOCK_H */
+#endif							/* SNOWID_RESERVATION_H */
