@@ -683,6 +683,9 @@ complete_split(const Move *set, int64 start)
 		report_error("the source cannot be reached, and keeps the target's slot until it is told");
 		return failure();
 	}
+
+	/* Whoever demotes it ends our session; then it needs its slot. */
+	run(target->conn, "SELECT");
 	if (clean_source(set) != STATUS_DONE)
 		return failure();
 	failure_exit_code = EXIT_FAILED;
@@ -694,13 +697,17 @@ complete_split(const Move *set, int64 start)
 static int
 promote_and_complete(const Move *set, int64 start)
 {
+	bool		is_replayed;
+
 	failure_exit_code = EXIT_INCOMPLETE;
-	if (!wait_for_fence(set, start > 0 ? pause_end(set, start) : now_ms() + REPLAY_LIMIT_MS))
+	is_replayed = wait_for_fence(set, start > 0 ? pause_end(set, start) : now_ms() + REPLAY_LIMIT_MS);
+	if (!is_replayed || has_manager(set))
 	{
-		report_error("the standbys did not replay the decision in time");
+		if (!is_replayed)
+			report_error("the standbys did not replay the decision in time");
 		if (start == 0)
 		{
-			report_hint("Type the same command again when they have caught up; or snowid-move abort");
+			report_hint("Type the same command again when that is mended; or snowid-move abort");
 			return failure();
 		}
 		if (undo_fence(set, "claimed") != STATUS_DONE)
@@ -742,7 +749,7 @@ begin_split(const Move *set)
 	know_shards(source->conn);
 	know_shards(target->conn);
 	know_shards(target->aux);
-	if (wait_for_standby(set) != STATUS_DONE || !check_again(set))
+	if (wait_for_standby(set) != STATUS_DONE || !check_again(set) || has_manager(set))
 		status = STATUS_FAILED;
 	else
 		status = fence_set(set, &start);

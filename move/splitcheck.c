@@ -25,6 +25,45 @@
 " 'The two part. Drop it on the " server " before finish, or let it be dropped: finish --cascade.'" \
 " FROM (" OUTSIDE_USERS(schemas) ") u"
 
+/*
+ * Who runs the target, and would make it a standby again once it is promoted.
+ * All that is looked at goes away when the standby is taken out of its cluster.
+ */
+static const Check manager_check = {
+	.name = "manager of the target",.where = ON_TARGET,
+	.sql = "SELECT 'FAILED', format('%s runs it (%s)', manager, sign),"
+	" 'Once it is promoted, that would make it a standby again, and its rows would be lost."
+	" First take it out of its cluster: see doc/moving.md.' FROM ("
+	"SELECT DISTINCT ON (manager) * FROM ("
+	"SELECT 'Patroni', 'it was started with cluster_name, wal_level and max_locks_per_transaction'"
+	" FROM pg_settings WHERE source = 'command line'"
+	" AND name IN ('cluster_name', 'wal_level', 'max_locks_per_transaction') HAVING count(*) = 3"
+	" UNION ALL "
+	"SELECT initcap(split_part(application_name, ' ', 1)), format('its session is called \"%s\"', application_name)"
+	" FROM pg_stat_activity WHERE application_name ~ '^(Patroni|repmgr)' AND application_name <> 'Patroni ctl'"
+	" UNION ALL "
+	"SELECT CASE left(slot_name, 6) WHEN 'pgauto' THEN 'pg_auto_failover' WHEN 'stolon' THEN 'Stolon' ELSE 'CloudNativePG' END,"
+	"  format('it streams by slot \"%s\"', slot_name)"
+	" FROM pg_stat_wal_receiver WHERE slot_name ~ '^(pgautofailover_standby_|stolon_|_cnpg_)'"
+	" UNION ALL "
+	"SELECT 'CloudNativePG', name FROM pg_settings"
+	" WHERE name IN ('archive_command', 'restore_command') AND setting LIKE '/controller/manager%'"
+	" UNION ALL "
+	"SELECT 'a managed service', 'role ' || rolname FROM pg_roles"
+	" WHERE rolname IN ('alloydbadmin', 'azuresu', 'cloud_admin', 'cloudsqladmin', 'rdsadmin')"
+	") AS signs (manager, sign) ORDER BY manager, sign) one"
+};
+
+/* Asked again before what cannot be undone. */
+bool
+has_manager(const Move *set)
+{
+	if (run_check_silently(set, &manager_check) != FOUND_FAILED)
+		return false;
+	report_error("a fail-over manager runs the target; snowid-move plan says which");
+	return true;
+}
+
 static const Check checks[] = {
 	{.name = "versions of PostgreSQL",.probe = check_versions},
 	{
@@ -290,7 +329,7 @@ static const Check checks[] = {
 bool
 run_split_checks(const Move *move)
 {
-	bool		all_passed = true;
+	bool		all_passed = run_check(move, &manager_check) != FOUND_FAILED;
 
 	for (size_t i = 0; i < lengthof(checks); i++)
 		if (run_check(move, &checks[i]) == FOUND_FAILED)

@@ -40,6 +40,7 @@ extern void run_prechecks(const Move *move);
 " nullif(current_setting('cluster_name'), ''), 'walreceiver') FROM pg_stat_wal_receiver"
 
 extern bool run_split_checks(const Move *move);
+extern bool has_manager(const Move *set);
 
 /* fingerprint.c: has anybody changed the definitions? */
 

@@ -39,7 +39,7 @@ sub setting_ok
 		last if $said =~ $found;
 	}
 	like($said, $found, "check: $setting");
-	$node->append_conf('postgresql.conf', "$name = " . ($name eq 'synchronous_standby_names' ? "''" : $name eq 'recovery_min_apply_delay' ? 0 : 'off'));
+	$node->append_conf('postgresql.conf', "$name = " . ($name =~ /_names|_slot_name|_command/ ? "''" : $name eq 'recovery_min_apply_delay' ? 0 : 'off'));
 	$restart ? $node->restart : $node->reload;
 	$a->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = 'async'}) or die 'does not stream';
 	return;
@@ -96,6 +96,38 @@ subtest 'what a check finds in settings' => sub {
 	$b->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
 };
 
+# A manager would make the promoted target a standby again.
+subtest 'what a check finds of a fail-over manager' => sub {
+	my $patroni = qr/FAILED +manager of the target: Patroni runs it .*Once it is promoted, that would make it a standby again/s;
+	my $session = $b->background_psql('postgres');
+	$session->query_safe(q{SET application_name = 'Patroni'});
+	moves_ok($a, $b, $all, ['plan'], 1, 'check: a session of Patroni', $patroni);
+	$session->query_safe(q{SET application_name = 'repmgr'});
+	moves_ok($a, $b, $all, ['plan'], 1, 'check: a session of repmgrd', qr/Repmgr runs it \(its session is called "repmgr"\)/);
+	$session->quit;
+	$b->stop;
+	command_ok([ 'pg_ctl', '-w', '-D', $b->data_dir, '-l', $b->logfile, '-o',
+			'--cluster-name=standby_checks --wal_level=logical --max_locks_per_transaction=64', 'start' ], 'as Patroni starts it');
+	moves_ok($a, $b, $all, ['plan'], 1, 'check: started by Patroni', $patroni);
+	command_ok([ 'pg_ctl', '-w', '-D', $b->data_dir, 'stop' ], 'stopped');
+	$b->start;
+	for my $slot (qw(pgautofailover_standby_2 stolon_1a2b _cnpg_b))
+	{
+		$a->safe_psql('postgres', "SELECT pg_create_physical_replication_slot('$slot', true)");
+		setting_ok($b, "primary_slot_name = '$slot'", qr/FAILED +manager of the target: \S+ runs it \(it streams by slot "$slot"\)/);
+	}
+	setting_ok($b, q{restore_command = '/controller/manager wal-restore'}, qr/FAILED +manager of the target: CloudNativePG runs it \(restore_command\)/);
+	check_ok($a, $b, 'manager of the target', qr/FAILED +manager of the target: a managed service runs it \(role rdsadmin\)/, ['CREATE ROLE rdsadmin'], ['DROP ROLE rdsadmin']);
+	$b->append_conf('postgresql.conf', q{primary_slot_name = 'standby_checks'});
+	$b->reload;
+	for my $slot (qw(pgautofailover_standby_2 stolon_1a2b _cnpg_b))
+	{
+		$a->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_replication_slots WHERE slot_name = '$slot' AND NOT active") or die 'active';
+		$a->safe_psql('postgres', "SELECT pg_drop_replication_slot('$slot')");
+	}
+	moves_ok($a, $b, $all, ['plan'], 0, 'and nothing of it is left');
+};
+
 subtest 'other servers' => sub {
 	moves_ok($a, $other, $all, ['split'], 1, 'another server is no standby',
 		qr/FAILED +target is a standby of the source: it is another system.*FAILED +target is a standby of the source: it is a primary/s);
@@ -125,6 +157,29 @@ for ([ 'a subscription has been enabled',
 		is($a->safe_psql('postgres', 'SELECT count(*) FROM snowid.moves WHERE closed') . read_only($b), '0off', '... and all is as before');
 		$a->safe_psql('postgres', $_) for @$undo;
 		$a->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'async'}) or die 'synchronous';
+		let_go_steps($a);
+		moves_ok($a, $b, $all, ['abort'], 0, '... abort', qr/the split is undone/);
+	};
+}
+
+# A manager that comes after the checks: before the fence, and after it.
+for ([ 'claimed', qr/error: a fail-over manager runs the target; snowid-move plan says which\n\z/ ],
+	[ 'fenced', qr/error: a fail-over manager runs the target.*The set is open on the source again/s ])
+{
+	my ($step, $says) = @$_;
+
+	subtest "a manager that comes after step $step" => sub {
+		my $hold = hold_at_step($a, $step, 1);
+		my $tool = IPC::Run::start([ move_command($a, $b, $all, 'split', '--pause-limit', 60000) ], '>', \my $told, '2>&1', IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+		wait_until_held($a) or die "does not get there: $told";
+		my $session = $b->background_psql('postgres');
+		$session->query_safe(q{SET application_name = 'Patroni'});
+		$hold->quit;
+		$tool->finish;
+		is($? >> 8, 1, 'not split') or die $told;
+		like($told, $says, '... it says');
+		is(living($a) . ' ' . $b->safe_psql('postgres', 'SELECT pg_is_in_recovery()') . read_only($b), '1,2,3,4 toff', '... and all is as before');
+		$session->quit;
 		let_go_steps($a);
 		moves_ok($a, $b, $all, ['abort'], 0, '... abort', qr/the split is undone/);
 	};
