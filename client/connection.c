@@ -112,10 +112,30 @@ open_side(Side *side, const char *conninfo, const char *for_other_server, bool n
 	}
 	side->version = PQserverVersion(side->conn);
 	side->home = home_of_connection(side->conn);
+	side->system = query_text(side->conn, "SELECT system_identifier FROM pg_control_system()");
 	side->conninfo = for_other_server != NULL
 		? without_password(side->place == 0 ? "--source-for-target" : "--target-for-source",
 						   for_other_server)
 		: conninfo_of_connection(side->conn);
 	side->password = for_other_server != NULL ? password_of(for_other_server) : NULL;
 	return true;
+}
+
+/*
+ * Is that a home of the server that we are connected to?  A server has as many
+ * homes as one can name its hosts: these share a host, and the system says that
+ * it is not by mistake.
+ */
+bool
+is_home_of(const char *home, const char *system, const Side *side)
+{
+	if (strcmp(home, side->home) == 0)
+		return true;
+	return system != NULL && strcmp(system, side->system) == 0 &&
+		query_bool(side->conn,
+				   "SELECT EXISTS (SELECT FROM (VALUES (1, %s), (2, %s)) v (n, home), "
+				   "LATERAL unnest(string_to_array(substring(home FROM 'host=(\\S+)'), ',')) WITH ORDINALITY h (host, i), "
+				   "string_to_array(substring(home FROM 'port=(\\S+)'), ',') port "
+				   "GROUP BY host, coalesce(port[i], port[1]), substring(home FROM 'dbname=(\\S+)') HAVING count(DISTINCT n) = 2)",
+				   literal(side->conn, home), literal(side->conn, side->home));
 }

@@ -15,7 +15,8 @@ typedef struct Side
 	PGconn	   *conn;			/* holds the lock against other snowid-moves */
 	PGconn	   *aux;			/* for what must not wait for conn */
 	int			version;		/* as PQserverVersion */
-	char	   *home;			/* host, port, dbname: what clients use */
+	char	   *home;			/* hosts, ports, dbname: what clients use */
+	char	   *system;			/* its identifier: the same on all hosts */
 	char	   *conninfo;		/* for the other server; never a password */
 	char	   *password;		/* ... which a subscription may need; or NULL */
 } Side;
@@ -80,6 +81,7 @@ extern PGconn *open_connection(const char *label, const char *conninfo);
 extern bool reconnect(PGconn *conn);
 extern bool open_side(Side *side, const char *conninfo, const char *for_other_server, bool needed);
 extern void close_side(Side *side);
+extern bool is_home_of(const char *home, const char *system, const Side *side);
 
 /* dump.c */
 

@@ -15,7 +15,7 @@ append_conninfo(PQExpBuffer buf, const char *keyword, const char *value)
 	if (buf->len > 0)
 		appendPQExpBufferChar(buf, ' ');
 	appendPQExpBuffer(buf, "%s=", keyword);
-	if (strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:") == strlen(value))
+	if (strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,") == strlen(value))
 		appendPQExpBufferStr(buf, value);
 	else
 	{
@@ -28,6 +28,26 @@ append_conninfo(PQExpBuffer buf, const char *keyword, const char *value)
 		}
 		appendPQExpBufferChar(buf, '\'');
 	}
+}
+
+static const char *
+value_of_option(PQconninfoOption *options, const char *keyword)
+{
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+		if (strcmp(o->keyword, keyword) == 0)
+			return o->val;
+	return NULL;
+}
+
+/* All hosts, if several were given; NULL if not. */
+static const char *
+host_list(PQconninfoOption *options)
+{
+	const char *host = value_of_option(options, "host");
+
+	if (host == NULL)
+		host = value_of_option(options, "hostaddr");
+	return host != NULL && strchr(host, ',') != NULL ? host : NULL;
 }
 
 /*
@@ -61,6 +81,10 @@ conninfo_of(PQconninfoOption *options, bool connected)
 			continue;
 		append_conninfo(&buf, o->keyword, o->val);
 	}
+
+	/* Of several hosts, whoever connects later wants the primary. */
+	if (connected && host_list(options) != NULL && strcmp(value_of_option(options, "target_session_attrs"), "any") == 0)
+		append_conninfo(&buf, "target_session_attrs", "read-write");
 	return buf.data;
 }
 
@@ -108,11 +132,9 @@ char *
 password_of(const char *conninfo)
 {
 	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
-	char	   *password = NULL;
+	const char *value = value_of_option(options, "password");
+	char	   *password = value != NULL ? pg_strdup(value) : NULL;
 
-	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
-		if (strcmp(o->keyword, "password") == 0 && o->val != NULL)
-			password = pg_strdup(o->val);
 	PQconninfoFree(options);
 	return password;
 }
@@ -128,15 +150,23 @@ conninfo_of_connection(PGconn *conn)
 	return result;
 }
 
-/* What clients are told of the server. */
+/*
+ * What clients are told of the server: all of its hosts, if several were given,
+ * of which the one that can be written is theirs.
+ */
 char *
 home_of_connection(PGconn *conn)
 {
+	PQconninfoOption *options = PQconninfo(conn);
+	const char *hosts = host_list(options);
 	PQExpBufferData home;
 
 	initPQExpBuffer(&home);
-	append_conninfo(&home, "host", PQhost(conn));
-	append_conninfo(&home, "port", PQport(conn));
+	append_conninfo(&home, "host", hosts != NULL ? hosts : PQhost(conn));
+	append_conninfo(&home, "port", hosts != NULL ? value_of_option(options, "port") : PQport(conn));
 	append_conninfo(&home, "dbname", PQdb(conn));
+	if (hosts != NULL)
+		append_conninfo(&home, "target_session_attrs", "read-write");
+	PQconninfoFree(options);
 	return home.data;
 }

@@ -297,7 +297,7 @@ read_journal(const Move *move, const Side *side)
 				"coalesce((details ->> 'reverse')::boolean, false), "
 				"coalesce((details ->> 'keep_name')::boolean, false), "
 				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
-				"peer, date_trunc('second', changed_at), details -> 'sequences' "
+				"peer, date_trunc('second', changed_at), details -> 'sequences', details ->> 'peer_system' "
 				"FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 	for (int row = 0; row < PQntuples(res); row++)
 	{
@@ -318,6 +318,7 @@ read_journal(const Move *move, const Side *side)
 		j->peer = field(res, row, 12);
 		j->changed_at = field(res, row, 13);
 		j->sequences = field(res, row, 14);
+		j->peer_system = field(res, row, 15);
 	}
 	PQclear(res);
 }
@@ -388,12 +389,13 @@ claim_source(const Move *move)
 			"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
 			"SELECT %d, %s, 'source', 'claimed', %s, jsonb_build_object("
 			"'move_id', %s::text, 'reverse', %s, "
-			"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text)",
+			"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, 'peer_system', %s::text)",
 			move->shards[i]->number, literal(conn, move->shards[i]->schema),
 			literal(conn, move->target.home), literal(conn, move_id),
 			move->options->reverse ? "true" : "false",
 			literal(conn, move->name), literal(conn, move->reverse_name),
-			literal(conn, registry == NULL ? NULL : without_password("--registry", registry)));
+			literal(conn, registry == NULL ? NULL : without_password("--registry", registry)),
+			literal(conn, move->target.system));
 	run(conn, "COMMIT");
 	read_journal(move, source);
 	report_verbose("%s: claimed", source->label);
@@ -423,12 +425,12 @@ claim_shard_on_target(const Move *move, Shard *shard)
 		"SELECT %d, %s, 'target', 'claimed', %s, jsonb_build_object("
 		"'move_id', %s::text, 'reverse', %s, "
 		"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
-		"'registered', EXISTS (SELECT FROM added))",
+		"'registered', EXISTS (SELECT FROM added), 'peer_system', %s::text)",
 		shard->number, schema, sequence, epoch, literal(conn, move->source.home),
 		shard->number, literal(conn, shard->schema), literal(conn, move->source.home),
 		literal(conn, claimed->move_id), claimed->reverse ? "true" : "false",
 		literal(conn, move->name), literal(conn, move->reverse_name),
-		literal(conn, claimed->registry));
+		literal(conn, claimed->registry), literal(conn, move->source.system));
 	return query_bool(conn,
 					  "SELECT schema = %s AND sequence = %s AND epoch IS NOT DISTINCT FROM %s::timestamptz "
 					  "FROM snowid.shard_registry WHERE shard = %d",

@@ -64,7 +64,8 @@ typedef struct Journal
 {
 	bool		exists;
 	char	   *move_id;		/* the same on both servers */
-	char	   *peer;			/* the other server, as its Side's home */
+	char	   *peer;			/* the other server, as its Side's home, */
+	char	   *peer_system;	/* and system */
 	char	   *role;			/* "source" or "target" */
 	char	   *step;
 	bool		closed;

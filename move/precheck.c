@@ -716,6 +716,7 @@ static const Check checks[] =
 		" WHERE prepared < clock_timestamp() - " LONG_TRANSACTION " ORDER BY prepared"
 	},
 	{.name = "registry",.probe = check_registry},
+	{.name = "home of the target",.probe = check_home},
 	{.name = "standbys of the source",.probe = check_lag,.where = ON_SOURCE},
 	{.name = "standbys of the target",.probe = check_lag,.where = ON_TARGET},
 	{.name = "wal_level on the target",.where = ON_TARGET,.sql = wal_level,.only_reverse = true},

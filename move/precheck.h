@@ -120,6 +120,7 @@ extern void check_needs(const Move *move, const Check *check);
 extern void check_connection(const Move *move, const Check *check);
 extern void check_reader(const Move *move, const Check *check);
 extern void check_registry(const Move *move, const Check *check);
+extern void check_home(const Move *move, const Check *check);
 extern void check_lag(const Move *move, const Check *check);
 extern void check_owners(const Move *move, const Check *check);
 extern void check_earlier_move(const Move *move, const Check *check);

@@ -375,6 +375,20 @@ check_registry(const Move *move, const Check *check)
 	PQfinish(conn);
 }
 
+/* Clients keep the home, so it must outlive a fail-over. */
+void
+check_home(const Move *move, const Check *check)
+{
+	const Side *target = &move->target;
+
+	if (strchr(target->home, ',') == NULL &&
+		query_bool(target->conn, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE replay_lsn IS NOT NULL"
+				   " AND pid NOT IN (SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active))"))
+		found_fmt(check, FOUND_WARNING,
+				  "If that is not a name that follows the primary, name all hosts: --to 'host=a,b target_session_attrs=read-write'.",
+				  "clients will be told \"%s\", one host of a server that has standbys", target->home);
+}
+
 /*
  * A copy makes WAL faster than most other work, so a standby that is behind
  * already falls back further.

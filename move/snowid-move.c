@@ -79,7 +79,7 @@ check_peer(const Journal *journal, const Side *side, const Journal *other_journa
 		   const Side *other, const char *option, int shard)
 {
 	if (!journal->exists || other->conn == NULL || other_journal->exists ||
-		journal->peer == NULL || strcmp(journal->peer, other->home) == 0)
+		journal->peer == NULL || is_home_of(journal->peer, journal->peer_system, other))
 		return true;
 	report_error("the %s moves shard %d with another server than that of %s",
 				 side->label, shard, option);

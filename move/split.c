@@ -99,7 +99,7 @@ is_whole_set(const Move *set, const Side *side, bool part)
 static bool
 is_same_server(const char *recorded, const Side *side, const char *option)
 {
-	if (recorded == NULL || side->home == NULL || strcmp(recorded, side->home) == 0)
+	if (recorded == NULL || side->home == NULL || is_home_of(recorded, side->system, side))
 		return true;
 	report_error("the split was begun with another server than that of %s", option);
 	report_detail("The journal says: %s. Given was: %s.", recorded, side->home);

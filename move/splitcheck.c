@@ -323,6 +323,7 @@ static const Check checks[] = {
 	},
 	{.name = "clocks",.probe = check_clocks},
 	{.name = "registry",.probe = check_registry},
+	{.name = "home of the target",.probe = check_home},
 };
 
 /* Run all, and print each with its result; false if one has failed. */
