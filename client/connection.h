@@ -26,13 +26,11 @@ typedef struct Side
  * with a number.
  */
 #define OLDEST_SERVER				15
-#define VERSION_APPLIES_AS_OWNER	160000
-#define VERSION_DROPS_SYNC_ORIGINS	160000
 
 static inline bool
 applies_as_owner(const Side *side)
 {
-	return side->version >= VERSION_APPLIES_AS_OWNER;
+	return side->version >= 160000;
 }
 
 /* The launcher counts wal_retrieve_retry_interval for each subscription by itself. */
@@ -54,14 +52,6 @@ counts_table_sync_errors(const Side *side)
 {
 	return side->version >= 190000;
 }
-
-/* The same in a query: of the server that runs it. */
-#define SERVER_SINCE(version) \
-"(current_setting('server_version_num')::int >= " CppAsString2(version) ")"
-#define APPLIES_AS_OWNER_SQL	SERVER_SINCE(VERSION_APPLIES_AS_OWNER)
-
-/* The worker that has copied a table drops its replication origin. */
-#define DROPS_SYNC_ORIGINS_SQL	SERVER_SINCE(VERSION_DROPS_SYNC_ORIGINS)
 
 /* conninfo.c */
 

@@ -6,6 +6,8 @@
  */
 #include "stages.h"
 
+#include "sql/queries.inc"
+
 /* How long what uses the schema's name may take to end. */
 #define END_WAIT_MS		10000
 
@@ -289,8 +291,8 @@ refuse_outside_users(const Move *move, const Side *source, PGconn *conn)
 	for (int i = 0; i < move->nshards; i++)
 		appendPQExpBuffer(&schemas, "%s%s", i > 0 ? ", " : "",
 						  literal(conn, journal_of(move->shards[i], source)->schema));
-	users = query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS("ARRAY[%s]::text[]") ") u",
-					   schemas.data);
+	users = query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u",
+					   text_of("ARRAY[%s]::text[]", schemas.data));
 	if (users == NULL)
 		return STATUS_DONE;
 	report_error("objects of other schemas at %s use the copy, and would be dropped with it: %s", source->home, users);

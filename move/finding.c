@@ -7,8 +7,11 @@
  */
 #include "precheck.h"
 
+#include <poll.h>
+
 #include "catalog/pg_type_d.h"
 
+static const Check *running;
 static Severity worst;			/* of the check that is running */
 static bool printed;			/* has it printed its line? */
 static bool is_silent;			/* is only its severity asked for? */
@@ -54,62 +57,88 @@ found_error(const Check *check, PGconn *conn, const char *to_do)
 	pg_free(message);
 }
 
+/* Whom the target reads the source as. */
+static const char *
+reader(const Move *move)
+{
+	PQconninfoOption *options = PQconninfoParse(move->source.conninfo, NULL);
+	const char *user = PQuser(move->source.conn);
+
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+		if (strcmp(o->keyword, "user") == 0 && o->val != NULL)
+			user = text_of("%s", o->val);
+	PQconninfoFree(options);
+	return user;
+}
+
 PGresult *
 ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 {
-	const Oid	types[4] = {INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID};
-	char	   *shards = text_of("{%s}", shard_list(move));
-	char	   *schemas = query_text(conn, "SELECT ARRAY[%s]::text[]", schema_list(move, conn));
-	const char *values[4] = {shards, schemas, other, move->name};
-
-	return PQexecParams(conn, sql, lengthof(values), types, values, NULL, NULL, 0);
-}
-
-PGresult *
-ask_or_tell(const Move *move, const Check *check, PGconn *conn, const char *sql)
-{
-	PGresult   *result = ask(move, conn, sql, NULL);
-
-	if (PQresultStatus(result) == PGRES_TUPLES_OK)
-		return result;
-	found_error(check, conn, "");
-	PQclear(result);
-	return NULL;
-}
-
-/* Print the findings that a query returned. */
-void
-print_findings(const Check *check, PGconn *conn, PGresult *result)
-{
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		found_error(check, conn, "");
-	else
-		for (int row = 0; row < PQntuples(result); row++)
-		{
-			const char *severity = PQgetvalue(result, row, 0);
-
-			found(check,
-				  strcmp(severity, "ok") == 0 ? FOUND_OK :
-				  strcmp(severity, "warning") == 0 ? FOUND_WARNING : FOUND_FAILED,
-				  PQgetvalue(result, row, 1), PQgetvalue(result, row, 2));
-		}
-}
-
-static void
-run_query(const Move *move, const Check *check)
-{
-	bool		on_source = check->where == ON_SOURCE;
-	PGconn	   *conn = on_source ? move->source.conn : move->target.conn;
-	PGconn	   *other_conn = on_source ? move->target.conn : move->source.conn;
-	PGresult   *other = NULL;
+	/* In the order of the parameters in embed.awk. */
+	const char *values[] = {
+		text_of("{%s}", shard_list(move)),
+		query_text(conn, "SELECT ARRAY[%s]::text[]", schema_list(move, conn)),
+		other,
+		move->name,
+		reader(move),
+		text_of(INT64_FORMAT, move->options->max_lag),
+		text_of("%d", move->options->pause_limit_ms),
+		move->options->trust_owners ? "on" : "off"
+	};
+	const Oid	types[lengthof(values)] = {
+		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
+	};
 	PGresult   *result;
 
-	if (check->other != NULL && (other = ask_or_tell(move, check, other_conn, check->other)) == NULL)
-		return;
-	result = ask(move, conn, check->sql,
-				 other != NULL && PQntuples(other) > 0 && !PQgetisnull(other, 0, 0) ?
-				 PQgetvalue(other, 0, 0) : NULL);
-	print_findings(check, conn, result);
+	PQsendQueryParams(conn, sql, lengthof(values), types, values, NULL, NULL, 0);
+	for (int silence = 1000; PQisBusy(conn);)
+	{
+		struct pollfd answer = {.fd = PQsocket(conn),.events = POLLIN};
+
+		if (poll(&answer, 1, silence) == 0)
+		{
+			if (!is_silent)
+				report_info("still looking: %s", running->name);
+			silence = -1;
+		}
+		else if (!PQconsumeInput(conn))
+			break;
+	}
+	result = PQgetResult(conn);
+	for (PGresult *rest; (rest = PQgetResult(conn)) != NULL;)
+		PQclear(rest);
+	return result;
+}
+
+static PGconn *
+connection_at(const Move *move, Where where)
+{
+	return where == ON_SOURCE ? move->source.conn : move->target.conn;
+}
+
+void
+print_findings(const Move *move, const Check *check, PGconn *conn)
+{
+	PGresult   *other = NULL;
+	PGresult   *result = NULL;
+
+	if (check->other != NULL)
+		other = ask(move, connection_at(move, check->other_where), check->other, NULL);
+	if (check->other != NULL && PQresultStatus(other) != PGRES_TUPLES_OK)
+		found_error(check, connection_at(move, check->other_where), "");
+	else if (PQresultStatus(result = ask(move, conn, check->sql,
+										 PQntuples(other) > 0 && !PQgetisnull(other, 0, 0) ?
+										 PQgetvalue(other, 0, 0) : NULL)) != PGRES_TUPLES_OK)
+		found_error(check, conn, "");
+	for (int row = 0; row < PQntuples(result); row++)
+	{
+		const char *severity = PQgetvalue(result, row, 0);
+
+		found(check,
+			  strcmp(severity, "ok") == 0 ? FOUND_OK :
+			  strcmp(severity, "warning") == 0 ? FOUND_WARNING : FOUND_FAILED,
+			  PQgetvalue(result, row, 1), PQgetvalue(result, row, 2));
+	}
 	PQclear(result);
 	PQclear(other);
 }
@@ -117,12 +146,13 @@ run_query(const Move *move, const Check *check)
 Severity
 run_check(const Move *move, const Check *check)
 {
+	running = check;
 	worst = FOUND_OK;
 	printed = false;
 	if (check->probe != NULL)
 		check->probe(move, check);
 	else
-		run_query(move, check);
+		print_findings(move, check, connection_at(move, check->where));
 	if (!printed)
 		found(check, FOUND_OK, NULL, NULL);
 	return worst;

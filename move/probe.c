@@ -162,12 +162,7 @@ check_room(const Move *move, const Check *check)
 	const char *host = PQhost(move->target.conn);
 	struct statvfs room;
 
-	size = ask(move, move->source.conn,
-			   "SELECT s, pg_size_pretty(s) FROM ("
-			   " SELECT coalesce(sum(pg_table_size(c.oid) + pg_indexes_size(c.oid)),"
-			   " 0)::bigint AS s"
-			   " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-			   " WHERE n.nspname = ANY ($2) AND c.relkind = 'r') AS t", NULL);
+	size = ask(move, move->source.conn, check->sql, NULL);
 	place = PQexec(move->target.conn,
 				   "SELECT current_setting('data_directory', true),"
 				   " spcname = 'pg_default'"
@@ -206,23 +201,10 @@ check_needs(const Move *move, const Check *check)
 {
 	PGresult   *needs;
 
-	needs = ask_or_tell(move, check, move->source.conn,
-						"WITH " OBJECTS_INSIDE ", outside AS ("
-						"SELECT d.refclassid, d.refobjid,"
-						" min(pg_describe_object(d.classid, d.objid, 0)) AS needed_by"
-						" FROM pg_depend d JOIN inside i USING (classid, objid)"
-						" WHERE d.deptype IN ('n', 'a') AND d.refobjid >= 12000"
-						" AND (d.refclassid, d.refobjid) NOT IN (SELECT classid, objid FROM inside)"
-						" AND d.refclassid NOT IN ('pg_namespace'::regclass, 'pg_extension'::regclass)"
-						" AND NOT EXISTS (SELECT FROM pg_depend e"
-						"  WHERE (e.classid, e.objid, e.deptype) = (d.refclassid, d.refobjid, 'e'))"
-						" AND (d.classid, d.refclassid) <> ('pg_class'::regclass, 'pg_class'::regclass)"
-						" GROUP BY 1, 2)"
-						"SELECT a.type, a.object_names, a.object_args,"
-						" pg_describe_object(o.refclassid, o.refobjid, 0), o.needed_by"
-						" FROM outside o, pg_identify_object_as_address(o.refclassid, o.refobjid, 0) a"
-						" ORDER BY 4");
-	for (int row = 0; needs != NULL && row < PQntuples(needs); row++)
+	needs = ask(move, move->source.conn, check->sql, NULL);
+	if (PQresultStatus(needs) != PGRES_TUPLES_OK)
+		found_error(check, move->source.conn, "");
+	for (int row = 0; row < PQntuples(needs); row++)
 	{
 		const char *values[3] = {
 			PQgetvalue(needs, row, 0), PQgetvalue(needs, row, 1),
@@ -292,63 +274,12 @@ check_connection(const Move *move, const Check *check)
 	termPQExpBuffer(&sql);
 }
 
-/*
- * May the role of that connection read all rows?  Without SELECT the copy
- * fails; under row security it would leave rows out and say nothing.
- */
-void
-check_reader(const Move *move, const Check *check)
-{
-	PQconninfoOption *options = PQconninfoParse(move->source.conninfo, NULL);
-	const char *user = NULL;
-	PGresult   *result;
-
-	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
-		if (strcmp(o->keyword, "user") == 0)
-			user = o->val;
-	if (user == NULL)
-		user = PQuser(move->source.conn);
-	result = ask(move, move->source.conn,
-				 "SELECT 'FAILED', format('role %I may not read %I.%I', r.rolname, n.nspname,"
-				 " c.relname),"
-				 " format('Type: GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I; GRANT USAGE ON"
-				 " SCHEMA %I TO %I;', n.nspname, r.rolname, n.nspname, r.rolname)"
-				 " FROM pg_roles r, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-				 " WHERE r.rolname = $3 AND n.nspname = ANY ($2) AND c.relkind = 'r'"
-				 " AND NOT (has_schema_privilege(r.oid, n.oid, 'USAGE')"
-				 " AND has_table_privilege(r.oid, c.oid, 'SELECT'))"
-				 " UNION ALL "
-				 "SELECT 'FAILED',"
-				 " format('row security hides rows of %I.%I from role %I, so they would be lost',"
-				 " n.nspname, c.relname, r.rolname),"
-				 " format('As a superuser, type: ALTER ROLE %I BYPASSRLS;', r.rolname)"
-				 " FROM pg_roles r, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-				 " WHERE r.rolname = $3 AND n.nspname = ANY ($2) AND c.relkind = 'r'"
-				 " AND c.relrowsecurity"
-				 " AND NOT r.rolsuper AND NOT r.rolbypassrls"
-				 " AND (c.relforcerowsecurity OR NOT pg_has_role(r.oid, c.relowner,"
-				 " 'USAGE'))"
-				 " UNION ALL "
-				 "SELECT 'warning',"
-				 " format('role %I may not end sessions of role %I, so an abort may have to wait for them',"
-				 " current_user, r.rolname),"
-				 " CASE WHEN r.rolsuper THEN 'Name a role that is no superuser: --source-for-target CONNINFO.'"
-				 " ELSE format('As a superuser, type: GRANT %I TO %I;', r.rolname, current_user) END"
-				 " FROM pg_roles r JOIN pg_roles c ON c.rolname = current_user"
-				 " WHERE r.rolname = $3 AND NOT c.rolsuper AND (r.rolsuper OR"
-				 " NOT (pg_has_role(r.oid, 'USAGE') OR pg_has_role('pg_signal_backend', 'USAGE')))", user);
-	print_findings(check, move->source.conn, result);
-	PQclear(result);
-	PQconninfoFree(options);
-}
-
 /* The registry of all servers must be within reach, and know the shard. */
 void
 check_registry(const Move *move, const Check *check)
 {
 	const char *conninfo = move->options->registry;
 	PGconn	   *conn;
-	PGresult   *result;
 
 	if (conninfo == NULL)
 		return;
@@ -356,22 +287,7 @@ check_registry(const Move *move, const Check *check)
 	if (PQstatus(conn) != CONNECTION_OK)
 		found_error(check, conn, "Look at --registry.");
 	else
-	{
-		result = ask(move, conn,
-					 "SELECT 'warning', format('it does not have shard %s, schema \"%s\"',"
-					 " s.shard, s.schema),"
-					 " 'Tell it where the shard lives before it moves.'"
-					 " FROM unnest($1, $2) AS s (shard, schema)"
-					 " WHERE NOT EXISTS (SELECT FROM snowid.shard_registry r"
-					 " WHERE r.shard = s.shard AND r.schema = s.schema)"
-					 " UNION ALL "
-					 "SELECT 'FAILED', format('role %I may not change it', current_user),"
-					 " format('Type there: GRANT SELECT, UPDATE ON snowid.shard_registry TO %I;',"
-					 " current_user)"
-					 " WHERE NOT has_table_privilege('snowid.shard_registry', 'UPDATE')", NULL);
-		print_findings(check, conn, result);
-		PQclear(result);
-	}
+		print_findings(move, check, conn);
 	PQfinish(conn);
 }
 
@@ -379,122 +295,11 @@ check_registry(const Move *move, const Check *check)
 void
 check_home(const Move *move, const Check *check)
 {
-	const Side *target = &move->target;
-
-	if (strchr(target->home, ',') == NULL &&
-		query_bool(target->conn, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE replay_lsn IS NOT NULL"
-				   " AND pid NOT IN (SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active))"))
+	if (strchr(move->target.home, ',') == NULL &&
+		query_bool(move->target.conn, "%s", check->sql))
 		found_fmt(check, FOUND_WARNING,
 				  "If that is not a name that follows the primary, name all hosts: --to 'host=a,b target_session_attrs=read-write'.",
-				  "clients will be told \"%s\", one host of a server that has standbys", target->home);
-}
-
-/*
- * A copy makes WAL faster than most other work, so a standby that is behind
- * already falls back further.
- */
-void
-check_lag(const Move *move, const Check *check)
-{
-	PGconn	   *conn = check->where == ON_SOURCE ? move->source.conn : move->target.conn;
-	char		sql[512];
-	PGresult   *result;
-
-	snprintf(sql, sizeof(sql),
-			 "SELECT 'warning', format('\"%%s\" is %%s behind', application_name,"
-			 " pg_size_pretty(lag)),"
-			 " 'Wait until it has caught up, or raise --max-lag.' FROM ("
-			 " SELECT application_name, pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn) AS lag"
-			 " FROM pg_stat_replication) t WHERE lag > " INT64_FORMAT,
-			 move->options->max_lag);
-	result = PQexec(conn, sql);
-	print_findings(check, conn, result);
-	PQclear(result);
-}
-
-/*
- * Owners whose functions would run as a superuser: where replication does not
- * apply rows as the owner of the table, it does so as the owner of the
- * subscription, with whatever CHECKs, index expressions, generated columns and
- * domains the shard has.
- */
-static void
-check_owners_on(const Move *move, const Check *check, const Side *side)
-{
-	PGresult   *owners;
-	PGresult   *result;
-
-	if (applies_as_owner(side))
-		return;
-	owners = ask_or_tell(move, check, move->source.conn,
-						 "SELECT string_agg(DISTINCT owner::regrole::text, E'\\n') FROM ("
-						 " SELECT relowner FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
-						 "  WHERE nspname = ANY ($2)"
-						 " UNION ALL SELECT proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace"
-						 "  WHERE nspname = ANY ($2)"
-						 " UNION ALL SELECT typowner FROM pg_type t JOIN pg_namespace n ON n.oid = typnamespace"
-						 "  WHERE nspname = ANY ($2)"
-						 " UNION ALL SELECT nspowner FROM pg_namespace WHERE nspname = ANY ($2)) o (owner)");
-	if (owners == NULL)
-		return;
-	result = ask(move, side->conn,
-				 "SELECT 'FAILED', format('%s owns objects of the shard and is no superuser,"
-				 " but replication to PostgreSQL %s would run its functions as one',"
-				 "  name, current_setting('server_version_num')::int / 10000),"
-				 " 'If you trust that role with the whole server, say so: --trust-owners.'"
-				 " FROM unnest(string_to_array($3, E'\\n')) AS name"
-				 " JOIN pg_roles r ON r.oid = to_regrole(name) WHERE NOT rolsuper ORDER BY name",
-				 field(owners, 0, 0));
-	print_findings(check, side->conn, result);
-	PQclear(result);
-	PQclear(owners);
-}
-
-/*
- * Expressions that PostgreSQL simplifies when it plans a query, or attaches a
- * partition.  Called with constants, an immutable function runs at that time,
- * as the role that we have.  (What a later index build, row or write runs is
- * run as the table's owner.)
- */
-static void
-check_planned(const Move *move, const Check *check)
-{
-	PGresult   *result;
-
-	result = ask(move, move->source.conn,
-				 "SELECT 'FAILED', format('%s calls %s, whose owner is no superuser, and could run it as"
-				 " one when tables are compared or partitions attached',"
-				 "  pg_describe_object(classid, objid, 0), code::regprocedure),"
-				 " 'If you trust that role with both servers, say so: --trust-owners.'"
-				 " FROM (SELECT d.classid, d.objid, coalesce(o.oprcode, d.refobjid) AS code"
-				 "  FROM pg_depend d LEFT JOIN pg_operator o"
-				 "   ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid"
-				 "  LEFT JOIN pg_class i ON d.classid = 'pg_class'::regclass AND i.oid = d.objid"
-				 "  LEFT JOIN pg_constraint k ON d.classid = 'pg_constraint'::regclass AND k.oid = d.objid"
-				 "  LEFT JOIN pg_class c ON c.oid = k.conrelid"
-				 "  LEFT JOIN pg_statistic_ext s ON d.classid = 'pg_statistic_ext'::regclass AND s.oid = d.objid"
-				 "  JOIN pg_namespace n ON n.oid = coalesce(i.relnamespace, k.connamespace, s.stxnamespace)"
-				 "  WHERE n.nspname = ANY ($2) AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)"
-				 "  AND (i.relkind IN ('i', 'I') OR k.contype = 'c' AND (c.relispartition OR c.relkind = 'p')"
-				 "   OR s.oid IS NOT NULL)) t"
-				 " JOIN pg_proc p ON p.oid = code JOIN pg_roles r ON r.oid = p.proowner"
-				 " WHERE NOT rolsuper ORDER BY 2", NULL);
-	print_findings(check, move->source.conn, result);
-	PQclear(result);
-}
-
-void
-check_owners(const Move *move, const Check *check)
-{
-	if (move->options->trust_owners)
-	{
-		found(check, FOUND_OK, "trusted", "");
-		return;
-	}
-	check_planned(move, check);
-	check_owners_on(move, check, &move->target);
-	if (move->options->reverse)
-		check_owners_on(move, check, &move->source);
+				  "clients will be told \"%s\", one host of a server that has standbys", move->target.home);
 }
 
 /* A journal with a row of the shard: a move that has not come to its end. */
@@ -517,32 +322,4 @@ check_earlier_move(const Move *move, const Check *check)
 			found_fmt(check, FOUND_FAILED, "Type: snowid-move status",
 					  "one of shard %d is under way", shard->number);
 	}
-}
-
-/*
- * Closing takes some time for each table and sequence, while writers wait.  The
- * figures are twice those of a machine of two cores, in ms.
- */
-void
-check_closing_time(const Move *move, const Check *check)
-{
-	int			limit = move->options->pause_limit_ms;
-	PGresult   *res = ask_or_tell(move, check, move->source.conn,
-								  "SELECT tables, sequences, ceil(tables * 0.3 + sequences) AS ms FROM"
-								  " (SELECT count(*) FILTER (WHERE relkind = 'r') AS tables,"
-								  "  count(*) FILTER (WHERE relkind = 'S') AS sequences"
-								  "  FROM " TABLES " WHERE n.nspname = ANY ($2) GROUP BY n.nspname) s"
-								  " ORDER BY ms DESC LIMIT 1");
-
-	for (int row = 0; res != NULL && row < PQntuples(res); row++)
-	{
-		int			ms = atoi(PQgetvalue(res, row, 2));
-
-		if (ms > limit / 2)
-			found_fmt(check, ms > limit * 9 / 10 ? FOUND_FAILED : FOUND_WARNING,
-					  text_of("Writers wait for it. If they may, say so: --pause-limit=%d.", 3 * ms),
-					  "%s tables and %s sequences take about %d ms to close, and --pause-limit is %d ms",
-					  PQgetvalue(res, row, 0), PQgetvalue(res, row, 1), ms, limit);
-	}
-	PQclear(res);
 }

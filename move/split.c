@@ -37,6 +37,8 @@
  */
 #include "commands.h"
 
+#include "sql/queries.inc"
+
 /* How long the standby may take to replay, where nobody waits, and to become a primary. */
 #define REPLAY_LIMIT_MS		60000
 #define PROMOTE_LIMIT_MS	60000
@@ -263,7 +265,7 @@ check_again(const Move *set)
 								   "SELECT CASE WHEN EXISTS (SELECT FROM pg_subscription WHERE subenabled) THEN 'a subscription has been enabled' "
 								   "WHEN EXISTS (SELECT FROM pg_stat_replication WHERE application_name = %s AND sync_state IN ('sync', 'quorum')) "
 								   "THEN 'the target has become a synchronous standby' END",
-								   literal(conn, query_text(set->target.conn, STANDBY_NAME)));
+								   literal(conn, query_text(set->target.conn, STANDBY_NAME_SQL)));
 
 	if (found == NULL)
 		return true;
@@ -833,7 +835,7 @@ is_standby_of_source(const Move *set)
 {
 	const Side *source = &set->source;
 	const Side *target = &set->target;
-	char	   *name = query_text(target->conn, STANDBY_NAME);
+	char	   *name = query_text(target->conn, STANDBY_NAME_SQL);
 
 	return name != NULL && is_standby(target) &&
 		strcmp(query_text(source->conn, "SELECT system_identifier FROM pg_control_system()"),

@@ -32,13 +32,7 @@ typedef enum Status
  */
 extern void run_prechecks(const Move *move);
 
-/* splitcheck.c: the same before a split; true if none has failed */
-
-/* A query on a standby: the name under which it shows in its primary's views. */
-#define STANDBY_NAME \
-"SELECT coalesce(substring(conninfo FROM '(?:^| )application_name=''?([^ '']+)')," \
-" nullif(current_setting('cluster_name'), ''), 'walreceiver') FROM pg_stat_wal_receiver"
-
+/* The same before a split; true if none has failed. */
 extern bool run_split_checks(const Move *move);
 extern bool has_manager(const Move *set);
 
@@ -46,47 +40,6 @@ extern bool has_manager(const Move *set);
 
 extern char *try_fingerprint(PGconn *conn, const char *schema);
 extern char *take_fingerprint(PGconn *conn, const char *schema);
-
-/*
- * A query: what other schemas have that uses something of these schemas, and so
- * would go with them: views, defaults, foreign keys, columns of a type or a
- * collation, children of a table, and so on.  Gives user_name, used, and
- * is_other_check: whether another of the prechecks looks for it.
- */
-#define OUTSIDE_USERS(schemas) \
-"WITH shard AS (SELECT oid FROM pg_namespace WHERE nspname = ANY (" schemas "))," \
-" object (classid, objid, namespace) AS NOT MATERIALIZED (" \
-" SELECT tableoid, oid, relnamespace FROM pg_class" \
-" UNION ALL SELECT tableoid, oid, pronamespace FROM pg_proc" \
-" UNION ALL SELECT tableoid, oid, typnamespace FROM pg_type" \
-" UNION ALL SELECT tableoid, oid, connamespace FROM pg_constraint" \
-" UNION ALL SELECT tableoid, oid, oprnamespace FROM pg_operator" \
-" UNION ALL SELECT tableoid, oid, opcnamespace FROM pg_opclass" \
-" UNION ALL SELECT tableoid, oid, opfnamespace FROM pg_opfamily" \
-" UNION ALL SELECT tableoid, oid, collnamespace FROM pg_collation" \
-" UNION ALL SELECT tableoid, oid, connamespace FROM pg_conversion" \
-" UNION ALL SELECT tableoid, oid, cfgnamespace FROM pg_ts_config" \
-" UNION ALL SELECT tableoid, oid, dictnamespace FROM pg_ts_dict" \
-" UNION ALL SELECT tableoid, oid, prsnamespace FROM pg_ts_parser" \
-" UNION ALL SELECT tableoid, oid, tmplnamespace FROM pg_ts_template" \
-" UNION ALL SELECT tableoid, oid, stxnamespace FROM pg_statistic_ext" \
-" UNION ALL SELECT a.tableoid, a.oid, relnamespace FROM pg_attrdef a JOIN pg_class c ON c.oid = adrelid" \
-" UNION ALL SELECT w.tableoid, w.oid, relnamespace FROM pg_rewrite w JOIN pg_class c ON c.oid = ev_class" \
-" UNION ALL SELECT l.tableoid, l.oid, relnamespace FROM pg_policy l JOIN pg_class c ON c.oid = polrelid" \
-" UNION ALL SELECT g.tableoid, g.oid, relnamespace FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal" \
-" UNION ALL SELECT o.tableoid, o.oid, opfnamespace FROM pg_amop o JOIN pg_opfamily f ON f.oid = amopfamily" \
-" UNION ALL SELECT o.tableoid, o.oid, opfnamespace FROM pg_amproc o JOIN pg_opfamily f ON f.oid = amprocfamily" \
-" UNION ALL SELECT tableoid, oid, 0 FROM pg_event_trigger)" \
-" SELECT pg_describe_object(d.classid, d.objid, 0) AS user_name," \
-" min(pg_describe_object(refclassid, refobjid, 0)) AS used," \
-" coalesce(bool_or(k.contype = 'f'), false)" \
-" OR bool_or(d.classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass) AS is_other_check" \
-" FROM object o JOIN pg_depend d ON refclassid = o.classid AND refobjid = o.objid" \
-" JOIN object u ON u.classid = d.classid AND u.objid = d.objid" \
-" LEFT JOIN pg_constraint k ON d.classid = 'pg_constraint'::regclass AND k.oid = d.objid" \
-" WHERE o.namespace IN (TABLE shard) AND deptype IN ('n', 'a')" \
-" AND u.namespace NOT IN (SELECT oid FROM shard UNION ALL SELECT 'pg_toast'::regnamespace)" \
-" GROUP BY d.classid, d.objid"
 
 /* schema.c: the definitions */
 

@@ -112,7 +112,7 @@ subject 'owners' => sub {
 	sql('a', 'ALTER TABLE insta5.photos OWNER TO app');
 	if ($major < 160000)
 	{
-		case_ok('owners', 'FAILED', 'app owns objects of the shard and is no superuser, but replication to PostgreSQL 15 would run', '--trust-owners');
+		case_ok('owners on the target', 'FAILED', 'app owns objects of the shard and is no superuser, but replication to PostgreSQL 15 would run', '--trust-owners');
 		like((plan_of('--trust-owners' => undef))[1], qr/^ok +owners: trusted$/m, 'they can be trusted');
 	}
 	else

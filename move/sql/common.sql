@@ -1,0 +1,114 @@
+-- Parts of queries that more than one file needs.  :x stands for what
+-- "AS x \gset" ends.
+
+-- The shards' schemas.
+SELECT $$
+IN (SELECT oid FROM pg_namespace WHERE nspname = ANY (:'schemas'))
+$$ AS in_shard \gset
+
+-- The name of a standby that runs this: as its primary's views show it.
+SELECT $$
+SELECT coalesce(substring(conninfo FROM '(?:^| )application_name=''?([^ '']+)'),
+ nullif(current_setting('cluster_name'), ''), 'walreceiver') FROM pg_stat_wal_receiver
+$$ AS standby_name \gset
+
+-- What other schemas have that uses something of these schemas, and so would go
+-- with them: views, defaults, foreign keys, columns of a type or a collation,
+-- children of a table, and so on.  is_other_check: whether another check looks
+-- for it.
+SELECT $$
+WITH shard AS (SELECT oid FROM pg_namespace WHERE nspname = ANY (:users_of)),
+object (classid, objid, namespace) AS NOT MATERIALIZED (
+ SELECT tableoid, oid, relnamespace FROM pg_class
+ UNION ALL SELECT tableoid, oid, pronamespace FROM pg_proc
+ UNION ALL SELECT tableoid, oid, typnamespace FROM pg_type
+ UNION ALL SELECT tableoid, oid, connamespace FROM pg_constraint
+ UNION ALL SELECT tableoid, oid, oprnamespace FROM pg_operator
+ UNION ALL SELECT tableoid, oid, opcnamespace FROM pg_opclass
+ UNION ALL SELECT tableoid, oid, opfnamespace FROM pg_opfamily
+ UNION ALL SELECT tableoid, oid, collnamespace FROM pg_collation
+ UNION ALL SELECT tableoid, oid, connamespace FROM pg_conversion
+ UNION ALL SELECT tableoid, oid, cfgnamespace FROM pg_ts_config
+ UNION ALL SELECT tableoid, oid, dictnamespace FROM pg_ts_dict
+ UNION ALL SELECT tableoid, oid, prsnamespace FROM pg_ts_parser
+ UNION ALL SELECT tableoid, oid, tmplnamespace FROM pg_ts_template
+ UNION ALL SELECT tableoid, oid, stxnamespace FROM pg_statistic_ext
+ UNION ALL SELECT a.tableoid, a.oid, relnamespace FROM pg_attrdef a JOIN pg_class c ON c.oid = adrelid
+ UNION ALL SELECT w.tableoid, w.oid, relnamespace FROM pg_rewrite w JOIN pg_class c ON c.oid = ev_class
+ UNION ALL SELECT l.tableoid, l.oid, relnamespace FROM pg_policy l JOIN pg_class c ON c.oid = polrelid
+ UNION ALL SELECT g.tableoid, g.oid, relnamespace FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal
+ UNION ALL SELECT o.tableoid, o.oid, opfnamespace FROM pg_amop o JOIN pg_opfamily f ON f.oid = amopfamily
+ UNION ALL SELECT o.tableoid, o.oid, opfnamespace FROM pg_amproc o JOIN pg_opfamily f ON f.oid = amprocfamily
+ UNION ALL SELECT tableoid, oid, 0 FROM pg_event_trigger)
+SELECT pg_describe_object(d.classid, d.objid, 0) AS user_name,
+ min(pg_describe_object(refclassid, refobjid, 0)) AS used,
+ coalesce(bool_or(k.contype = 'f'), false)
+  OR bool_or(d.classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass) AS is_other_check
+FROM object o JOIN pg_depend d ON refclassid = o.classid AND refobjid = o.objid
+JOIN object u ON u.classid = d.classid AND u.objid = d.objid
+LEFT JOIN pg_constraint k ON d.classid = 'pg_constraint'::regclass AND k.oid = d.objid
+WHERE o.namespace IN (TABLE shard) AND deptype IN ('n', 'a')
+AND u.namespace NOT IN (SELECT oid FROM shard UNION ALL SELECT 'pg_toast'::regnamespace)
+GROUP BY d.classid, d.objid
+$$ AS outside_users \gset
+
+-- All objects of the shards, by class and OID.
+SELECT $$
+s AS (SELECT oid FROM pg_namespace WHERE nspname = ANY (:'schemas')),
+inside (classid, objid) AS (
+ SELECT c.tableoid, c.oid FROM pg_class c JOIN s ON relnamespace = s.oid
+ UNION ALL SELECT a.tableoid, a.oid FROM pg_attrdef a JOIN pg_class c ON c.oid = adrelid JOIN s ON relnamespace = s.oid
+ UNION ALL SELECT r.tableoid, r.oid FROM pg_rewrite r JOIN pg_class c ON c.oid = ev_class JOIN s ON relnamespace = s.oid
+ UNION ALL SELECT t.tableoid, t.oid FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid JOIN s ON relnamespace = s.oid
+  WHERE NOT tgisinternal
+ UNION ALL SELECT p.tableoid, p.oid FROM pg_policy p JOIN pg_class c ON c.oid = polrelid JOIN s ON relnamespace = s.oid
+ UNION ALL SELECT k.tableoid, k.oid FROM pg_constraint k JOIN s ON connamespace = s.oid WHERE contype <> 'f'
+ UNION ALL SELECT p.tableoid, p.oid FROM pg_proc p JOIN s ON pronamespace = s.oid
+ UNION ALL SELECT t.tableoid, t.oid FROM pg_type t JOIN s ON typnamespace = s.oid
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_operator o JOIN s ON oprnamespace = s.oid
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_opclass o JOIN s ON opcnamespace = s.oid
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_opfamily o JOIN s ON opfnamespace = s.oid
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_collation o JOIN s ON collnamespace = s.oid
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_config o JOIN s ON cfgnamespace = s.oid
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_conversion o JOIN s ON connamespace = s.oid
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_dict o JOIN s ON dictnamespace = s.oid
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_statistic_ext o JOIN s ON stxnamespace = s.oid
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_parser o JOIN s ON prsnamespace = s.oid
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_template o JOIN s ON tmplnamespace = s.oid)
+$$ AS objects_inside \gset
+
+-- Findings of both kinds of plan.
+SELECT $$
+SELECT 'FAILED', 'it is a standby', 'Give the connection of its primary.' WHERE pg_is_in_recovery()
+$$ AS is_standby \gset
+
+-- Else the server hides from it how far the other one is, and the copy.
+SELECT $$
+SELECT 'FAILED', format('role %I may not see what other sessions do', current_user),
+ format('As a superuser, type: GRANT pg_read_all_stats TO %I;', current_user)
+WHERE NOT pg_has_role('pg_read_all_stats', 'USAGE')
+$$ AS may_see_sessions \gset
+
+SELECT $$
+SELECT 'FAILED', format('role %I may not write %s', current_user, name),
+ format('Type: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %I;', name, current_user)
+FROM (VALUES ('snowid.moves'), ('snowid.shard_registry')) AS t (name)
+WHERE to_regclass(name) IS NOT NULL AND NOT (
+ SELECT bool_and(has_table_privilege(name, p)) FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p)
+$$ AS may_write \gset
+
+SELECT $$
+SELECT EXISTS (SELECT FROM pg_stat_replication WHERE replay_lsn IS NOT NULL
+ AND pid NOT IN (SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active))
+$$ AS has_standbys \gset
+
+-- The registry of all servers must be within reach, and know the shard.
+SELECT $$
+SELECT 'warning', format('it does not have shard %s, schema "%s"', s.shard, s.schema), 'Tell it where the shard lives before it moves.'
+FROM unnest(:'shards'::int[], :'schemas'::text[]) AS s (shard, schema) WHERE NOT EXISTS (
+ SELECT FROM snowid.shard_registry r WHERE r.shard = s.shard AND r.schema = s.schema)
+UNION ALL
+SELECT 'FAILED', format('role %I may not change it', current_user),
+ format('Type there: GRANT SELECT, UPDATE ON snowid.shard_registry TO %I;', current_user)
+WHERE NOT has_table_privilege('snowid.shard_registry', 'UPDATE')
+$$ AS in_registry \gset

@@ -1,0 +1,855 @@
+-- The checks of snowid-move plan, in their order: everything that would make a
+-- move fail, or lose something silently, told before anything is touched.
+--
+-- A check gives rows of severity ('FAILED', 'warning', 'ok'), what was found, and
+-- what to do about it; no row is good news.  The build makes the table of
+-- precheck.c of this file (embed.awk says how), and psql runs it, but for what
+-- only C can look at:
+--
+--	psql -X -v source='host=a dbname=app' -v target='host=b dbname=app' \
+--		-v shards='{5}' -v schemas='{insta5}' -v name=snowid_move_5_x -v reader=postgres \
+--		-v max_lag=1000000 -v pause_limit=1000 -v trust_owners=off -v reverse=off -f plan.sql
+\ir common.sql
+\set users_of :'schemas'
+
+\echo versions of PostgreSQL
+-- probe: check_versions
+
+\echo pg_dump
+-- probe: check_pg_dump
+
+\echo earlier move
+-- probe: check_earlier_move
+
+\echo source is a primary
+\c :source
+:is_standby;
+
+\echo target is a primary
+\c :target
+:is_standby;
+
+\echo two databases
+\c :source
+SELECT concat(system_identifier, pg_postmaster_start_time(), current_database()) AS other FROM pg_control_system() \gset
+\c :target
+SELECT 'FAILED', 'source and target are the same', 'Look at --from and --to.' FROM pg_control_system()
+WHERE concat(system_identifier, pg_postmaster_start_time(), current_database()) = :'other';
+
+-- The portable edition is no extension; or it is one of pg_tle.
+SELECT $$
+SELECT coalesce((SELECT extversion FROM pg_extension WHERE extname = 'snowid'), portable) AS extversion
+FROM (SELECT substring(obj_description(to_regprocedure('snowid_internal.portable_version()'), 'pg_proc') FROM '\S+$')) AS t (portable)
+WHERE portable IS NOT NULL OR EXISTS (SELECT FROM pg_extension WHERE extname = 'snowid')
+$$ AS snowid_version \gset
+
+\echo extension snowid
+\c :source
+SELECT coalesce((:snowid_version), '') AS other \gset
+\c :target
+SELECT 'FAILED', 'it is not in the source''s database', 'There, type: CREATE EXTENSION snowid;' WHERE :'other' = ''
+UNION ALL
+SELECT 'FAILED', 'it is not in the target''s database', 'There, type: CREATE EXTENSION snowid;'
+WHERE NOT EXISTS (:snowid_version)
+UNION ALL
+SELECT 'FAILED', format('it is version %s on the source and %s on the target', :'other', extversion),
+ 'On the older one, type: ALTER EXTENSION snowid UPDATE;'
+FROM (:snowid_version) AS here WHERE :'other' NOT IN ('', extversion);
+
+\echo shard on the source
+\c :source
+SELECT 'FAILED', CASE WHEN r.shard IS NULL THEN format('shard %s is not registered', x.shard)
+ WHEN n.oid IS NULL THEN format('schema "%s" does not exist', r.schema)
+ WHEN c.oid IS NULL THEN format('sequence "%s" of schema "%s" does not exist', r.sequence, r.schema)
+ ELSE format('shard %s is closed', x.shard) END,
+ 'SELECT * FROM snowid.shards; shows what is there and where shards live.'
+FROM unnest(:'shards'::int[]) x (shard) LEFT JOIN snowid.shard_registry r USING (shard)
+LEFT JOIN pg_namespace n ON n.nspname = r.schema
+LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = r.sequence AND c.relkind = 'S'
+WHERE c.oid IS NULL OR snowid_internal.lives(r) NOT IN ('here', 'missing');
+
+\echo not of Citus
+\c :source
+SELECT 'FAILED', format('Citus has copied schema "%s" to its nodes', nspname),
+ format('Let Citus move it. Type: SELECT citus_schema_move(%L, host, port);', nspname)
+FROM pg_namespace WHERE nspname = ANY (:'schemas') AND oid IN (SELECT * FROM snowid_internal.citus_oids('copy'::text));
+
+\echo number on the target
+\c :target
+WITH s AS (SELECT * FROM unnest(:'shards'::int[], :'schemas'::text[]) AS s (shard, schema))
+SELECT 'FAILED', format('shard %s there is schema "%s"', shard, r.schema),
+ 'Two shards have one number, so their ids can be the same. Give one another number.'
+FROM snowid.shard_registry r JOIN s USING (shard) WHERE r.schema <> s.schema
+UNION ALL
+SELECT 'FAILED', format('schema "%s" there is shard %s', r.schema, r.shard), 'Rename one of the two.'
+FROM snowid.shard_registry r JOIN s ON r.schema = s.schema WHERE r.shard <> s.shard
+UNION ALL
+SELECT 'FAILED', format('shard %s is there already', r.shard),
+ format('Look whether it was ever moved: SELECT * FROM snowid.shards WHERE shard = %s;', r.shard)
+FROM snowid.shard_registry r JOIN s ON r.shard = s.shard AND r.schema = s.schema
+WHERE snowid_internal.lives(r) IN ('here', 'missing')
+AND EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = r.schema AND c.relname = r.sequence);
+
+\echo schema on the target
+\c :target
+SELECT 'FAILED', format('schema "%s" is there already%s', nspname, CASE WHEN foreign_only THEN ', with foreign tables' END),
+ CASE WHEN foreign_only THEN
+  format('If nothing reads them there any more, type: DROP SCHEMA %I CASCADE;', nspname)
+ ELSE format('Rename or drop it. To rename it, type: ALTER SCHEMA %I RENAME TO %I;', nspname, nspname || '_old') END
+FROM (SELECT nspname, (SELECT bool_and(relkind = 'f') FROM pg_class WHERE relnamespace = n.oid) IS TRUE AS foreign_only
+ FROM pg_namespace n WHERE nspname = ANY (:'schemas')) t;
+
+-- The names that other moves of these shards have given.
+SELECT $$
+(format('^snowid_(move|back)_(%s)_', array_to_string(:'shards'::int[], '|')))
+$$ AS leftover \gset
+
+\echo leftovers on the target
+\c :target
+SELECT 'FAILED', format('subscription "%s" is there already', subname),
+ format('Type: ALTER SUBSCRIPTION %I DISABLE; ALTER SUBSCRIPTION %I SET (slot_name = NONE); DROP SUBSCRIPTION %I;',
+  subname, subname, subname)
+FROM pg_subscription JOIN pg_database d ON d.oid = subdbid WHERE subname ~ :leftover AND datname = current_database();
+
+\echo leftovers on the source
+\c :source
+SELECT 'FAILED', format('publication "%s" is there already', pubname), format('Type: DROP PUBLICATION %I;', pubname)
+FROM pg_publication WHERE pubname ~ :leftover
+UNION ALL
+SELECT 'FAILED', format('replication slot "%s" is there already', slot_name),
+ format('Type: SELECT pg_drop_replication_slot(%L);', slot_name)
+FROM pg_replication_slots WHERE slot_name ~ :leftover
+UNION ALL
+SELECT 'warning', format('schema "%s" is there', nspname),
+ format('It is the copy of an earlier move. If that move is complete, type: DROP SCHEMA %I CASCADE;', nspname)
+FROM pg_namespace WHERE nspname IN (SELECT s || '_moved' FROM unnest(:'schemas'::text[]) s);
+
+-- Until 16, only superusers make subscriptions.
+SELECT $$
+SELECT 'FAILED', format('role %I is no superuser, and may not make subscriptions', current_user),
+ CASE WHEN p.oid IS NULL THEN 'Connect as a superuser: before PostgreSQL 16, no other role may.'
+ ELSE format('As a superuser, type: GRANT pg_create_subscription TO %I;', current_user) END
+FROM pg_roles r LEFT JOIN pg_roles p ON p.rolname = 'pg_create_subscription'
+WHERE r.rolname = current_user AND NOT r.rolsuper AND pg_has_role(p.oid, 'USAGE') IS NOT TRUE
+$$ AS may_subscribe \gset
+
+SELECT $$
+SELECT 'FAILED', 'role ' || quote_ident(current_user) || ' may not create replication slots',
+ format('As a superuser, type: ALTER ROLE %I REPLICATION;', current_user)
+FROM pg_roles WHERE rolname = current_user AND NOT rolsuper AND NOT rolreplication
+$$ AS may_replicate \gset
+
+-- Parameters that only superusers set, and roles that have been granted them.
+SELECT $$
+SELECT 'warning', format('role %I may not set %s: %s', current_user, parameter, why),
+ format('As a superuser, type: GRANT SET ON PARAMETER %s TO %I;', parameter, current_user)
+FROM (VALUES
+ ('source', 'deadlock_timeout', 'an autovacuum in the way makes writers wait longer, or stops the cut-over'),
+ ('target', 'deadlock_timeout', 'an autovacuum in the way makes writers wait longer, or stops the cut-over'),
+ ('target', 'session_replication_role', 'after a crash there, a table may not be copied again')) AS t (side, parameter, why)
+WHERE NOT has_parameter_privilege(parameter, 'SET')
+$$ AS may_set \gset
+
+\echo rights on the source
+\c :source
+:may_replicate
+UNION ALL
+SELECT 'FAILED', 'role ' || quote_ident(current_user) || ' may not create publications',
+ format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user)
+WHERE NOT has_database_privilege(current_database(), 'CREATE')
+UNION ALL
+SELECT DISTINCT 'FAILED', format('role %I does not own what %I has there', current_user, rolname),
+ format('Type: GRANT %I TO %I;', rolname, current_user)
+FROM pg_roles r WHERE NOT pg_has_role(oid, 'USAGE') AND oid IN (
+ SELECT relowner FROM pg_class WHERE relnamespace :in_shard
+ UNION SELECT nspowner FROM pg_namespace WHERE nspname = ANY (:'schemas'))
+UNION ALL
+:may_see_sessions
+UNION ALL
+:may_set AND side = 'source'
+UNION ALL
+:may_write;
+
+\echo rights on the target
+\c :source
+SELECT coalesce(string_agg(DISTINCT kind || rolname, E'\n'), '') AS other FROM (
+ SELECT 'schema ', nspowner FROM pg_namespace WHERE nspname = ANY (:'schemas')
+ UNION ALL SELECT 'object ', relowner FROM pg_class WHERE relnamespace :in_shard
+ UNION ALL SELECT 'object ', proowner FROM pg_proc WHERE pronamespace :in_shard
+ UNION ALL SELECT 'object ', typowner FROM pg_type WHERE typnamespace :in_shard
+) o (kind, owner) JOIN pg_roles r ON r.oid = owner \gset
+\c :target
+:may_subscribe
+UNION ALL
+SELECT 'FAILED', format('role %I may not create schemas', current_user),
+ format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user)
+WHERE NOT has_database_privilege(current_database(), 'CREATE')
+UNION ALL
+SELECT 'FAILED', format('role %I may not make objects for %I', current_user, rolname),
+ format('Type: GRANT %I TO %I;', rolname, current_user)
+FROM pg_roles WHERE NOT pg_has_role(oid, 'MEMBER')
+AND ARRAY['schema ' || rolname, 'object ' || rolname] && string_to_array(:'other', E'\n')
+UNION ALL
+SELECT 'FAILED', format('role %I may not own a schema', o.rolname),
+ format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), o.rolname)
+FROM pg_roles o, pg_roles r WHERE r.rolname = current_user AND NOT r.rolsuper
+AND 'schema ' || o.rolname = ANY (string_to_array(:'other', E'\n'))
+AND NOT has_database_privilege(o.oid, current_database(), 'CREATE')
+UNION ALL
+:may_see_sessions
+UNION ALL
+:may_set AND side = 'target'
+UNION ALL
+:may_write;
+
+\if :reverse
+\echo rights on the source
+\c :source
+:may_subscribe
+UNION ALL
+-- The way back begins where an origin says.
+SELECT 'FAILED', format('role %I may not call %s', current_user, f),
+ format('As a superuser, type: GRANT EXECUTE ON FUNCTION %s TO %I;', f, current_user)
+FROM CAST('pg_replication_origin_advance(text,pg_lsn)' AS text) f WHERE NOT has_function_privilege(f, 'EXECUTE');
+
+\echo rights on the target
+\c :target
+:may_replicate;
+\endif
+
+\echo roles on the target
+\c :source
+-- All that own something in the shard, may use it, or are in a policy.
+SELECT coalesce(string_agg(rolname, E'\n'), '') AS other FROM (
+ SELECT DISTINCT r.rolname FROM (
+  SELECT relowner, relacl FROM pg_class WHERE relnamespace :in_shard
+  UNION ALL SELECT proowner, proacl FROM pg_proc WHERE pronamespace :in_shard
+  UNION ALL SELECT typowner, typacl FROM pg_type WHERE typnamespace :in_shard
+  UNION ALL SELECT nspowner, nspacl FROM pg_namespace WHERE nspname = ANY (:'schemas')
+  UNION ALL SELECT defaclrole, defaclacl FROM pg_default_acl WHERE defaclnamespace :in_shard
+  UNION ALL SELECT c.relowner, a.attacl FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid
+   WHERE relnamespace :in_shard AND attacl IS NOT NULL) AS o (owner, acl)
+ CROSS JOIN LATERAL (SELECT owner UNION SELECT x.grantee FROM aclexplode(acl) x
+  UNION SELECT x.grantor FROM aclexplode(acl) x) AS w (who)
+ JOIN pg_roles r ON r.oid = w.who
+ UNION SELECT r.rolname FROM pg_policy p JOIN pg_class c ON c.oid = polrelid, pg_roles r
+  WHERE relnamespace :in_shard AND r.oid = ANY (polroles)) t \gset
+\c :target
+SELECT 'FAILED', format('role "%s" does not exist there', name),
+ format('Type: CREATE ROLE %I; with the attributes that it has on the source (pg_dumpall --roles-only).', name)
+FROM unnest(string_to_array(:'other', E'\n')) AS name WHERE name NOT IN (SELECT rolname FROM pg_roles);
+
+\echo extensions on the target
+\c :source
+WITH :objects_inside
+SELECT coalesce(string_agg(DISTINCT extname || ' ' || extversion, E'\n'), '') AS other
+FROM pg_depend d JOIN inside USING (classid, objid)
+JOIN pg_depend m ON (m.classid, m.objid, m.deptype) = (d.refclassid, d.refobjid, 'e')
+JOIN pg_extension e ON m.refobjid = e.oid WHERE e.extname <> 'snowid' \gset
+\c :target
+SELECT CASE WHEN extname IS NULL THEN 'FAILED' ELSE 'warning' END,
+ CASE WHEN extname IS NULL THEN format('extension "%s" is missing', x[1])
+ ELSE format('extension "%s" is version %s, and %s on the source', x[1], extversion, x[2]) END,
+ format(CASE WHEN extname IS NULL THEN 'Type: CREATE EXTENSION %I;'
+  ELSE 'On the older one, type: ALTER EXTENSION %I UPDATE;' END, x[1])
+FROM (SELECT regexp_match(line, '^(.*) (\S+)$') FROM unnest(string_to_array(:'other', E'\n')) line) AS t (x)
+LEFT JOIN pg_extension ON extname = x[1] WHERE extversion IS DISTINCT FROM x[2];
+
+\echo owners
+-- Expressions that PostgreSQL simplifies when it plans a query, or attaches a
+-- partition.  Called with constants, an immutable function runs at that time, as
+-- the role that we have.  (What a later index build, row or write runs is run as
+-- the table's owner.)
+\c :source
+SELECT 'ok', 'trusted', '' WHERE :'trust_owners'::bool
+UNION ALL
+SELECT 'FAILED', format('%s calls %s, whose owner is no superuser, and could run it as one when tables are compared or'
+ ' partitions attached', pg_describe_object(classid, objid, 0), code::regprocedure),
+ 'If you trust that role with both servers, say so: --trust-owners.'
+FROM (SELECT d.classid, d.objid, coalesce(o.oprcode, d.refobjid) AS code
+ FROM pg_depend d LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
+ LEFT JOIN pg_class i ON d.classid = 'pg_class'::regclass AND i.oid = d.objid
+ LEFT JOIN pg_constraint k ON d.classid = 'pg_constraint'::regclass AND k.oid = d.objid
+ LEFT JOIN pg_class c ON c.oid = k.conrelid
+ LEFT JOIN pg_statistic_ext s ON d.classid = 'pg_statistic_ext'::regclass AND s.oid = d.objid
+ WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+ AND coalesce(i.relnamespace, k.connamespace, s.stxnamespace) :in_shard
+ AND (i.relkind IN ('i', 'I') OR k.contype = 'c' AND (c.relispartition OR c.relkind = 'p') OR s.oid IS NOT NULL)) t
+JOIN pg_proc p ON p.oid = code JOIN pg_roles r ON r.oid = p.proowner WHERE NOT rolsuper AND NOT :'trust_owners'::bool
+ORDER BY 2;
+
+-- Until 16, replication applies rows as the owner of the subscription, with
+-- whatever CHECKs, index expressions, generated columns and domains the shard has.
+SELECT $$
+EXISTS (SELECT FROM pg_roles WHERE rolname = 'pg_create_subscription')
+$$ AS applies_as_owner \gset
+SELECT $$
+SELECT coalesce(string_agg(DISTINCT owner::regrole::text, E'\n'), '') AS other FROM (
+ SELECT relowner FROM pg_class WHERE relnamespace :in_shard
+ UNION ALL SELECT proowner FROM pg_proc WHERE pronamespace :in_shard
+ UNION ALL SELECT typowner FROM pg_type WHERE typnamespace :in_shard
+ UNION ALL SELECT nspowner FROM pg_namespace WHERE nspname = ANY (:'schemas')) o (owner)
+$$ AS owners \gset
+SELECT $$
+SELECT 'FAILED', format('%s owns objects of the shard and is no superuser, but replication to PostgreSQL %s would run its'
+ ' functions as one', name, current_setting('server_version_num')::int / 10000),
+ 'If you trust that role with the whole server, say so: --trust-owners.'
+FROM unnest(string_to_array(:'other', E'\n')) AS name JOIN pg_roles r ON r.oid = to_regrole(name)
+WHERE NOT rolsuper AND NOT :applies_as_owner AND NOT :'trust_owners'::bool ORDER BY name
+$$ AS runs_as_superuser \gset
+
+\echo owners on the target
+\c :source
+:owners \gset
+\c :target
+:runs_as_superuser;
+
+\echo transforms
+\c :source
+SELECT 'FAILED', format('%s would be lost: pg_dump of a schema leaves it out', pg_describe_object(f.tableoid, f.oid, 0)),
+ format('Type: DROP TRANSFORM FOR %s LANGUAGE %I; and make it again on the target after the move.', format_type(trftype, NULL), lanname)
+FROM pg_transform f JOIN pg_type t ON t.oid = trftype JOIN pg_language l ON l.oid = trflang
+WHERE t.typnamespace :in_shard ORDER BY 2;
+
+\echo objects of other schemas
+-- That the shard's depend on, and the target does not have.  (Those of extensions
+-- come with them.)
+-- probe: check_needs
+\c :source
+WITH :objects_inside, outside AS (
+ SELECT d.refclassid, d.refobjid, min(pg_describe_object(d.classid, d.objid, 0)) AS needed_by
+ FROM pg_depend d JOIN inside i USING (classid, objid)
+ WHERE d.deptype IN ('n', 'a') AND d.refobjid >= 12000
+ AND (d.refclassid, d.refobjid) NOT IN (SELECT classid, objid FROM inside)
+ AND d.refclassid NOT IN ('pg_namespace'::regclass, 'pg_extension'::regclass)
+ AND NOT EXISTS (SELECT FROM pg_depend e WHERE (e.classid, e.objid, e.deptype) = (d.refclassid, d.refobjid, 'e'))
+ AND (d.classid, d.refclassid) <> ('pg_class'::regclass, 'pg_class'::regclass)
+ GROUP BY 1, 2)
+SELECT a.type, a.object_names, a.object_args, pg_describe_object(o.refclassid, o.refobjid, 0), o.needed_by
+FROM outside o, pg_identify_object_as_address(o.refclassid, o.refobjid, 0) a ORDER BY 4;
+
+-- Something that is called so, of a kind that texts of functions name.
+SELECT $$
+EXISTS (SELECT FROM pg_namespace n WHERE nspname = x[1] AND (
+ EXISTS (SELECT FROM pg_proc WHERE pronamespace = n.oid AND proname = x[2])
+ OR EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = x[2])
+ OR EXISTS (SELECT FROM pg_type WHERE typnamespace = n.oid AND typname = x[2])))
+$$ AS is_there \gset
+
+\echo texts of functions
+\c :source
+SELECT coalesce(string_agg(DISTINCT concat_ws(' ', x[1], x[2], oid::regprocedure), E'\n'), '') AS other
+FROM pg_proc, regexp_matches(lower(prosrc), '\m([a-z_][a-z0-9_]*)\.([a-z_][a-z0-9_]*)', 'g') x
+WHERE pronamespace :in_shard AND x[1] <> ALL (:'schemas') AND :is_there \gset
+\c :target
+SELECT 'warning', format('%I.%I is missing; the text of %s names it', x[1], x[2], x[3]),
+ 'Create it there, or the function may fail when it is called.'
+FROM (SELECT regexp_match(line, '^(\S+) (\S+) (.*)$') FROM unnest(string_to_array(:'other', E'\n')) line) t (x)
+WHERE NOT :is_there ORDER BY 2;
+
+\echo extensions within the shard
+\c :source
+SELECT 'FAILED', format('extension "%s" is in schema "%s", and pg_dump of a schema leaves extensions out', extname, nspname),
+ format('Type: ALTER EXTENSION %I SET SCHEMA public;', extname)
+FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE nspname = ANY (:'schemas')
+UNION ALL
+SELECT 'FAILED', format('table %s belongs to extension "%s", so pg_dump leaves it out', c.oid::regclass, e.extname),
+ format('Type: ALTER EXTENSION %I DROP TABLE %s;', e.extname, c.oid::regclass)
+FROM pg_class c JOIN pg_depend d ON d.classid = c.tableoid AND d.objid = c.oid AND d.deptype = 'e'
+JOIN pg_extension e ON e.oid = d.refobjid WHERE relnamespace :in_shard AND c.relkind IN ('r', 'p');
+
+\echo tablespaces on the target
+\c :source
+SELECT coalesce(string_agg(DISTINCT spcname, E'\n'), '') AS other
+FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace WHERE relnamespace :in_shard \gset
+\c :target
+SELECT 'FAILED', format('tablespace "%s" is missing', name), format('Type: CREATE TABLESPACE %I LOCATION ''...'';', name)
+FROM unnest(string_to_array(:'other', E'\n')) AS name WHERE name NOT IN (SELECT spcname FROM pg_tablespace);
+
+\echo event triggers on the target
+\c :target
+SELECT 'warning', format('"%s" fires when the shard''s tables are made', evtname),
+ format('If it should not, type: ALTER EVENT TRIGGER %I DISABLE; until the move is done.', evtname)
+FROM pg_event_trigger WHERE evtenabled IN ('O', 'A');
+
+\echo replica identity
+\c :source
+SELECT 'FAILED', format('table %s has none, so its UPDATEs and DELETEs would fail as soon as it is published', c.oid::regclass),
+ format('Type: ALTER TABLE %s %s', c.oid::regclass, coalesce('REPLICA IDENTITY USING INDEX ' || quote_ident(u.relname) || ';',
+  'ADD PRIMARY KEY (...); or, if large numbers of rows are never updated at once, REPLICA IDENTITY FULL;'))
+FROM pg_class c LEFT JOIN LATERAL (
+ SELECT i.relname FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
+ WHERE x.indrelid = c.oid AND x.indisunique AND x.indimmediate AND x.indisvalid AND x.indpred IS NULL AND x.indexprs IS NULL
+ AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (x.indkey) AND NOT a.attnotnull)
+ ORDER BY x.indnkeyatts, i.relname LIMIT 1) u ON true
+WHERE c.relnamespace :in_shard AND c.relkind = 'r' AND c.relpersistence = 'p' AND c.relreplident <> 'f'
+AND NOT EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indimmediate AND x.indisvalid
+ AND CASE c.relreplident WHEN 'd' THEN x.indisprimary WHEN 'i' THEN x.indisreplident END) ORDER BY 2;
+
+\echo rows without a key
+\c :source
+WITH RECURSIVE part (relid, attname, typ) AS (
+ SELECT c.oid, attname, atttypid FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+ WHERE c.relnamespace :in_shard AND c.relkind = 'r' AND c.relreplident = 'f' AND attnum > 0 AND NOT attisdropped
+ AND NOT EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisprimary)
+ UNION
+ SELECT relid, attname, CASE typtype WHEN 'd' THEN typbasetype ELSE typelem END
+ FROM part JOIN pg_type t ON t.oid = typ WHERE typtype = 'd' OR typtype = 'b' AND typcategory = 'A' AND typelem <> 0)
+SELECT 'FAILED', format('column %I of table %s has type %s, which has no equality, so rows cannot be found again on the target',
+ attname, relid::regclass, format_type(typ, NULL)),
+ format('Type: ALTER TABLE %s ADD PRIMARY KEY (...);', relid::regclass)
+FROM part JOIN pg_type t ON t.oid = typ WHERE typtype = 'b' AND NOT (typcategory = 'A' AND typelem <> 0)
+AND NOT EXISTS (SELECT FROM pg_opclass o JOIN pg_am m ON m.oid = opcmethod
+ WHERE opcdefault AND amname IN ('btree', 'hash') AND (opcintype = typ OR EXISTS (SELECT FROM pg_cast
+  WHERE castsource = typ AND casttarget = opcintype AND castmethod = 'b' AND castcontext = 'i'))) ORDER BY 2;
+
+\echo unlogged tables
+\c :source
+SELECT 'FAILED', format('the rows of table %s would be lost: replication leaves them out', oid::regclass),
+ format('Type: ALTER TABLE %s SET LOGGED;', oid::regclass)
+FROM pg_class WHERE relnamespace :in_shard AND relkind = 'r' AND relpersistence = 'u' ORDER BY 2;
+
+\echo partitions and inheritance
+\c :source
+SELECT 'FAILED', format('table %s is a %s of %s; they must be in one schema', child,
+ CASE WHEN c.relispartition THEN 'partition' ELSE 'child' END, parent),
+ format('Type: ALTER TABLE %s SET SCHEMA %I; or ALTER TABLE %s %s %s;',
+  CASE WHEN inside THEN parent ELSE child END, CASE WHEN inside THEN cn.nspname ELSE pn.nspname END,
+  CASE WHEN c.relispartition THEN parent ELSE child END,
+  CASE WHEN c.relispartition THEN 'DETACH PARTITION' ELSE 'NO INHERIT' END,
+  CASE WHEN c.relispartition THEN child ELSE parent END)
+FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid JOIN pg_class p ON p.oid = inhparent
+JOIN pg_namespace cn ON cn.oid = c.relnamespace JOIN pg_namespace pn ON pn.oid = p.relnamespace,
+LATERAL (SELECT c.oid::regclass, p.oid::regclass, cn.nspname = ANY (:'schemas')) t (child, parent, inside)
+WHERE c.relkind IN ('r', 'p', 'f') AND cn.oid <> pn.oid AND (inside OR pn.nspname = ANY (:'schemas')) ORDER BY 2;
+
+\echo foreign tables
+\c :source
+SELECT 'warning', format('%s: its rows stay on server "%s"', c.oid::regclass, s.srvname),
+ 'User mappings are not copied: create them on the target.'
+FROM pg_class c JOIN pg_foreign_table f ON f.ftrelid = c.oid JOIN pg_foreign_server s ON s.oid = f.ftserver
+WHERE relnamespace :in_shard ORDER BY 2;
+
+\echo materialized views
+\c :source
+SELECT 'warning', format('%s will be empty on the target', oid::regclass),
+ format('After the move, type: REFRESH MATERIALIZED VIEW %s;', oid::regclass)
+FROM pg_class WHERE relnamespace :in_shard AND relkind = 'm' ORDER BY 2;
+
+\echo foreign keys
+\c :source
+SELECT 'FAILED', format('%s leads from %s to %s, out of the shard or into it', quote_ident(conname), conrelid::regclass, confrelid::regclass),
+ format('Type: ALTER TABLE %s DROP CONSTRAINT %I;', conrelid::regclass, conname)
+FROM pg_constraint k JOIN pg_class c ON c.oid = conrelid JOIN pg_class p ON p.oid = confrelid
+WHERE contype = 'f' AND conparentid = 0 AND c.relnamespace <> p.relnamespace
+AND (c.relnamespace :in_shard OR p.relnamespace :in_shard) ORDER BY 2;
+
+\echo users in other schemas
+\c :source
+SELECT 'warning', format('%s uses %s', user_name, used),
+ 'After the move it would use the closed copy, and finish would refuse to drop that. Drop or change it.'
+FROM (:outside_users) u WHERE NOT is_other_check ORDER BY 2;
+
+\echo triggers that always fire
+\c :source
+SELECT 'FAILED', format('%I on %s would fire a second time, on the target, for each change that is replicated', tgname, c.oid::regclass),
+ format('Type: ALTER TABLE %s ENABLE TRIGGER %I; and set it back after the move.', c.oid::regclass, tgname)
+FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid
+WHERE relnamespace :in_shard AND NOT tgisinternal AND tgenabled IN ('A', 'R') ORDER BY 2;
+
+\echo row security
+\c :source
+SELECT coalesce(string_agg(c.oid::regclass::text, ', '), '') AS other FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
+WHERE relnamespace :in_shard AND c.relkind IN ('r', 'p') AND c.relrowsecurity AND c.relforcerowsecurity
+AND NOT o.rolsuper AND NOT o.rolbypassrls \gset
+\c :target
+SELECT 'FAILED', 'forced even on the owner: ' || :'other',
+ 'For the time of the move, type: ALTER TABLE ... NO FORCE ROW LEVEL SECURITY;'
+FROM pg_roles WHERE rolname = current_user AND :'other' <> '' AND (:applies_as_owner OR NOT rolsuper);
+
+\echo large objects
+\c :source
+SELECT 'warning', format('column %I of table %s may name large objects, which are not replicated', attname, c.oid::regclass),
+ 'If it does, carry them over yourself, or store them as bytea.'
+FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid JOIN pg_class c ON c.oid = attrelid
+WHERE relnamespace :in_shard AND c.relkind = 'r' AND attnum > 0 AND NOT attisdropped
+AND (atttypid = 'oid'::regtype OR typname = 'lo') ORDER BY 2;
+
+\echo other subscriptions
+\c :source
+SELECT 'FAILED', format('%s is filled by replication from elsewhere, which would not follow', srrelid::regclass),
+ 'End that subscription first.'
+FROM pg_subscription_rel s JOIN pg_class c ON c.oid = srrelid WHERE relnamespace :in_shard ORDER BY 2;
+
+\echo other publications
+\c :source
+SELECT 'warning', format('subscribers of "%s" will hear no more of the shard once it has moved', pubname),
+ 'Let them subscribe to the target as well.'
+FROM pg_publication p WHERE pubname <> :'name' AND EXISTS (
+ SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname AND t.schemaname = ANY (:'schemas')) ORDER BY 2;
+
+\echo other slots
+-- pgoutput shows a publication's tables, others show all.
+\c :source
+SELECT 'warning', format('who reads slot "%s" (%s) will hear no more of the shard once it has moved', slot_name, plugin),
+ 'Make a slot on the target, too, before the move; see doc/moving.md.'
+FROM pg_replication_slots s WHERE database = current_database() AND NOT temporary
+AND slot_name NOT LIKE 'snowid\_move\_%' AND slot_name !~ '^pg_[0-9]+_sync_[0-9]+_[0-9]+$'
+AND (plugin <> 'pgoutput' OR EXISTS (
+ SELECT FROM pg_publication_tables t WHERE t.schemaname = ANY (:'schemas') AND t.pubname <> :'name')) ORDER BY 2;
+
+\echo encoding
+\c :source
+SELECT current_setting('server_encoding') AS other \gset
+\c :target
+SELECT CASE here WHEN 'UTF8' THEN 'warning' ELSE 'FAILED' END, format('%s on the source, %s on the target', :'other', here),
+ CASE here WHEN 'UTF8' THEN 'Texts are converted on the way; UTF8 has a place for all of them.'
+ ELSE 'Move it to a database with the same encoding, or UTF8.' END
+FROM current_setting('server_encoding') AS here WHERE here <> :'other';
+
+-- What a version doesn't know of the locale of a database is left out.
+SELECT $$
+SELECT concat_ws(', ', 'LC_COLLATE ' || datcollate, 'LC_CTYPE ' || datctype, 'provider ' || (d ->> 'datlocprovider'),
+ 'locale ' || coalesce(d ->> 'datlocale', d ->> 'daticulocale'), 'version ' || (d ->> 'datcollversion'))
+FROM (SELECT datcollate, datctype, to_jsonb(b) AS d FROM pg_database b WHERE datname = current_database()) t
+$$ AS locale \gset
+
+\echo collation
+\c :source
+SELECT (:locale) AS other \gset
+\c :target
+SELECT 'warning', format('%s on the source; %s on the target', :'other', here),
+ 'Texts may sort differently there; partition bounds and CHECKs that compare texts may refuse rows.'
+FROM (:locale) AS t (here) WHERE here <> :'other';
+
+-- From 19 on, the first slot switches decoding on, where the level is replica.
+SELECT $$
+SELECT 'FAILED', 'it is ' || setting, 'Type: ALTER SYSTEM SET wal_level = logical; and restart that server.'
+FROM pg_settings WHERE name = 'wal_level' AND setting <> 'logical'
+AND NOT (setting = 'replica' AND EXISTS (SELECT FROM pg_settings WHERE name = 'effective_wal_level'))
+$$ AS wal_level \gset
+
+\echo wal_level on the source
+\c :source
+:wal_level;
+
+-- Is enough free of what a setting limits?  :in_use says how much is taken, :claimed
+-- what other moves, which are in the journal, will still take: what they need of
+-- it, less what they have, where they are at those steps.  :few must be 2, or all
+-- that is wanted.
+SELECT $$
+SELECT CASE WHEN :few < least(wanted, 2) THEN 'FAILED' WHEN free < wanted THEN 'warning' ELSE 'ok' END,
+ format('%s of %s = %s are free', free, name, setting)
+ || CASE WHEN claimed > 0 THEN format(', not counting %s that other moves have claimed', claimed) ELSE '' END,
+ CASE WHEN free < wanted THEN format('The move needs %s. Type: ALTER SYSTEM SET %s = %s; and restart that server%s.',
+  wanted, name, setting::int + wanted - free,
+  CASE WHEN name = 'max_replication_slots' THEN '; or drop slots that nothing uses' END) END
+FROM (SELECT greatest(setting::int - (:in_use) - claimed, 0) AS free, claimed, name, setting, 1 + least(:'other'::int, (:wanted)) AS wanted
+ FROM pg_settings, CAST((:claimed) AS int) AS claimed WHERE name = :'setting') t
+$$ AS is_free \gset
+SELECT $$
+SELECT coalesce(sum(greatest(1 + :'other'::int - (:in_use AND (:named = o.name OR :named LIKE o.tables)), 0)), 0) FROM (
+ SELECT DISTINCT details ->> 'name' AS name, coalesce(details ->> 'table_slots', '') AS tables
+ FROM snowid.moves WHERE role = 'source' AND step IN ('claimed', 'published')) o
+$$ AS claimed_on_source \gset
+SELECT $$
+SELECT count(*) AS other FROM pg_class WHERE relkind = 'r' AND relnamespace :in_shard
+$$ AS count_tables \gset
+SELECT $$
+SELECT current_setting('max_sync_workers_per_subscription')::int AS other
+$$ AS sync_workers \gset
+
+-- One for the subscription, and one for each table that is copied at once.
+SELECT $$
+SELECT count(*) FROM pg_replication_slots WHERE true
+$$ AS slots_in_use \gset
+SELECT $$
+SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender'
+$$ AS senders_in_use \gset
+SELECT $$
+SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'logical replication %' AND backend_type <> 'logical replication launcher'
+$$ AS workers_in_use \gset
+SELECT $$
+SELECT count(*) FROM pg_stat_activity WHERE backend_type NOT IN ('client backend', 'walsender', 'autovacuum launcher',
+ 'autovacuum worker', 'background writer', 'checkpointer', 'walwriter', 'startup', 'walreceiver', 'archiver', 'logger',
+ 'walsummarizer', 'slotsync worker', 'io worker', 'standalone backend')
+$$ AS processes_in_use \gset
+SELECT $$
+SELECT coalesce(sum(greatest(1 + (:sync_workers) - (
+  SELECT count(*) FROM pg_stat_subscription WHERE subname = o.name AND pid IS NOT NULL), 0)), 0)
+FROM (SELECT DISTINCT details ->> 'name' AS name FROM snowid.moves
+ WHERE role = 'target' AND step IN ('claimed', 'schema', 'subscribed')) o
+$$ AS claimed_on_target \gset
+SELECT $$
+SELECT CASE WHEN free < least(wanted, 1 + workers) THEN 'FAILED' WHEN free < wanted THEN 'warning' ELSE 'ok' END,
+ format('%s of %s = %s are free', free, s.name, s.setting),
+ CASE WHEN free < wanted THEN format('The move needs %s%s. Type: ALTER SYSTEM SET %s = %s; and restart that server.', wanted,
+  CASE WHEN wanted > 1 + workers THEN ', since each table that is copied keeps one while the target is behind' END,
+  s.name, s.setting::int + wanted - free) END
+FROM (SELECT name, setting FROM pg_settings WHERE name IN ('max_active_replication_origins', 'max_replication_slots')
+ ORDER BY name LIMIT 1) s,
+LATERAL (SELECT s.setting::int - (SELECT count(*) FROM pg_replication_origin) AS free,
+ least(:'other'::int, (:sync_workers)) AS workers,
+ 1 + CASE WHEN :applies_as_owner THEN least(:'other'::int, (:sync_workers)) ELSE :'other'::int END AS wanted) t
+$$ AS free_origins \gset
+
+\echo replication slots on the source
+\c :target
+:sync_workers \gset
+\c :source
+\set setting max_replication_slots
+\set few free
+\set named slot_name
+\set in_use :slots_in_use
+\set claimed :claimed_on_source
+\set wanted :count_tables
+:is_free;
+
+\echo walsenders on the source
+\c :target
+:sync_workers \gset
+\c :source
+\set setting max_wal_senders
+\set named application_name
+\set in_use :senders_in_use
+:is_free;
+
+\echo replication origins on the target
+\c :source
+:count_tables \gset
+\c :target
+:free_origins;
+
+\echo replication workers on the target
+\c :source
+:count_tables \gset
+\c :target
+\set setting max_logical_replication_workers
+\set few 'free + claimed'
+\set in_use :workers_in_use
+\set claimed :claimed_on_target
+\set wanted :sync_workers
+:is_free;
+
+\echo background workers on the target
+\c :source
+:count_tables \gset
+\c :target
+\set setting max_worker_processes
+\set few free
+\set in_use :processes_in_use
+\set claimed 'SELECT 0'
+:is_free;
+
+\echo copying workers on the target
+\c :target
+SELECT 'FAILED', 'max_sync_workers_per_subscription is 0, so no table would ever be copied',
+ 'Type: ALTER SYSTEM SET max_sync_workers_per_subscription = 2; SELECT pg_reload_conf();'
+WHERE current_setting('max_sync_workers_per_subscription')::int = 0;
+
+\echo connection from the target to the source
+-- probe: check_connection
+\c :target
+
+\echo rights of that connection
+-- May its role read all rows?  Without SELECT the copy fails; under row security it
+-- would leave rows out and say nothing.
+\c :source
+SELECT 'FAILED', format('role %I may not read %s', r.rolname, c.oid::regclass),
+ format('Type: GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I; GRANT USAGE ON SCHEMA %I TO %I;',
+  n.nspname, r.rolname, n.nspname, r.rolname)
+FROM pg_roles r, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE r.rolname = :'reader' AND n.nspname = ANY (:'schemas') AND c.relkind = 'r'
+AND NOT (has_schema_privilege(r.oid, n.oid, 'USAGE') AND has_table_privilege(r.oid, c.oid, 'SELECT'))
+UNION ALL
+SELECT 'FAILED', format('row security hides rows of %s from role %I, so they would be lost', c.oid::regclass, r.rolname),
+ format('As a superuser, type: ALTER ROLE %I BYPASSRLS;', r.rolname)
+FROM pg_roles r, pg_class c
+WHERE r.rolname = :'reader' AND c.relnamespace :in_shard AND c.relkind = 'r' AND c.relrowsecurity
+AND NOT r.rolsuper AND NOT r.rolbypassrls AND (c.relforcerowsecurity OR NOT pg_has_role(r.oid, c.relowner, 'USAGE'))
+UNION ALL
+SELECT 'warning', format('role %I may not end sessions of role %I, so an abort may have to wait for them', current_user, r.rolname),
+ CASE WHEN r.rolsuper THEN 'Name a role that is no superuser: --source-for-target CONNINFO.'
+ ELSE format('As a superuser, type: GRANT %I TO %I;', r.rolname, current_user) END
+FROM pg_roles r JOIN pg_roles c ON c.rolname = current_user
+WHERE r.rolname = :'reader' AND NOT c.rolsuper
+AND (r.rolsuper OR NOT (pg_has_role(r.oid, 'USAGE') OR pg_has_role('pg_signal_backend', 'USAGE')));
+
+\echo WAL kept by slots on the source
+\c :source
+SELECT 'warning', 'max_slot_wal_keep_size is -1, so a slot that nobody reads can fill the disk',
+ 'Should snowid-move die, nothing else would stop it. Type: ALTER SYSTEM SET'
+ ' max_slot_wal_keep_size = ''50GB''; or what there is room for; SELECT pg_reload_conf();'
+WHERE current_setting('max_slot_wal_keep_size') = '-1';
+
+\echo replication settings
+\c :source
+SELECT 'warning', name || ' is ' || current_setting(name), CASE name
+ WHEN 'wal_sender_timeout' THEN 'A lost connection would not be noticed.'
+ ELSE 'Large transactions go through files then, and are slow.' END
+ || format(' Type: ALTER SYSTEM RESET %s; SELECT pg_reload_conf();', name)
+FROM pg_settings WHERE name = 'wal_sender_timeout' AND setting = '0'
+OR name = 'logical_decoding_work_mem' AND setting::int < 65536;
+
+-- To drop a schema takes a lock for each thing in it, in one transaction: finish
+-- does it, or abort.  The server has shared memory for some more locks than it
+-- promises; half as many more were there.
+SELECT $$
+SELECT coalesce(max(locks), 0) AS other FROM (SELECT sum(locks) AS locks FROM (
+ SELECT relnamespace, CASE WHEN relkind IN ('r', 'p') THEN 2 ELSE 1 END + CASE WHEN reltoastrelid <> 0 THEN 2 ELSE 0 END FROM pg_class
+ UNION ALL SELECT typnamespace, 1 FROM pg_type
+ UNION ALL SELECT pronamespace, 1 FROM pg_proc
+ UNION ALL SELECT connamespace, 1 FROM pg_constraint
+ UNION ALL SELECT relnamespace, 1 FROM pg_attrdef JOIN pg_class c ON c.oid = adrelid
+ UNION ALL SELECT relnamespace, 1 FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid) o (namespace, locks)
+WHERE namespace :in_shard GROUP BY namespace) t
+$$ AS count_locks \gset
+SELECT $$
+SELECT CASE WHEN needed > 1.5 * room THEN 'FAILED' ELSE 'warning' END,
+ format('dropping the shard takes some %s locks in one transaction, and there is room for %s', needed, room),
+ format('Type: ALTER SYSTEM SET max_locks_per_transaction = %s; and restart that server.', ceil(needed * each / room))
+FROM (SELECT (:needed)::numeric AS needed, each, each * (SELECT sum(setting::int) FROM pg_settings WHERE name IN
+ ('max_connections', 'max_prepared_transactions', 'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')) AS room
+ FROM CAST(current_setting('max_locks_per_transaction') AS int) each) t WHERE needed > room
+$$ AS room_for_locks \gset
+
+\echo locks on the source
+\c :source
+\set needed :count_locks
+:room_for_locks;
+
+\echo locks on the target
+\c :source
+:count_locks \gset
+\c :target
+\set needed :'other'
+:room_for_locks;
+
+\echo disk room on the target
+-- probe: check_room
+\c :source
+SELECT s, pg_size_pretty(s) FROM (
+ SELECT coalesce(sum(pg_table_size(oid) + pg_indexes_size(oid)), 0)::bigint AS s
+ FROM pg_class WHERE relnamespace :in_shard AND relkind = 'r') AS t;
+
+\echo clocks
+-- probe: check_clocks
+
+\echo time to close
+-- Takes some time for each table and sequence, while writers wait.  The figures are
+-- twice those of a machine of two cores, in ms.
+\c :source
+SELECT CASE WHEN ms > pause * 0.9 THEN 'FAILED' ELSE 'warning' END,
+ format('%s tables and %s sequences take about %s ms to close, and --pause-limit is %s ms', tables, sequences, ms, pause),
+ format('Writers wait for it. If they may, say so: --pause-limit=%s.', 3 * ms)
+FROM (SELECT tables, sequences, ceil(tables * 0.3 + sequences)::int AS ms, :'pause_limit'::int AS pause FROM (
+  SELECT count(*) FILTER (WHERE relkind = 'r') AS tables, count(*) FILTER (WHERE relkind = 'S') AS sequences
+  FROM pg_class WHERE relnamespace :in_shard GROUP BY relnamespace) s ORDER BY ms DESC LIMIT 1) t WHERE ms > pause / 2;
+
+\echo long transactions
+\c :source
+SELECT 'warning', format('process %s%s has had one open for %s', a.pid, ' of ' || usename,
+  date_trunc('second', clock_timestamp() - xact_start)),
+ format('The copy and the cut-over wait for its end. To end it, type: SELECT pg_terminate_backend(%s);', a.pid)
+FROM pg_stat_activity a
+WHERE a.pid <> pg_backend_pid() AND xact_start < clock_timestamp() - interval '5 seconds'
+AND (backend_xid IS NOT NULL OR EXISTS (
+ SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+ WHERE l.pid = a.pid AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+ AND c.relnamespace :in_shard AND l.mode NOT IN ('AccessShareLock', 'RowShareLock'))) ORDER BY xact_start;
+
+\echo prepared transactions
+\c :source
+SELECT 'FAILED', format('%L of database "%s" has been prepared for %s', gid, database,
+  date_trunc('second', clock_timestamp() - prepared)),
+ format('The copy cannot begin before its end. In that database, type: COMMIT PREPARED %L; or ROLLBACK PREPARED %L;', gid, gid)
+FROM pg_prepared_xacts WHERE prepared < clock_timestamp() - interval '5 seconds' ORDER BY prepared;
+
+\echo registry
+-- probe: check_registry
+:in_registry;
+
+\echo home of the target
+-- probe: check_home
+\c :target
+:has_standbys;
+
+-- A copy makes WAL faster than most other work, so a standby that is behind
+-- already falls back further.
+SELECT $$
+SELECT 'warning', format('"%s" is %s behind', application_name, pg_size_pretty(lag)),
+ 'Wait until it has caught up, or raise --max-lag.'
+FROM (SELECT application_name, pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn) AS lag FROM pg_stat_replication) t
+WHERE lag > :'max_lag'::bigint
+$$ AS standbys_behind \gset
+
+\echo standbys of the source
+\c :source
+:standbys_behind;
+
+\echo standbys of the target
+\c :target
+:standbys_behind;
+
+\if :reverse
+\echo wal_level on the target
+\c :target
+:wal_level;
+
+\echo owners on the source
+\c :source
+:owners \gset
+:runs_as_superuser;
+
+\echo replication slots on the target
+\c :source
+SELECT 0 AS other \gset
+\c :target
+\set setting max_replication_slots
+\set named slot_name
+\set in_use :slots_in_use
+\set claimed :claimed_on_source
+\set wanted :count_tables
+:is_free;
+
+\echo walsenders on the target
+\c :source
+SELECT 0 AS other \gset
+\c :target
+\set setting max_wal_senders
+\set named application_name
+\set in_use :senders_in_use
+:is_free;
+
+\echo replication origins on the source
+\c :target
+SELECT 0 AS other \gset
+\c :source
+:free_origins;
+
+\echo replication workers on the source
+\c :target
+SELECT 0 AS other \gset
+\c :source
+\set setting max_logical_replication_workers
+\set few 'free + claimed'
+\set in_use :workers_in_use
+\set claimed :claimed_on_target
+\set wanted :sync_workers
+:is_free;
+
+\echo background workers on the source
+\c :target
+SELECT 0 AS other \gset
+\c :source
+\set setting max_worker_processes
+\set few free
+\set in_use :processes_in_use
+\set claimed 'SELECT 0'
+:is_free;
+
+\echo connection from the source to the target
+-- probe: check_connection
+\c :source
+\endif
