@@ -60,7 +60,7 @@ function literal(text,	lines, n, i, out) {
 	for (i = 1; i <= n; i++) {
 		gsub(/\\/, "&&", lines[i])
 		gsub(/"/, "\\\\&", lines[i])
-		out = out (checks ? "\n\t\"" : " \\\n\t\"") lines[i] (i < n ? " \"" : "\"")
+		out = out (checks ? "\n\t\"" : " \\\n\t\"") lines[i] (i < n ? "\\n\"" : "\"")
 	}
 	return out
 }

@@ -166,4 +166,24 @@ subject 'other replication' => sub {
 		undo => [ [ 'a', 'DROP SUBSCRIPTION feed' ], [ 'b', 'DROP SCHEMA insta5 CASCADE; DROP PUBLICATION feed' ] ]);
 };
 
+# The files of the checks are read by psql, too, between two servers.
+subject 'psql runs the checks' => sub {
+	sql('a', 'CREATE TABLE insta5.log (line text)');
+	my ($passed, $plan) = plan_of('--reverse' => undef);
+	foreach my $file (glob "$FindBin::RealBin/../../move/sql/*.sql")
+	{
+		my ($stdout, $stderr) = run_command([ 'psql', '-XAtq', '-F', ': ', '-v', 'ON_ERROR_STOP=1',
+			(map { ('-v', $_) } 'source=' . $node{a}->connstr('postgres'), 'target=' . $node{b}->connstr('postgres'),
+				'shards={5}', 'schemas={insta5}', 'name=x', 'reader=' . $node{a}->safe_psql('postgres', 'SELECT current_user'),
+				'max_lag=1000000', 'pause_limit=1000', 'trust_owners=off', 'reverse=on'),
+			'-d', $node{b}->connstr('postgres'), '-f', $file ]);
+		is($stderr, '', "$file has no errors");
+		next unless $file =~ /plan\.sql$/;
+		my ($finding) = $stdout =~ /^replica identity\n(.*)/m;
+		like($finding // '', qr/^FAILED: table insta5\.log has none.*: Type: ALTER TABLE insta5\.log/, 'psql finds the same');
+		is(join("\n", $stdout =~ /^((?!FAILED|warning|ok|\d)[^:\n]{2,})$/mg), join("\n", $plan =~ /^(?:ok|warning|FAILED) +([^:\n]+)/mg), '... in the same order');
+	}
+	sql('a', 'DROP TABLE insta5.log');
+};
+
 done_planning();
