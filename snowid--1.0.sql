@@ -1336,23 +1336,14 @@ COMMENT ON FUNCTION snowid_internal.warn_of_grants(regclass, regclass) IS
 'warns of roles that may insert into a table, but not use its sequence';
 
 /*
- * set_default: gives a column of a table in a shard the shard's ids.
+ * check_column: refuses a column that cannot have a shard's ids; returns the
+ * shard of its table.
  *
- * Sets the DEFAULT.  Of an identity or serial column, the sequence is dropped
- * unless something else uses it.  own_sequence: the table gets its own sequence
- * (that of a serial is kept for it, unless something else uses it).  New ids are
- * larger than those in the table.
- *
- * guard: adds a CHECK that ids name the shard, unless it is there.
- *
- * Errors: 22004 a NULL, 42809 not a table, 42704 in no shard, 42703 no such
- * column, 42804 not bigint, 428C9 generated, 55000 an id too far ahead of the
- * clock, 0A000 identity column of a table of Citus, 23514 an id of another
- * shard, with guard, 42P01 no sequence of the shard, those of advance.
+ * Errors: of set_default, 42809, 42704, 42703, 428C9, 42804, 0A000.
  */
-CREATE FUNCTION snowid.set_default("table" regclass, "column" name DEFAULT 'id',
-	own_sequence boolean DEFAULT false, guard boolean DEFAULT false)
-RETURNS void
+CREATE FUNCTION snowid_internal.check_column("table" regclass, "column" name,
+	by_citus boolean)
+RETURNS snowid.shard_registry
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1360,19 +1351,7 @@ DECLARE
 	t record;
 	s snowid.shard_registry;
 	a record;
-	by_citus boolean;	-- Citus has distributed the table
-	new_guard boolean;
-	epoch timestamptz;
-	newest bigint;
-	released record;
-	sequence regclass;
-	old regclass;
-	call text;			-- that makes an id
 BEGIN
-	IF "table" IS NULL OR "column" IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
-			MESSAGE = 'set_default needs a table and a column';
-	END IF;
 	SELECT c.relname, c.relkind, n.nspname INTO t
 	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE c.oid = "table";
@@ -1388,7 +1367,6 @@ BEGIN
 			DETAIL = format('Its schema "%s" is not registered as one.', t.nspname),
 			HINT = format('To move it into a shard, type: ALTER TABLE %I.%I SET SCHEMA shard_schema;', t.nspname, t.relname);
 	END IF;
-	epoch := coalesce(s.epoch, snowid.id_timestamp(0::bigint));
 
 	SELECT att.attnum, att.atttypid, att.attidentity, att.attgenerated INTO a
 	FROM pg_attribute att
@@ -1414,13 +1392,58 @@ BEGIN
 							  AND d.refobjid = "table" AND d.refobjsubid = a.attnum), '');
 	END IF;
 
-	by_citus := "table"::oid IN (SELECT * FROM snowid_internal.citus_oids('table'::text));
 	IF by_citus AND a.attidentity <> '' THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = format('column "%s" of table "%s" is an identity column of a distributed table', "column", t.relname),
 			DETAIL = 'Citus cannot take the identity away.',
 			HINT = format('Type: CREATE TABLE %I.new_name (LIKE %s INCLUDING ALL EXCLUDING IDENTITY); then call set_default() for the new table, and copy the rows.', t.nspname, "table");
 	END IF;
+	RETURN s;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.check_column(regclass, name, boolean) IS
+'refuses a column that cannot have the ids of its table''s shard';
+
+/*
+ * set_default: gives a column of a table in a shard the shard's ids.
+ *
+ * Sets the DEFAULT.  Of an identity or serial column, the sequence is dropped
+ * unless something else uses it.  own_sequence: the table gets its own sequence
+ * (that of a serial is kept for it, unless something else uses it).  New ids are
+ * larger than those in the table.
+ *
+ * guard: adds a CHECK that ids name the shard, unless it is there.
+ *
+ * Errors: 22004 a NULL, 42809 not a table, 42704 in no shard, 42703 no such
+ * column, 42804 not bigint, 428C9 generated, 55000 an id too far ahead of the
+ * clock, 0A000 identity column of a table of Citus, 23514 an id of another
+ * shard, with guard, 42P01 no sequence of the shard, those of advance.
+ */
+CREATE FUNCTION snowid.set_default("table" regclass, "column" name DEFAULT 'id',
+	own_sequence boolean DEFAULT false, guard boolean DEFAULT false)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s snowid.shard_registry;
+	by_citus boolean;	-- Citus has distributed the table
+	new_guard boolean;
+	epoch timestamptz;
+	newest bigint;
+	released record;
+	sequence regclass;
+	old regclass;
+	call text;			-- that makes an id
+BEGIN
+	IF "table" IS NULL OR "column" IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'set_default needs a table and a column';
+	END IF;
+	by_citus := "table"::oid IN (SELECT * FROM snowid_internal.citus_oids('table'::text));
+	s := snowid_internal.check_column("table", "column", by_citus);
+	epoch := coalesce(s.epoch, snowid.id_timestamp(0::bigint));
 
 	new_guard := guard AND NOT snowid_internal.has_guard("table", "column", s.shard);
 	IF new_guard THEN
@@ -1431,7 +1454,8 @@ BEGIN
 	newest := snowid_internal.newest_id("table", "column", epoch);
 
 	-- From here on the table is locked.
-	IF a.attidentity <> '' THEN
+	IF EXISTS (SELECT FROM pg_attribute a
+			   WHERE a.attrelid = "table" AND a.attname = "column" AND a.attidentity <> '') THEN
 		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', "table", "column");
 	END IF;
 	EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', "table", "column");
@@ -1573,17 +1597,83 @@ COMMENT ON FUNCTION snowid.register_shard(int, name, timestamptz, name) IS
 'makes a schema a logical shard as it is, with the tables and the sequence that it has';
 
 /*
+ * check_snippet: 22023 unless an id that the snippet has just made, and the
+ * newest 100 of each column that has it as DEFAULT, are of that shard and epoch.
+ * Returns the newest.
+ */
+CREATE FUNCTION snowid_internal.check_snippet(shard int, schema name,
+	function oid, epoch timestamptz)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	snippet_call text;
+	c record;
+	ids bigint[];
+	id bigint;
+	newest bigint;
+	origin text;
+BEGIN
+	-- A new id of the snippet shows its epoch, layout and shard, also if the
+	-- tables are empty.
+	snippet_call := format('SELECT %I.next_id()', schema);
+	PERFORM set_config('search_path', format('%I, public, pg_temp', schema), true);
+	EXECUTE snippet_call INTO id;
+	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	IF snowid.id_shard(id) <> shard
+	   OR abs(extract(epoch FROM snowid.id_timestamp(id, epoch) - clock_timestamp())) > 60
+	THEN
+		origin := format('function %I.next_id() has just made it', schema);
+	ELSE
+		FOR c IN
+			SELECT DISTINCT a.attname, format('%I.%I', n.nspname, t.relname) AS qualified
+			FROM pg_depend d
+			JOIN pg_attrdef ad ON d.classid = 'pg_attrdef'::regclass AND ad.oid = d.objid
+			JOIN pg_attribute a ON a.attrelid = ad.adrelid AND a.attnum = ad.adnum
+			JOIN pg_class t ON t.oid = ad.adrelid AND t.relkind IN ('r', 'p')
+			JOIN pg_namespace n ON n.oid = t.relnamespace
+			WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = function
+			  AND a.atttypid = 'bigint'::regtype
+			ORDER BY 2, 1
+		LOOP
+			EXECUTE format('SELECT ARRAY(SELECT %1$I FROM %2$s WHERE %1$I IS NOT NULL '
+						   'ORDER BY %1$I DESC LIMIT 100)', c.attname, c.qualified) INTO ids;
+			newest := greatest(newest, ids[1]);
+			FOREACH id IN ARRAY ids LOOP
+				IF snowid.id_shard(id) <> shard
+				   OR snowid.id_timestamp(id, epoch) > clock_timestamp() + interval '1 day'
+				THEN
+					origin := format('it is in column %I of table %s', c.attname, c.qualified);
+					EXIT;
+				END IF;
+			END LOOP;
+			EXIT WHEN origin IS NOT NULL;
+		END LOOP;
+	END IF;
+	IF origin IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('id %s does not agree with shard %s and epoch %s', id, shard, epoch),
+			DETAIL = format('Read with this epoch, it names shard %s and is of %s; %s.',
+							snowid.id_shard(id), snowid.id_timestamp(id, epoch), origin),
+			HINT = 'Pass the snippet''s shard number and epoch, or correct the rows that the snippet did not make.';
+	END IF;
+	RETURN newest;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.check_snippet(int, name, oid, timestamptz) IS
+'refuses a PL/pgSQL snippet whose ids are not of that shard and epoch; returns the newest';
+
+/*
  * adopt_shard: takes over a schema whose next_id() is the PL/pgSQL snippet.
  *
  * Replaces that function in place, so that no table changes.  New ids are above
  * those that are there.  The sequence and the epoch are read from the
  * function's text unless given.  Returns the newest id found, NULL if none.
  *
- * Fails unless an id that the snippet has just made, and the newest 100 of
- * each column that has it as DEFAULT, are of that shard and epoch.
- *
- * Errors: those of claim_shard and check_sequence, 42883 no function next_id(),
- * 42P13 one whose sequence or epoch can't be read, 22023 an id that disagrees.
+ * Errors: those of claim_shard, check_sequence and check_snippet, 42883 no
+ * function next_id(), 42P13 one whose sequence or epoch can't be read.
  */
 CREATE FUNCTION snowid.adopt_shard(shard int, schema name,
 	sequence regclass DEFAULT NULL, epoch timestamptz DEFAULT NULL)
@@ -1595,14 +1685,9 @@ DECLARE
 	default_epoch CONSTANT timestamptz := snowid.id_timestamp(0::bigint);
 	f record;
 	sequence_name name;
-	c record;
 	found_texts text[];
 	used regclass;			-- the sequence that the snippet uses
-	snippet_call text;
-	ids bigint[];
-	id bigint;
 	newest bigint;
-	origin text;
 BEGIN
 	-- First, so that numbers and rights are checked before the rest.
 	PERFORM snowid_internal.claim_shard(shard, schema, 'id_seq'::name, epoch);
@@ -1651,49 +1736,7 @@ BEGIN
 	SET sequence = sequence_name, epoch = nullif(adopt_shard.epoch, default_epoch)
 	WHERE r.shard = adopt_shard.shard;
 
-	-- A new id of the snippet shows its epoch, layout and shard, also if the
-	-- tables are empty.
-	snippet_call := format('SELECT %I.next_id()', schema);
-	PERFORM set_config('search_path', format('%I, public, pg_temp', schema), true);
-	EXECUTE snippet_call INTO id;
-	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-	IF snowid.id_shard(id) <> shard
-	   OR abs(extract(epoch FROM snowid.id_timestamp(id, epoch) - clock_timestamp())) > 60
-	THEN
-		origin := format('function %I.next_id() has just made it', schema);
-	ELSE
-		FOR c IN
-			SELECT DISTINCT a.attname, format('%I.%I', n.nspname, t.relname) AS qualified
-			FROM pg_depend d
-			JOIN pg_attrdef ad ON d.classid = 'pg_attrdef'::regclass AND ad.oid = d.objid
-			JOIN pg_attribute a ON a.attrelid = ad.adrelid AND a.attnum = ad.adnum
-			JOIN pg_class t ON t.oid = ad.adrelid AND t.relkind IN ('r', 'p')
-			JOIN pg_namespace n ON n.oid = t.relnamespace
-			WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = f.oid
-			  AND a.atttypid = 'bigint'::regtype
-			ORDER BY 2, 1
-		LOOP
-			EXECUTE format('SELECT ARRAY(SELECT %1$I FROM %2$s WHERE %1$I IS NOT NULL '
-						   'ORDER BY %1$I DESC LIMIT 100)', c.attname, c.qualified) INTO ids;
-			newest := greatest(newest, ids[1]);
-			FOREACH id IN ARRAY ids LOOP
-				IF snowid.id_shard(id) <> shard
-				   OR snowid.id_timestamp(id, epoch) > clock_timestamp() + interval '1 day'
-				THEN
-					origin := format('it is in column %I of table %s', c.attname, c.qualified);
-					EXIT;
-				END IF;
-			END LOOP;
-			EXIT WHEN origin IS NOT NULL;
-		END LOOP;
-	END IF;
-	IF origin IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = format('id %s does not agree with shard %s and epoch %s', id, shard, epoch),
-			DETAIL = format('Read with this epoch, it names shard %s and is of %s; %s.',
-							snowid.id_shard(id), snowid.id_timestamp(id, epoch), origin),
-			HINT = 'Pass the snippet''s shard number and epoch, or correct the rows that the snippet did not make.';
-	END IF;
+	newest := snowid_internal.check_snippet(shard, schema, f.oid, epoch);
 
 	-- Every call of the snippet holds a lock on its sequence to the end of its
 	-- transaction.  So this waits for ids that are not committed yet, and later
@@ -1839,6 +1882,53 @@ COMMENT ON FUNCTION snowid.create_partition(regclass, timestamptz, timestamptz, 
 'makes the partition of a table for the ids of a time range, unless it exists';
 
 /*
+ * shards_with: the tables of that name in the shards that live here, those with
+ * the newest ids first.  last_id: no row has a larger id; NULL if there could be
+ * any, since the caller may not read the sequence, all rows were loaded, or Citus
+ * has them.  type: of the column.  mixed: they have different epochs.
+ */
+CREATE FUNCTION snowid_internal.shards_with(table_name name, "column" name,
+	distributed oid[], OUT name text, OUT last_id bigint, OUT type oid, OUT mixed boolean)
+RETURNS SETOF record
+LANGUAGE sql STABLE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT format('%I.%I', r.schema, table_name) AS name,
+		   CASE WHEN has_sequence_privilege(q.oid, 'SELECT, USAGE, UPDATE')
+					 AND c.oid <> ALL (distributed)
+				THEN (SELECT coalesce(snowid.max_id(state.last_id_at, e.epoch),
+									  CASE WHEN c.relkind = 'r' AND pg_relation_size(c.oid) = 0 THEN 0 END)
+					  FROM snowid.sequence_state(q.oid::regclass, e.epoch) state)
+		   END AS last_id,
+		   (SELECT a.atttypid FROM pg_attribute a
+			WHERE a.attrelid = c.oid AND a.attname = "column") AS type,
+		   min(e.epoch) OVER () <> max(e.epoch) OVER () AS mixed
+	FROM snowid.shard_registry r
+	JOIN pg_namespace ns ON ns.nspname = r.schema
+	JOIN pg_class c ON c.relnamespace = ns.oid AND c.relname = table_name AND c.relkind IN ('r', 'p')
+	CROSS JOIN LATERAL (SELECT coalesce(r.epoch, snowid.id_timestamp(0::bigint))) e (epoch)
+	LEFT JOIN LATERAL (
+		SELECT coalesce(
+			-- Nested, since a join is slow until the catalogs are analyzed.
+			(SELECT d.refobjid FROM pg_depend d
+			 WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
+			   AND d.refobjsubid = 0
+			   AND d.objid = (SELECT ad.oid FROM pg_attrdef ad
+							  WHERE ad.adrelid = c.oid
+								AND ad.adnum = (SELECT a.attnum FROM pg_attribute a
+												WHERE a.attrelid = c.oid AND a.attname = "column"))
+			   AND (SELECT k.relkind FROM pg_class k WHERE k.oid = d.refobjid) = 'S' LIMIT 1),
+			(SELECT k.oid FROM pg_class k
+			 WHERE k.relnamespace = ns.oid AND k.relname = r.sequence AND k.relkind = 'S'))) q (oid) ON true
+	WHERE NOT EXISTS (SELECT FROM snowid.moves m
+					  WHERE m.shard = r.shard AND m.closed AND r.home IS NOT NULL
+						AND m.step NOT IN ('closed', 'open'))
+	ORDER BY last_id DESC;
+END;
+
+COMMENT ON FUNCTION snowid_internal.shards_with(name, name, oid[]) IS
+'tables of a name in the shards that live here, those with the newest ids first';
+
+/*
  * newest_rows: the newest rows of a table over all shards of this server, the
  * newest first.
  *
@@ -1863,7 +1953,6 @@ LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	default_epoch CONSTANT timestamptz := snowid.id_timestamp(0::bigint);
 	distributed CONSTANT oid[] := ARRAY(SELECT * FROM snowid_internal.citus_oids('table'::text));
 	t record;
 	s record;
@@ -1904,39 +1993,7 @@ BEGIN
 	END IF;
 
 	FOR s IN
-		SELECT format('%I.%I', r.schema, t.relname) AS name,
-			   -- NULL, if there could be any id: the caller may not read the
-			   -- sequence, all rows were loaded, or Citus has them.
-			   CASE WHEN has_sequence_privilege(q.oid, 'SELECT, USAGE, UPDATE')
-						 AND c.oid <> ALL (distributed)
-					THEN (SELECT coalesce(snowid.max_id(state.last_id_at, e.epoch),
-										  CASE WHEN c.relkind = 'r' AND pg_relation_size(c.oid) = 0 THEN 0 END)
-						  FROM snowid.sequence_state(q.oid::regclass, e.epoch) state)
-			   END AS last_id,
-			   (SELECT a.atttypid FROM pg_attribute a
-				WHERE a.attrelid = c.oid AND a.attname = "column") AS type,
-			   min(e.epoch) OVER () <> max(e.epoch) OVER () AS mixed
-		FROM snowid.shard_registry r
-		JOIN pg_namespace ns ON ns.nspname = r.schema
-		JOIN pg_class c ON c.relnamespace = ns.oid AND c.relname = t.relname AND c.relkind IN ('r', 'p')
-		CROSS JOIN LATERAL (SELECT coalesce(r.epoch, default_epoch)) e (epoch)
-		LEFT JOIN LATERAL (
-			SELECT coalesce(
-				-- Nested, since a join is slow until the catalogs are analyzed.
-				(SELECT d.refobjid FROM pg_depend d
-				 WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
-				   AND d.refobjsubid = 0
-				   AND d.objid = (SELECT ad.oid FROM pg_attrdef ad
-								  WHERE ad.adrelid = c.oid
-									AND ad.adnum = (SELECT a.attnum FROM pg_attribute a
-													WHERE a.attrelid = c.oid AND a.attname = "column"))
-				   AND (SELECT k.relkind FROM pg_class k WHERE k.oid = d.refobjid) = 'S' LIMIT 1),
-				(SELECT k.oid FROM pg_class k
-				 WHERE k.relnamespace = ns.oid AND k.relname = r.sequence AND k.relkind = 'S'))) q (oid) ON true
-		WHERE NOT EXISTS (SELECT FROM snowid.moves m
-						  WHERE m.shard = r.shard AND m.closed AND r.home IS NOT NULL
-							AND m.step NOT IN ('closed', 'open'))
-		ORDER BY last_id DESC
+		SELECT * FROM snowid_internal.shards_with(t.relname, "column", distributed)
 	LOOP
 		IF s.mixed THEN
 			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
