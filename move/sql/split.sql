@@ -28,7 +28,7 @@ FROM (SELECT DISTINCT ON (manager) * FROM (
  FROM pg_settings WHERE source = 'command line'
  AND name IN ('cluster_name', 'wal_level', 'max_locks_per_transaction') HAVING count(*) = 3
  UNION ALL
- SELECT initcap(split_part(application_name, ' ', 1)), format('its session is called "%s"', application_name)
+ SELECT substring(application_name FROM '^(Patroni|repmgr)'), format('its session is called "%s"', application_name)
  FROM pg_stat_activity WHERE application_name ~ '^(Patroni|repmgr)' AND application_name <> 'Patroni ctl'
  UNION ALL
  SELECT CASE left(slot_name, 6) WHEN 'pgauto' THEN 'pg_auto_failover' WHEN 'stolon' THEN 'Stolon' ELSE 'CloudNativePG' END,

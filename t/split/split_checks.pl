@@ -103,7 +103,7 @@ subtest 'what a check finds of a fail-over manager' => sub {
 	$session->query_safe(q{SET application_name = 'Patroni'});
 	moves_ok($a, $b, $all, ['plan'], 1, 'check: a session of Patroni', $patroni);
 	$session->query_safe(q{SET application_name = 'repmgr'});
-	moves_ok($a, $b, $all, ['plan'], 1, 'check: a session of repmgrd', qr/Repmgr runs it \(its session is called "repmgr"\)/);
+	moves_ok($a, $b, $all, ['plan'], 1, 'check: a session of repmgrd', qr/repmgr runs it \(its session is called "repmgr"\)/);
 	$session->quit;
 	$b->stop;
 	command_ok([ 'pg_ctl', '-w', '-D', $b->data_dir, '-l', $b->logfile, '-o',
