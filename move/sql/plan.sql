@@ -693,8 +693,8 @@ FROM pg_settings WHERE name = 'wal_sender_timeout' AND setting = '0'
 OR name = 'logical_decoding_work_mem' AND setting::int < 65536;
 
 -- To drop a schema takes a lock for each thing in it, in one transaction: finish
--- does it, or abort.  The server has shared memory for some more locks than it
--- promises; half as many more were there.
+-- does it, or abort.  Half as many more as the server promises were there; with 19,
+-- whose default is twice as large, only those for what is left out here.
 SELECT $$
 SELECT coalesce(max(locks), 0) AS other FROM (SELECT sum(locks) AS locks FROM (
  SELECT relnamespace, CASE WHEN relkind IN ('r', 'p') THEN 2 ELSE 1 END + CASE WHEN reltoastrelid <> 0 THEN 2 ELSE 0 END FROM pg_class
@@ -706,12 +706,13 @@ SELECT coalesce(max(locks), 0) AS other FROM (SELECT sum(locks) AS locks FROM (
 WHERE namespace :in_shard GROUP BY namespace) t
 $$ AS count_locks \gset
 SELECT $$
-SELECT CASE WHEN needed > 1.5 * room THEN 'FAILED' ELSE 'warning' END,
+SELECT CASE WHEN needed > spare * room THEN 'FAILED' ELSE 'warning' END,
  format('dropping the shard takes some %s locks in one transaction, and there is room for %s', needed, room),
  format('Type: ALTER SYSTEM SET max_locks_per_transaction = %s; and restart that server.', ceil(needed * each / room))
-FROM (SELECT (:needed)::numeric AS needed, each, each * (SELECT sum(setting::int) FROM pg_settings WHERE name IN
+FROM (SELECT (:needed)::numeric AS needed, each, spare, each * (SELECT sum(setting::int) FROM pg_settings WHERE name IN
  ('max_connections', 'max_prepared_transactions', 'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')) AS room
- FROM CAST(current_setting('max_locks_per_transaction') AS int) each) t WHERE needed > room
+ FROM (SELECT setting::int, CASE boot_val WHEN '64' THEN 1.5 ELSE 1.1 END FROM pg_settings
+  WHERE name = 'max_locks_per_transaction') s (each, spare)) t WHERE needed > room
 $$ AS room_for_locks \gset
 
 \echo locks on the source
