@@ -7,6 +7,7 @@
 #	make checkver				fails unless all files name the same version
 #	make portable				the edition in SQL; "make -C portable" needs no pg_config
 #	make dist					the PGXN archive
+#	make deb-source				the Debian source package; both from the commit
 #
 # PG_CONFIG chooses the server version; COPT adds compiler options.
 
@@ -30,7 +31,7 @@ PROVE_TESTS ?= t/*/*.pl
 
 # The server's own headers have unused parameters.
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
-EXTRA_CLEAN = t/unit/slot_test tmp_check output_iso results $(DIST)
+EXTRA_CLEAN = t/unit/slot_test tmp_check output_iso results $(DIST) $(DEB_SOURCE)
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
@@ -74,5 +75,16 @@ DIST = snowid-$(EXTVERSION).0.zip
 dist: checkver
 	git archive --format=zip --prefix=$(basename $(notdir $(DIST)))/ -o $(DIST) HEAD
 
-.PHONY: install-man uninstall-man unitcheck portable checkver dist \
+# Into a directory of its own.  For dpkg-source, what is in debian/ is not upstream's.
+DEB_SOURCE = deb-source
+deb-source: checkver
+	rm -rf $(DEB_SOURCE)
+	mkdir -p $(DEB_SOURCE)/snowid-$(EXTVERSION).0
+	git archive --format=tar.gz --prefix=snowid-$(EXTVERSION).0/ \
+		-o $(DEB_SOURCE)/snowid_$(EXTVERSION).0.orig.tar.gz HEAD ':!debian'
+	git archive HEAD | tar -C $(DEB_SOURCE)/snowid-$(EXTVERSION).0 -xf -
+	cd $(DEB_SOURCE) && dpkg-source -b snowid-$(EXTVERSION).0
+	rm -r $(DEB_SOURCE)/snowid-$(EXTVERSION).0
+
+.PHONY: install-man uninstall-man unitcheck portable checkver dist deb-source \
 	move-all move-install move-uninstall move-clean
