@@ -6,7 +6,6 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use PlanTest;
-use PostgreSQL::Test::Utils;
 use Test::More;
 
 start_nodes();
@@ -17,12 +16,6 @@ subject 'a shard that can move' => sub {
 	ok($passed, 'a plan passes') or diag($plan, $stderr);
 	unlike($plan, qr/^(warning|FAILED)/m, '... without a warning') or diag($plan);
 	cmp_ok(scalar(() = $plan =~ /^ok /mg), '>', 35, '... and lists what it has checked');
-	my $doc = slurp_file("$FindBin::RealBin/../../doc/moving.md");
-	foreach my $check ((plan_of('--reverse' => undef))[1] =~ /^ok +([^:\n]+)/mg)
-	{
-		$check =~ s/ (?:on|of) the (?:source|target)$//;
-		like($doc, qr/`\Q$check\E`/, "the check $check is documented");
-	}
 };
 
 # Tables whose rows replication cannot find.
