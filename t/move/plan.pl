@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use PlanTest;
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 start_nodes();
