@@ -107,7 +107,7 @@ subtest 'what a check finds of a fail-over manager' => sub {
 	$session->quit;
 	$b->stop;
 	command_ok([ 'pg_ctl', '-w', '-D', $b->data_dir, '-l', $b->logfile, '-o',
-			'--cluster-name=standby_checks --wal_level=logical --max_locks_per_transaction=64', 'start' ], 'as Patroni starts it');
+			'--cluster-name=standby_checks --wal_level=logical --max_locks_per_transaction=' . $a->safe_psql('postgres', 'SHOW max_locks_per_transaction'), 'start' ], 'as Patroni starts it');
 	moves_ok($a, $b, $all, ['plan'], 1, 'check: started by Patroni', $patroni);
 	command_ok([ 'pg_ctl', '-w', '-D', $b->data_dir, 'stop' ], 'stopped');
 	$b->start;
