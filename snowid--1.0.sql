@@ -74,7 +74,7 @@ COMMENT ON SEQUENCE snowid.id_seq IS
 GRANT USAGE, SELECT, UPDATE ON SEQUENCE snowid.id_seq
 	TO @extowner@, pg_database_owner WITH GRANT OPTION;
 
--- Up to which time the log has reserved ids, in seconds since 1970.  The library
+-- Up to which time the log has reserved ids, in milliseconds since 1970.  The library
 -- reads and writes it.  A dump carries it, so the database's owner must be able
 -- to read it, and to set it where it is restored.
 CREATE SEQUENCE snowid_internal.reservation;
@@ -2305,14 +2305,14 @@ AS 'MODULE_PATHNAME', 'snowid_sequence_value';
 COMMENT ON FUNCTION snowid_internal.sequence_value(regclass, timestamptz) IS
 'last_value and is_called of a sequence';
 
--- If an earlier installation of the extension has made ids here, its clock is
--- gone.  A crash can have set sequences back, or will do so.  So new ids start
--- from now, above all that are there; but a sequence that is far ahead goes
--- alone, and drags no other.
+-- If an earlier installation of the extension has made ids here, its reservation
+-- is gone.  A crash can have set sequences back, or will do so.  With a clock that
+-- was right, it was 2 seconds ahead at most; if it was not, sequences show it.  So
+-- new ids start above both.
 -- (2^40 is a time, if the epoch is over 12 days ago, and no plain counter.)
-SELECT pg_catalog.setval('snowid_internal.reservation', pg_catalog.ceil(extract(epoch FROM
-	greatest(pg_catalog.clock_timestamp(),
-			 pg_catalog.max(u.at) FILTER (WHERE u.at <= pg_catalog.clock_timestamp() + interval '5 seconds'))))::bigint)
+SELECT pg_catalog.setval('snowid_internal.reservation', pg_catalog.ceil(1000 * extract(epoch FROM
+	greatest(pg_catalog.clock_timestamp() + interval '2 seconds',
+			 pg_catalog.max(u.at) FILTER (WHERE u.at <= pg_catalog.clock_timestamp() + interval '1 day'))))::bigint)
 FROM pg_catalog.pg_sequence q JOIN pg_catalog.pg_class c ON c.oid = q.seqrelid,
 	 snowid_internal.sequence_value(
 		CASE WHEN c.relpersistence = 'p' AND q.seqmax > 1::bigint << 40 THEN q.seqrelid END,

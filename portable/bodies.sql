@@ -134,7 +134,7 @@ COMMENT ON FUNCTION snowid_internal.clamped_ms(timestamptz, timestamptz, boolean
  * before the generator's own lock, it keeps ALTER SEQUENCE, which waits for it,
  * out of the way of those who hold that.
  *
- * Errors: 42P01 no such sequence, 42809 not a sequence, or the clock, 42501 no
+ * Errors: 42P01 no such sequence, 42809 not a sequence, or the reservation, 42501 no
  * privilege.
  */
 CREATE FUNCTION snowid_internal.open_sequence(seq regclass, needed text[])
@@ -156,7 +156,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
 			MESSAGE = format('"%s" is not a sequence', c.relname);
 	END IF;
-	-- A slot is no time for the clock, and all sequences would follow.
+	-- A slot is no time for it, and all sequences would follow.
 	IF c.relname = 'reservation' AND seq = to_regclass('snowid_internal.reservation') THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
 			MESSAGE = 'sequence "snowid_internal.reservation" makes no ids',
@@ -328,8 +328,8 @@ COMMENT ON FUNCTION snowid_internal.wait(bigint) IS
 
 /*
  * slot_floor: the first slot that a dump of the C edition leaves, which carries
- * its clock; NULL without one.  Each sequence of this edition logs for itself,
- * so the clock does not move here.
+ * its reservation; NULL without one.  Each sequence of this edition logs for
+ * itself, so nothing is reserved here.
  */
 CREATE FUNCTION snowid_internal.slot_floor(epoch timestamptz)
 RETURNS bigint
@@ -338,7 +338,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	floor_us CONSTANT bigint := snowid_internal.us_since(
-		to_timestamp(pg_sequence_last_value('snowid_internal.reservation'::regclass)), epoch);
+		to_timestamp(pg_sequence_last_value('snowid_internal.reservation'::regclass) / 1000.0), epoch);
 BEGIN
 	RETURN CASE WHEN floor_us > 0 THEN ceil(floor_us / 1000.0)::bigint << 10 END;
 END
@@ -550,14 +550,14 @@ BEGIN
 			AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
 			AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
 			-- setval() will not refuse.  Most sequences are defined by the defaults.
-			-- No slot is before the clock of a restored dump: the last one is not.
+			-- No slot is below what a restored dump has reserved: the last one is not.
 			AND (last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.-) 2048)
 				 AND pg_catalog.current_setting('snowid_internal.plain', true) OPERATOR(pg_catalog.=)
 					((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
 					 OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
 				 OR (pg_catalog.pg_sequence_last_value('snowid_internal.reservation'::pg_catalog.regclass)
-					 OPERATOR(pg_catalog.<=) (pg_catalog.date_part('epoch', epoch) OPERATOR(pg_catalog.+)
-						((last OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog./) 1000)::pg_catalog.float8)) IS NOT FALSE
+					 OPERATOR(pg_catalog.<=) (pg_catalog.date_part('epoch', epoch) OPERATOR(pg_catalog.*) 1000
+						OPERATOR(pg_catalog.+) (last OPERATOR(pg_catalog.>>) 10)::pg_catalog.float8)) IS NOT FALSE
 					AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
 							9223372036854775807, 1::pg_catalog.int8, false, 1::pg_catalog.int8, 20::pg_catalog.oid)
 						 AND (last OPERATOR(pg_catalog.<=) (now_slot OPERATOR(pg_catalog.-) 2048)

@@ -131,12 +131,6 @@ SELECT setval('named_far', snowid.make_id(now() + interval '3 days', 0, 0) >> 23
 SELECT snowid.advance('named_far', 1);
 SELECT snowid.id_timestamp(snowid.next_id(0, 'named_far')) < now() + interval '1 minute' AS from_now;
 
--- Nor beyond MAXVALUE, though a restarted sequence is moved to now.
-CREATE SEQUENCE narrow AS integer;
-ALTER SEQUENCE narrow RESTART;
-SELECT snowid.advance('narrow', 8388608);
-SELECT last_value FROM narrow;
-
 -- sequence_state()
 SELECT last_id_at - snowid.id_timestamp(:ahead) AS after_that, slots_left,
 	ahead BETWEEN '59 min' AND '1 hour' AS ahead

@@ -1,5 +1,5 @@
 /*
- * The database's clock; see reservation.h.  What to reserve is decided in slot.h.
+ * The reservation; see reservation.h.  What to reserve is decided in slot.h.
  */
 #include "postgres.h"
 
@@ -26,17 +26,17 @@
 SessionReservation session_reservation;
 
 static Oid	find_reservation(void);
+static Relation open_reservation(LOCKMODE mode, ResourceOwner owner);
 static Reservation lock_reservation(Relation rel, SequencePage *page, int mode);
-static void unlock_reservation(Relation rel, SequencePage *page);
+static bool needs_push(TimestampTz last, TimestampTz now);
 static uint32 reservation_mark(const SequencePage *page);
 static void remember(const SequencePage *page, Reservation state);
-static void reserve(Relation rel, SequencePage *page, Reservation *state,
-					TimestampTz wanted, TimestampTz now);
 
 
 /*
- * Lock the clock to the end of the transaction, and read it unless the session
- * knows a reservation.  Before there is one, a restore may still set the clock.
+ * Lock the reservation to the end of the transaction, and read it unless the
+ * session knows one that is in use.  Before there is one, a restore may still
+ * set it.
  *
  * A session that uses a reservation holds the lock, so DROP EXTENSION waits
  * for it.
@@ -44,45 +44,29 @@ static void reserve(Relation rel, SequencePage *page, Reservation *state,
 void
 reservation_open(void)
 {
-	for (;;)
+	SessionReservation *known = &session_reservation;
+
+	if (OidIsValid(known->relid))
+		hold_relation(known->relid, RowExclusiveLock, TopTransactionResourceOwner);
+
+	/* Invalidation messages came with the lock: is it still this one? */
+	if (!OidIsValid(known->relid) || known->reserved.bound == 0)
 	{
-		ResourceOwner current = CurrentResourceOwner;
-		Oid			relid = session_reservation.relid;
-		Relation	rel;
+		Relation	rel = open_reservation(RowExclusiveLock, TopTransactionResourceOwner);
+		SequencePage page;
+		Reservation state = lock_reservation(rel, &page, BUFFER_LOCK_SHARE);
 
-		if (!OidIsValid(relid))
-			relid = find_reservation();
-
-		/* Owned by the top transaction, it outlives a rolled back savepoint. */
-		CurrentResourceOwner = TopTransactionResourceOwner;
-		LockRelationOid(relid, RowExclusiveLock);
-		CurrentResourceOwner = current;
-
-		/* Invalidation messages came with the lock: is it still this one? */
-		if (session_reservation.relid == relid && session_reservation.reserved != 0)
-		{
-			session_reservation.lxid = MY_LXID;
-			return;
-		}
-		rel = try_relation_open(relid, NoLock);
-		if (rel != NULL)
-		{
-			SequencePage page;
-			Reservation state;
-
-			state = lock_reservation(rel, &page, BUFFER_LOCK_SHARE);
-			remember(&page, state);
-			session_reservation.relid = relid;
-			session_reservation.lxid = MY_LXID;
-			unlock_reservation(rel, &page);
-			return;
-		}
+		remember(&page, state);
+		known->relid = RelationGetRelid(rel);
+		UnlockReleaseBuffer(page.buffer);
+		relation_close(rel, NoLock);
 	}
+	known->lxid = MY_LXID;
 }
 
 /*
- * Forget the clock, if that is the relation: it may be gone, or have another
- * file.  The floor stays.
+ * Forget the reservation, if that is the relation: it may be gone, or have
+ * another file.  The floor stays.
  */
 void
 reservation_forget(Oid relid)
@@ -91,87 +75,105 @@ reservation_forget(Oid relid)
 		return;
 	session_reservation.relid = InvalidOid;
 	session_reservation.lxid = InvalidLocalTransactionId;
-	session_reservation.reserved = session_reservation.check_from = 0;
+	session_reservation.reserved.bound = session_reservation.check_from = 0;
 }
 
 /*
  * Reserve slots of the time "last", by a record after the given one and after
- * the redo point; if need be, and remember it.
+ * the redo point; if need be, and if they can be.
  *
- * False if the sequence must go alone.
- */
-bool
-reservation_move(TimestampTz last, TimestampTz now, XLogRecPtr after)
-{
-	Relation	rel;
-	SequencePage page;
-	Reservation state;
-
-	ensure_reservation();
-	rel = relation_open(session_reservation.relid, NoLock);
-	state = lock_reservation(rel, &page, BUFFER_LOCK_EXCLUSIVE);
-
-	/* In the transaction that has created it, it may have no log. */
-	if (RelationNeedsWAL(rel) && reservation_may_move(state, last, now) &&
-		!(state.is_live && last < state.reserved &&
-		  PageGetLSN(page.page) > Max(after, GetRedoRecPtr())))
-		reserve(rel, &page, &state, last, now);
-
-	remember(&page, state);
-	unlock_reservation(rel, &page);
-	return reservation_covers(last, after);
-}
-
-/*
- * Reserve more before the last slots are used, or see what others have
- * reserved.
- *
- * A record that is not durable is left to time, so that nobody waits for it.
+ * Early: before the last slots are used.  Then a record that is not durable is
+ * left to time, so that nobody waits for it.
  */
 void
-reservation_move_early(TimestampTz last, TimestampTz now)
+reserve(TimestampTz last, TimestampTz now, XLogRecPtr after, Reserve how)
 {
+	bool		is_early = how == RESERVE_EARLY;
 	Relation	rel;
 	SequencePage page;
 	Reservation state;
+	int64		next;
+	bool		is_enough;
 
-	ensure_reservation();
+	(void) reserved_floor();
 	rel = relation_open(session_reservation.relid, NoLock);
 	state = lock_reservation(rel, &page, BUFFER_LOCK_EXCLUSIVE);
+	next = reservation_next(state, last, now, how == RESERVE_PUSH);
+	is_enough = is_early ?
+		!state.is_live || last < state.reserved - RESERVE_EARLY_US || next == state.reserved :
+		state.is_live && last < state.reserved &&
+		PageGetLSN(page.page) > Max(after, GetRedoRecPtr());
 
-	if (state.is_live && last >= state.reserved - RESERVE_EARLY_US &&
-		reservation_next(state, last, now) > state.reserved)
-		reserve(rel, &page, &state, last, now);
+	/* In the transaction that has created it, it may have no log. */
+	if (!is_enough && last < next && RelationNeedsWAL(rel))
+	{
+		SlotState	logged;
 
-	if (is_durable(PageGetLSN(page.page)))
+		state.reserved = next;
+		state.is_live = true;
+		logged.last = reservation_last_value(state);
+		logged.is_called = true;
+		MarkBufferDirty(page.buffer);
+		write_page(REL_LOCATOR(rel), &page, logged, &logged.last);
+		page.data->log_cnt = reservation_log_cnt(state, reservation_mark(&page));
+	}
+	if (!is_early || is_durable(PageGetLSN(page.page)))
 		remember(&page, state);
-	session_reservation.check_from = Max(session_reservation.check_from, last + CHECK_AGAIN_US);
-	unlock_reservation(rel, &page);
+	if (is_early)
+		session_reservation.check_from = Max(session_reservation.check_from, last + CHECK_AGAIN_US);
+	UnlockReleaseBuffer(page.buffer);
+	relation_close(rel, NoLock);
 }
 
 /*
- * The time below which sequences may have issued slots that their pages don't
- * show.  On a standby that is all that is reserved: its clock is that of the
- * last record, as after a recovery.
+ * See what the page has now.  On a standby, all that is reserved is the floor:
+ * its page is that of the last record, as after a recovery.
  */
-TimestampTz
-reservation_floor(void)
+Reservation
+reservation_see(void)
 {
-	Oid			relid = find_reservation();
-	Relation	rel = relation_open(relid, AccessShareLock);
+	Relation	rel = open_reservation(AccessShareLock, CurrentResourceOwner);
 	SequencePage page;
 	Reservation state = lock_reservation(rel, &page, BUFFER_LOCK_SHARE);
 
-	unlock_reservation(rel, &page);
-	UnlockRelationOid(relid, AccessShareLock);
-	return state.floor;
+	UnlockReleaseBuffer(page.buffer);
+	relation_close(rel, AccessShareLock);
+	return state;
 }
 
-/* Is it the clock, which itself makes no ids? */
+/* Is it the reservation, which itself makes no ids? */
 bool
 is_reservation(Oid relid)
 {
 	return relid == find_reservation();
+}
+
+/*
+ * Take the right to reserve slots of the time "last" that the clock does not
+ * allow yet; false if that is not needed, or not possible.
+ *
+ * It is a lock on the reservation's page, in the lock manager.
+ */
+bool
+acquire_push(LOCKTAG *tag, TimestampTz last, TimestampTz now)
+{
+	if (!needs_push(last, now))
+		return false;
+	SET_LOCKTAG_PAGE(*tag, MyDatabaseId, session_reservation.relid, 0);
+	(void) LockAcquire(tag, ExclusiveLock, false, false);
+	if (needs_push(last, now))
+		return true;
+	LockRelease(tag, ExclusiveLock, false);
+	return false;
+}
+
+static bool
+needs_push(TimestampTz last, TimestampTz now)
+{
+	Reservation state = reservation_see();
+
+	return reservation_next(state, last, now, false) <= last &&
+		reservation_next(state, last, now, true) > last;
 }
 
 static Oid
@@ -184,11 +186,30 @@ find_reservation(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("sequence \"snowid_internal.reservation\" does not exist"),
-				 errhint("It belongs to the extension. To make it again, type: CREATE SEQUENCE snowid_internal.reservation; ALTER EXTENSION snowid ADD SEQUENCE snowid_internal.reservation; and SELECT setval('snowid_internal.reservation', extract(epoch FROM now())::bigint + 2);")));
+				 errhint("It belongs to the extension. To make it again, type: CREATE SEQUENCE snowid_internal.reservation; ALTER EXTENSION snowid ADD SEQUENCE snowid_internal.reservation; and SELECT setval('snowid_internal.reservation', (extract(epoch FROM now()) * 1000)::bigint + 3000);")));
 	return relid;
 }
 
-/* Lock the clock's page, and read it. */
+/*
+ * Find the reservation, lock it, and open it.  Who has waited for the lock may
+ * find another one in its place.
+ */
+static Relation
+open_reservation(LOCKMODE mode, ResourceOwner owner)
+{
+	Relation	rel;
+
+	do
+	{
+		Oid			relid = find_reservation();
+
+		hold_relation(relid, mode, owner);
+		rel = try_relation_open(relid, NoLock);
+	} while (rel == NULL);
+	return rel;
+}
+
+/* Lock the page, and read it. */
 static Reservation
 lock_reservation(Relation rel, SequencePage *page, int mode)
 {
@@ -211,13 +232,6 @@ lock_reservation(Relation rel, SequencePage *page, int mode)
 	return reservation_read(page->data->last_value, page->data->log_cnt, reservation_mark(page));
 }
 
-static void
-unlock_reservation(Relation rel, SequencePage *page)
-{
-	UnlockReleaseBuffer(page->buffer);
-	relation_close(rel, NoLock);
-}
-
 /*
  * What a live page has, and no copy of it: the database, the timeline, and the
  * page's record.  CREATE DATABASE may copy the page as it is, pg_rewind brings
@@ -236,22 +250,7 @@ static void
 remember(const SequencePage *page, Reservation state)
 {
 	session_reservation.floor = state.floor;
-	session_reservation.reserved = state.is_live ? state.reserved : 0;
-	session_reservation.lsn = PageGetLSN(page->page);
-	session_reservation.check_from = session_reservation.reserved - RESERVE_EARLY_US;
-}
-
-/* Move the clock, and log that.  The page stays locked. */
-static void
-reserve(Relation rel, SequencePage *page, Reservation *state, TimestampTz wanted,
-		TimestampTz now)
-{
-	int64		last_value;
-
-	state->reserved = reservation_next(*state, wanted, now);
-	state->is_live = true;
-	last_value = reservation_last_value(*state);
-	MarkBufferDirty(page->buffer);
-	write_page(REL_LOCATOR(rel), page, last_value, &last_value);
-	page->data->log_cnt = reservation_log_cnt(*state, reservation_mark(page));
+	session_reservation.reserved.bound = state.is_live ? state.reserved : 0;
+	session_reservation.reserved.lsn = PageGetLSN(page->page);
+	session_reservation.check_from = session_reservation.reserved.bound - RESERVE_EARLY_US;
 }

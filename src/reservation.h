@@ -1,5 +1,5 @@
 /*
- * The database's clock: up to which time the log has reserved slots, for all
+ * The reservation: up to which time the log has reserved slots, for all
  * sequences of the database, and the floor that a recovery has left.
  *
  * Its state is on the page of the sequence snowid_internal.reservation.  The log
@@ -14,24 +14,31 @@
 #define SNOWID_RESERVATION_H
 
 #include "access/xlogdefs.h"
+#include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
 #include "slot.h"
 
-/* What the session knows of the clock. */
+/* What the session knows; nobody else reads or writes it. */
 typedef struct SessionReservation
 {
 	Oid			relid;			/* InvalidOid: nothing is known */
 	LocalTransactionId lxid;	/* transaction that holds the lock on it, and
 								 * has seen it */
-	TimestampTz reserved;		/* slots before it may be issued, ... */
-	XLogRecPtr	lsn;			/* ... as this record has it */
-	TimestampTz floor;			/* and none before this */
+	Logged		reserved;		/* slots before it may be issued, ... */
+	TimestampTz floor;			/* ... and none before this */
 	TimestampTz check_from;		/* slots from here on: reserve more, or see
 								 * what others have reserved */
 } SessionReservation;
+
+typedef enum Reserve
+{
+	RESERVE_NOW,				/* for slots that are about to be taken */
+	RESERVE_PUSH,				/* ... by who has acquire_push() */
+	RESERVE_EARLY				/* before the last ones are used */
+} Reserve;
 
 #pragma GCC visibility push(hidden)
 
@@ -39,26 +46,36 @@ extern SessionReservation session_reservation;
 
 extern void reservation_open(void);
 extern void reservation_forget(Oid relid);
-extern bool reservation_move(TimestampTz last, TimestampTz now, XLogRecPtr after);
-extern void reservation_move_early(TimestampTz last, TimestampTz now);
-extern TimestampTz reservation_floor(void);
+extern void reserve(TimestampTz last, TimestampTz now, XLogRecPtr after, Reserve how);
+extern Reservation reservation_see(void);
 extern bool is_reservation(Oid relid);
+extern bool acquire_push(LOCKTAG *tag, TimestampTz last, TimestampTz now);
 
 #pragma GCC visibility pop
 
-/* Make sure that the transaction holds the lock, and that the floor is known. */
-static inline void
-ensure_reservation(void)
+/*
+ * The time below which no slot is issued.  The transaction then holds the lock.
+ */
+static inline TimestampTz
+reserved_floor(void)
 {
 	if (session_reservation.lxid != MY_LXID)
 		reservation_open();
+	return session_reservation.floor;
 }
 
-/* Does a record that ends after this point reserve slots of this time? */
-static inline bool
-reservation_covers(TimestampTz last, XLogRecPtr after)
+/* What is reserved, and by which record; after reserved_floor(). */
+static inline Logged
+reserved(void)
 {
-	return last < session_reservation.reserved && session_reservation.lsn > after;
+	return session_reservation.reserved;
+}
+
+/* Is it time to reserve more, before the last slots are used? */
+static inline bool
+is_reserved_short(TimestampTz last)
+{
+	return last >= session_reservation.check_from;
 }
 
 #endif							/* SNOWID_RESERVATION_H */

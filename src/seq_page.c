@@ -13,11 +13,26 @@
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "storage/lwlock.h"
 
 #include "compat.h"
 #include "seq_page.h"
 
+
+/*
+ * Lock a relation.  Owned by the top transaction, the lock outlives a savepoint
+ * that is rolled back.
+ */
+void
+hold_relation(Oid relid, LOCKMODE mode, ResourceOwner owner)
+{
+	ResourceOwner current = CurrentResourceOwner;
+
+	CurrentResourceOwner = owner;
+	LockRelationOid(relid, mode);
+	CurrentResourceOwner = current;
+}
 
 /* Lock the page in a pinned buffer, and find its tuple. */
 void
@@ -51,12 +66,12 @@ lock_page(SequencePage *page, Buffer buffer, int mode)
  * for itself.
  */
 void
-write_page(RelFileLocator locator, SequencePage *page, int64 last,
+write_page(RelFileLocator locator, SequencePage *page, SlotState state,
 		   const int64 *logged_last)
 {
 	START_CRIT_SECTION();
 
-	page->data->is_called = true;
+	page->data->is_called = state.is_called;
 	page->data->log_cnt = 0;
 
 	if (logged_last != NULL)
@@ -75,7 +90,7 @@ write_page(RelFileLocator locator, SequencePage *page, int64 last,
 		PageSetLSN(page->page, recptr);
 	}
 
-	page->data->last_value = last;
+	page->data->last_value = state.last;
 
 	END_CRIT_SECTION();
 }

@@ -12,6 +12,8 @@
 #include "access/htup.h"
 #include "commands/sequence.h"
 #include "storage/bufmgr.h"
+#include "storage/lockdefs.h"
+#include "utils/resowner.h"
 
 #include "compat.h"
 #include "slot.h"
@@ -28,7 +30,8 @@ typedef struct SequencePage
 #pragma GCC visibility push(hidden)
 
 extern void lock_page(SequencePage *page, Buffer buffer, int mode);
-extern void write_page(RelFileLocator locator, SequencePage *page, int64 last,
+extern void hold_relation(Oid relid, LOCKMODE mode, ResourceOwner owner);
+extern void write_page(RelFileLocator locator, SequencePage *page, SlotState state,
 					   const int64 *logged_last);
 extern bool is_durable(XLogRecPtr lsn);
 extern void join_record(XLogRecPtr lsn);

@@ -9,7 +9,6 @@
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
@@ -20,6 +19,7 @@
 #include "compat.h"
 #include "reservation.h"
 #include "seq_catalog.h"
+#include "seq_page.h"
 #include "seq_session.h"
 #include "xact_start.h"
 
@@ -115,13 +115,7 @@ invalidate_relation(Datum arg, Oid relid)
 void
 session_lock(SessionSequence *session)
 {
-	ResourceOwner current;
-
-	/* Owned by the top transaction, it outlives a rolled back savepoint. */
-	current = CurrentResourceOwner;
-	CurrentResourceOwner = TopTransactionResourceOwner;
-	LockRelationOid(session->relid, RowExclusiveLock);
-	CurrentResourceOwner = current;
+	hold_relation(session->relid, RowExclusiveLock, TopTransactionResourceOwner);
 	xact_start_watch();
 	session->lxid = MY_LXID;
 
@@ -161,6 +155,7 @@ session_read_catalogs(SessionSequence *session, int32 shard)
 	}
 	session->rules = read_rules(rel);
 	session->is_local_temp = rel->rd_islocaltemp;
+	session->is_permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 	session->needs_wal = RelationNeedsWAL(rel);
 	session->is_rewritten = is_rewritten(rel);
 	session->userid = GetUserId();

@@ -35,14 +35,14 @@ typedef struct SessionSequence
 	RelFileLocator locator;
 	SlotRules	rules;
 	bool		is_local_temp;
+	bool		is_permanent;	/* neither temporary nor unlogged */
 	bool		needs_wal;
 	bool		is_rewritten;	/* has it got a new file since its creation? */
 
 	Buffer		buffer;			/* where its page was last */
 
 	/* Slots that this session has logged for the sequence alone. */
-	int64		logged_last;	/* up to here, ... */
-	XLogRecPtr	logged_lsn;		/* ... if this is the page's last record */
+	Logged		own;			/* up to here, if it is the page's last record */
 
 	/* Slots taken ahead of use; none if next > last. */
 	int64		cached_next;

@@ -45,16 +45,33 @@
 #include "xact_start.h"
 
 /*
- * So often a call tries to have its slots reserved, while others log the page
- * of the sequence, before it goes alone.
+ * A session that opens one millisecond after the other sleeps so much longer than
+ * it must, and opens several then without waiting.  Others open them meanwhile.
  */
-#define MAX_MOVES			3
+#define NAP_US			4000
 
+/* The longest sleep that no signal need end. */
+#define SLEEP_MAX_US	10000
+
+/* A call that takes slots: what it has read, and what it decides. */
+typedef struct Taking
+{
+	TimestampTz floor;			/* no slot is below it */
+	TimestampTz now;
+	SequencePage page;			/* locked */
+	SlotState	state;
+	SlotChoice	choice;
+	TimestampTz last;			/* when the last slot is */
+	SlotCover	cover;
+	XLogRecPtr	redo;
+} Taking;
+
+static void choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking);
 static TimestampTz read_clock(SlotState state, SlotRules rules, TimestampTz epoch);
 #ifdef __linux__
 static int64 coarse_lag_us(void);
 #endif
-static void opening_tag(LOCKTAG *tag, Oid seqid);
+static TimestampTz forgotten_floor(SessionSequence *session);
 static void wait_for_floor(TimestampTz floor);
 static void wait_us(int64 us);
 
@@ -71,24 +88,11 @@ int64
 sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 {
 	SessionSequence *session = *call_cache;
-	SequencePage page;
-	SlotState	state;
-	SlotChoice	choice;
-	TimestampTz floor = epoch;
-	TimestampTz now;
-	TimestampTz last = 0;		/* when our last slot is */
-	XLogRecPtr	redo = InvalidXLogRecPtr;
-	XLogRecPtr	logged = InvalidXLogRecPtr; /* the page's last record */
-	int64		slot;
-	LOCKTAG		opening;
-	bool		is_opener = false;	/* do we hold the right to open? */
-	bool		may_open = false;	/* ... and have we waited for it? */
-	bool		may_start = false;	/* have we let forgotten ids pass? */
-	int			moves_left = MAX_MOVES; /* of the clock, by this call */
-	bool		is_covered;		/* does the clock reserve our slots? */
-	bool		is_logged;		/* ... or have we logged them for ourselves, */
-	bool		must_log;		/* ... or do so now? */
+	Taking		taking;
+	SlotState	next = {0, true};
 	int64		logged_last;
+	bool		must_log = true;
+	int64		slot;
 
 	if (session == NULL || session->relid != seqid)
 		*call_cache = session = session_sequence(seqid);
@@ -104,28 +108,90 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	if (take_cached(session, epoch, &slot))
 		return slot;
 
-	/* An unlogged sequence may have been a logged one before a crash. */
-	if (!session->is_local_temp)
-	{
-		ensure_reservation();
-		floor = session_reservation.floor;
-		if (!session->needs_wal)
-			wait_for_floor(floor);
-	}
+	choose_and_lock(session, epoch, &taking);
+	next.last = logged_last = taking.choice.last;
 
 	/*
-	 * Pacing.  A session that must wait first gets the right to open the next
-	 * millisecond, so that the sessions that wait open one at a time, not one
-	 * each.  Then it looks again, since the session before may have opened
-	 * enough.  The page is not locked while it waits, nor while it moves the
-	 * clock.
+	 * Our commit must wait for the record that covers our slots.  It does so
+	 * if the transaction has an id; get it before the critical section.
 	 */
+	switch (taking.cover)
+	{
+		case COVER_RESERVED:
+			join_record(reserved().lsn);
+			/* The first change after a redo point is logged, as of any page. */
+			must_log = PageGetLSN(taking.page.page) <= taking.redo;
+			break;
+		case COVER_OWN:
+			join_record(session->own.lsn);
+			must_log = false;
+			break;
+		case COVER_FIRST:
+			/* From then on the page shows that the sequence makes ids. */
+			GetTopTransactionId();
+			break;
+		case COVER_NONE:
+		case COVER_ALONE:
+			GetTopTransactionId();
+			logged_last = slot_ahead(session->rules, next.last);
+			break;
+		case COVER_NO_LOG:
+			/* The file may be logged later; the page counts then. */
+			must_log = false;
+			break;
+	}
+
+	write_page(session->locator, &taking.page, next, must_log ? &logged_last : NULL);
+	if (taking.cover == COVER_ALONE)
+	{
+		session->own.bound = logged_last;
+		session->own.lsn = PageGetLSN(taking.page.page);
+	}
+	LockBuffer(taking.page.buffer, BUFFER_LOCK_UNLOCK);
+
+	if ((taking.cover == COVER_RESERVED || taking.cover == COVER_FIRST) &&
+		is_reserved_short(taking.last))
+		reserve(taking.last, taking.now, InvalidXLogRecPtr, RESERVE_EARLY);
+
+	cache_rest(session, taking.choice, taking.now, epoch);
+	return taking.choice.first;
+}
+
+/*
+ * Choose slots that may be taken now, and find what covers them; the page stays
+ * locked.
+ *
+ * Pacing: a session that must wait first gets the right to open the next
+ * millisecond, a lock on the sequence's page in the lock manager, where nothing
+ * else locks pages of sequences.  So the sessions that wait open one at a time, not
+ * one each.  Then it looks again, since the session before may have opened enough.
+ * The page is not locked while it waits, nor while it reserves.
+ */
+static void
+choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
+{
+	LOCKTAG		opening;
+	LOCKTAG		pushing;
+	bool		has_napped = false;
+	bool		is_opener = false;	/* have we the right to open? */
+	bool		is_pusher = false;	/* ... and to reserve beyond the clock? */
+	bool		may_open = false;	/* ... and have we waited? */
+	bool		has_reserved = false;
+	bool		has_forgotten = false;
+
+	/* An unlogged sequence may have been a logged one before a crash. */
+	taking->floor = session->is_local_temp ? epoch : reserved_floor();
+	if (!session->is_permanent)
+		wait_for_floor(taking->floor);
+
 	for (;;)
 	{
-		bool		starts_early;
+		XLogRecPtr	page_lsn;
+		bool		is_forgotten;
 
-		lock_page(&page, ensure_pinned(session), BUFFER_LOCK_EXCLUSIVE);
-		state = page_state(&page);
+		lock_page(&taking->page, ensure_pinned(session), BUFFER_LOCK_EXCLUSIVE);
+		taking->state = page_state(&taking->page);
+		page_lsn = PageGetLSN(taking->page.page);
 
 		/*
 		 * The clock is read under the page's lock.  A reading from before the
@@ -133,14 +199,14 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 		 * meanwhile.  Ids would still be right, but would fall behind the
 		 * clock.
 		 */
-		now = read_clock(state, session->rules, epoch);
-		choice = slot_choose(state, session->rules, floor - epoch, now - epoch,
-							 may_open);
-		starts_early = !may_start && session->is_rewritten &&
-			(choice.verdict == SLOT_TAKE || choice.verdict == SLOT_WAIT) &&
-			slot_is_forgotten(state, now - epoch);
+		taking->now = read_clock(taking->state, session->rules, epoch);
+		is_forgotten = slot_is_forgotten(taking->state, taking->now - epoch);
+		taking->choice = slot_choose(taking->state, session->rules, taking->floor - epoch,
+									 taking->now - epoch, may_open);
+		taking->last = epoch + slot_ms(taking->choice.last) * 1000;
 
-		if (choice.verdict == SLOT_TAKE && !starts_early)
+		if (taking->choice.verdict == SLOT_TAKE &&
+			(has_forgotten || !is_forgotten || !session->is_rewritten))
 		{
 			/*
 			 * Dirty the page before asking for the redo point.  A checkpoint
@@ -148,113 +214,70 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 			 * dirty, waits for our lock, and writes what we leave there.  One
 			 * that moved it before we asked makes us log.
 			 */
-			if (!page_is_dirty(&page))
-				MarkBufferDirty(page.buffer);
-			redo = GetRedoRecPtr();
-
-			/*
-			 * Replay of a later record of this page would set it back below
-			 * what it issues from now on.  So the reservation must be after
-			 * that record, too: the redo point that we see may be an old one,
-			 * in whose place a checkpoint has already chosen another.
-			 */
-			last = epoch + slot_ms(choice.last) * 1000;
-			is_covered = reservation_covers(last, Max(redo, PageGetLSN(page.page)));
-			is_logged = choice.last <= session->logged_last &&
-				PageGetLSN(page.page) == session->logged_lsn &&
-				session->logged_lsn > redo;
-			if (is_covered || is_logged || moves_left == 0 || !session->needs_wal)
+			if (!page_is_dirty(&taking->page))
+				MarkBufferDirty(taking->page.buffer);
+			taking->redo = GetRedoRecPtr();
+			taking->cover = !session->is_permanent ? COVER_NO_LOG :
+				slot_cover(is_forgotten, taking->choice.last, taking->last,
+						   page_lsn, taking->redo, reserved(), session->own);
+			if (taking->cover == COVER_NONE && has_reserved)
+				taking->cover = COVER_ALONE;
+			/* A new file has no log until the commit, but is forgotten alike. */
+			if (taking->cover != COVER_NONE && !session->needs_wal)
+				taking->cover = COVER_NO_LOG;
+			if (taking->cover != COVER_NONE)
 				break;
-			logged = PageGetLSN(page.page);
 		}
 
-		LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
+		LockBuffer(taking->page.buffer, BUFFER_LOCK_UNLOCK);
 
-		if (starts_early)
+		if (is_forgotten && session->is_rewritten && !has_forgotten)
 		{
-			wait_us(forgotten_until(floor, now) - now);
-			may_start = true;
+			taking->floor = Max(taking->floor, forgotten_floor(session));
+			has_forgotten = true;
 		}
-		else if (choice.verdict == SLOT_TAKE)
+		else if (taking->choice.verdict == SLOT_TAKE)
 		{
-			if (!reservation_move(last, now, logged))
-				moves_left = 0;
-			else
-				moves_left--;
-			floor = session_reservation.floor;
+			reserve(taking->last, taking->now, page_lsn, is_pusher ? RESERVE_PUSH : RESERVE_NOW);
+			taking->floor = Max(taking->floor, reserved_floor());
+			has_reserved = true;
 		}
-		else if (choice.verdict != SLOT_WAIT)
-			refuse_slot(choice.verdict, seqid,
-						choice.verdict == SLOT_FLOOR_TOO_FAR ? choice.first : state.last,
-						session->rules, now, epoch);
+		else if (taking->choice.verdict != SLOT_WAIT)
+			refuse_slot(taking->choice.verdict, session->relid,
+						taking->choice.verdict == SLOT_FLOOR_TOO_FAR ?
+						taking->choice.first : taking->state.last,
+						session->rules, taking->now, epoch);
+		else if (!has_napped && taking->state.last == session->cached_last &&
+				 taking->choice.wait_us <= 1000)
+		{
+			wait_us(taking->choice.wait_us + NAP_US);
+			has_napped = true;
+		}
 		else if (!is_opener)
 		{
-			opening_tag(&opening, seqid);
+			SET_LOCKTAG_PAGE(opening, MyDatabaseId, session->relid, 0);
 			(void) LockAcquire(&opening, ExclusiveLock, false, false);
 			is_opener = true;
 		}
 		else
 		{
-			wait_us(choice.wait_us);
+			if (session->is_permanent && !is_pusher)
+				is_pusher = acquire_push(&pushing, taking->last, taking->now);
+			wait_us(taking->choice.wait_us);
 			may_open = true;
 		}
 	}
-
-	/*
-	 * What the clock does not cover, the sequence logs for itself, ahead of
-	 * use.  It does so, too, with its first id: from then on its page shows
-	 * that it makes ids.  Our commit must wait for that record, or for the
-	 * reservation that we rely on.  It does so if the transaction has an id;
-	 * get it before the critical section.
-	 *
-	 * Without a log there is nothing to cover; the file may become logged
-	 * later, and what is on the page then counts.
-	 */
-	must_log = session->needs_wal;
-	logged_last = choice.last;
-	if (!session->needs_wal)
-		is_covered = false;
-	else if (is_covered && !slot_is_forgotten(state, now - epoch))
-	{
-		join_record(session_reservation.lsn);
-
-		/* The first change after a redo point is logged, as of any page. */
-		must_log = PageGetLSN(page.page) <= redo;
-	}
-	else if (is_logged)
-	{
-		join_record(session->logged_lsn);
-		must_log = false;
-	}
-	else
-	{
-		GetTopTransactionId();
-		if (!is_covered)
-			logged_last = slot_ahead(session->rules, choice.last);
-	}
-
-	write_page(session->locator, &page, choice.last, must_log ? &logged_last : NULL);
-	if (!is_covered && must_log)
-	{
-		session->logged_last = logged_last;
-		session->logged_lsn = PageGetLSN(page.page);
-	}
-	LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
-
+	if (is_pusher)
+		LockRelease(&pushing, ExclusiveLock, false);
 	if (is_opener)
 		LockRelease(&opening, ExclusiveLock, false);
-	if (is_covered && last >= session_reservation.check_from)
-		reservation_move_early(last, now);
-
-	cache_rest(session, choice, now, epoch);
-	return choice.first;
 }
 
 /*
  * Make every later slot larger than the given one.  Never moves back.
  *
  * It is logged with all that is known of the sequence.  So whoever reads its
- * page then, as pg_dump does, needs no clock.
+ * page then, as pg_dump does, needs no reservation.
  *
  * Needs UPDATE on the sequence, as setval does.
  */
@@ -263,11 +286,11 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 {
 	SessionSequence *session = session_sequence(seqid);
 	Relation	rel;
+	TimestampTz floor = epoch;
 	TimestampTz now;
 	SequencePage page;
 	SlotRules	rules;
-	SlotState	state;
-	TimestampTz floor = epoch;
+	SlotAdvance next;
 
 	ensure_locked(session);
 	rel = open_sequence(seqid);
@@ -277,55 +300,30 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 		PreventCommandIfReadOnly("advance()");
 	PreventCommandIfParallelMode("advance()");
 	if (!rel->rd_islocaltemp)
-	{
-		ensure_reservation();
-		floor = session_reservation.floor;
-	}
-
-	/*
-	 * Read the clock after the wait for the lock.  What we waited for may be
-	 * a restart, which forgets ids that are later than the begin of this
-	 * call.
-	 */
-	now = GetCurrentTimestamp();
-
-	/* Refuse a state that next_id() would then refuse to go on from. */
+		floor = reserved_floor();
 	rules = read_rules(rel);
-	if (slot_ms(slot) >= MS_LAST_GENERATED)
-		refuse_slot(SLOT_EXHAUSTED, seqid, slot, rules, now, epoch);
-	if (now < epoch)
-		refuse_slot(SLOT_BEFORE_EPOCH, seqid, slot, rules, now, epoch);
-	if (slot_ms(slot) > (now - epoch) / 1000 + MS_AHEAD_SANE)
-		refuse_advance(seqid, slot, now, epoch);
-	if (floor > now + MS_AHEAD_SANE * 1000)
-		refuse_slot(SLOT_FLOOR_TOO_FAR, seqid, slot_floor(floor - epoch), rules, now, epoch);
-	if (slot > rules.max_slot)
-		refuse_slot(SLOT_OVER_MAXVALUE, seqid, slot, rules, now, epoch);
-
 	drop_cached(session);
-	lock_page(&page, ReadBuffer(rel, 0), BUFFER_LOCK_EXCLUSIVE);
-	state = page_state(&page);
-
-	/* Stay above the ids that a restart has forgotten. */
-	if (is_rewritten(rel) && slot_is_forgotten(state, now - epoch))
-		slot = Min(Max(slot, slot_floor(forgotten_until(floor, now) - epoch) - 1),
-				   rules.max_slot);
-
-	if (state.is_called)
-	{
-		int64		known = slot_known(state, floor - epoch, now - epoch).last;
-
-		slot = Max(Max(slot, state.last), Min(known, rules.max_slot));
-	}
-	else if (slot_is_named(state, rules, now - epoch))
-		slot = Max(slot, state.last - 1);
-
 	if (RelationNeedsWAL(rel))
 		GetTopTransactionId();
-	MarkBufferDirty(page.buffer);
-	write_page(REL_LOCATOR(rel), &page, slot, RelationNeedsWAL(rel) ? &slot : NULL);
 
+	/* What we have waited for may have set the sequence ahead meanwhile. */
+	now = GetCurrentTimestamp();
+	lock_page(&page, ReadBuffer(rel, 0), BUFFER_LOCK_EXCLUSIVE);
+	next = slot_advance(page_state(&page), rules, is_rewritten(rel), slot,
+						floor - epoch, now - epoch);
+	if (next.verdict == SLOT_TAKE)
+	{
+		MarkBufferDirty(page.buffer);
+		write_page(REL_LOCATOR(rel), &page, next.state,
+				   RelationNeedsWAL(rel) ? &next.state.last : NULL);
+	}
 	UnlockReleaseBuffer(page.buffer);
+	if (next.verdict == SLOT_TOO_FAR_AHEAD)
+		refuse_advance(seqid, slot, now, epoch);
+	if (next.verdict != SLOT_TAKE)
+		refuse_slot(next.verdict, seqid,
+					next.verdict == SLOT_FLOOR_TOO_FAR ? slot_floor(floor - epoch) : slot,
+					rules, now, epoch);
 	relation_close(rel, NoLock);
 }
 
@@ -360,7 +358,7 @@ sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids)
 	state = page_state(&page);
 	UnlockReleaseBuffer(page.buffer);
 	if (!rel->rd_islocaltemp)
-		state = slot_known(state, reservation_floor() - epoch,
+		state = slot_known(state, reservation_see().floor - epoch,
 						   GetCurrentTimestamp() - epoch);
 	relation_close(rel, AccessShareLock);
 
@@ -386,7 +384,7 @@ read_clock(SlotState state, SlotRules rules, TimestampTz epoch)
 	{
 		TimestampTz now;
 
-		now = (coarse.tv_sec - UNIX_ZERO_S) * US_PER_S + coarse.tv_nsec / 1000;
+		now = (coarse.tv_sec * 1000 - UNIX_ZERO_MS) * 1000 + coarse.tv_nsec / 1000;
 
 		/* No slot is taken below the time that safe_upper_id() relies on. */
 		if (slot_follows(state, rules,
@@ -426,13 +424,19 @@ coarse_lag_us(void)
 #endif
 
 /*
- * The right to open a sequence's next millisecond is a lock on its page in the
- * lock manager, where nothing else locks pages of sequences.
+ * The time from which a restarted sequence is above all that it has forgotten.
+ * Without a log, it waits for that.
  */
-static void
-opening_tag(LOCKTAG *tag, Oid seqid)
+static TimestampTz
+forgotten_floor(SessionSequence *session)
 {
-	SET_LOCKTAG_PAGE(*tag, MyDatabaseId, seqid, 0);
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz floor = forgotten_until(session->is_local_temp ? now :
+										reservation_see().reserved, now);
+
+	if (!session->is_permanent)
+		wait_for_floor(floor);
+	return floor;
 }
 
 /* Let an unlogged sequence not run ahead of the clock. */
@@ -464,7 +468,7 @@ wait_us(int64 us)
 		if (left <= 0)
 			break;
 		pgstat_report_wait_start(PG_WAIT_EXTENSION);
-		pg_usleep(Min(left, OPENING_WAIT_MAX_US));
+		pg_usleep(Min(left, SLEEP_MAX_US));
 		pgstat_report_wait_end();
 	}
 }

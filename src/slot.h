@@ -3,8 +3,8 @@
  * slots are reserved in the log.
  *
  * These rules make ids unique and rising.  They are pure functions of plain
- * numbers: the state on the sequence's page, the sequence's definition, the
- * clock's page, and the time.  sequence.c and reservation.c hold the page's lock
+ * numbers: the state on the sequence's page, the sequence's definition, what is
+ * reserved, and the time.  sequence.c and reservation.c hold the page's lock
  * around them, and do what they say; t/unit/slot_test.c calls them with every
  * edge value.  Like layout.h, this needs only c.h before it.
  *
@@ -60,23 +60,24 @@
 #define SLOTS_LOGGED_AHEAD	(INT64CONST(1000) * SLOTS_PER_MS)
 
 /*
- * Times are reserved in whole seconds.  The next second is reserved when less
- * than half of one is left, so that its record is durable before it is needed.
- *
- * For slots that are ahead of the clock, no more is reserved than the end of
- * their second, and nothing if they are RESERVE_AHEAD_US or more beyond both the
- * clock and the floor: then the sequence goes alone.
+ * Times are reserved to so far beyond the clock.  More is reserved when less
+ * than half a second is left, so that its record is durable before it is needed.
  */
 #define US_PER_S			INT64CONST(1000000)
+#define RESERVE_US			(2 * US_PER_S)
 #define RESERVE_EARLY_US	(US_PER_S / 2)
-#define RESERVE_AHEAD_US		(5 * US_PER_S / 2)
 
 /*
- * The clock's page has seconds since 1970, a timestamptz microseconds since
- * 2000.  No reserved time is taken for later than the year 9999.
+ * The reservation's page has milliseconds since 1970, a timestamptz microseconds
+ * since 2000.  No reserved time is taken for later than the year 9999.
  */
-#define UNIX_ZERO_S		INT64CONST(946684800)
-#define RESERVED_LAST_S		INT64CONST(253402300800)
+#define UNIX_ZERO_MS		INT64CONST(946684800000)
+#define RESERVED_LAST_MS	INT64CONST(253402300800000)
+
+/* The bits of log_cnt that mark a reservation in use. */
+#define MARK_BITS			24
+#define MARK_MASK			((1 << MARK_BITS) - 1)
+#define FLOOR_BACK_MAX_MS	((INT64CONST(1) << (63 - MARK_BITS)) - 2)
 
 /* The tuple on the sequence's page. */
 typedef struct SlotState
@@ -93,6 +94,12 @@ typedef struct SlotRules
 	int64		cache;			/* calls that a session may serve at once */
 	int64		start;			/* START */
 } SlotRules;
+
+/*
+ * What a plain counter does not reach, nor a time of less than 12 days after
+ * the epoch.
+ */
+#define SLOT_COUNTED		(INT64CONST(1) << 40)
 
 /*
  * The worker group of Citus whose copy a sequence is, 0 if it is none.
@@ -127,15 +134,31 @@ typedef struct SlotChoice
 	int64		wait_us;
 } SlotChoice;
 
-/*
- * The database's clock, as its page has it, in microseconds of a timestamptz.
- */
+/* What is reserved, as the reservation's page has it: times, as timestamptz. */
 typedef struct Reservation
 {
 	int64		reserved;		/* the log holds this, above all slots issued */
 	int64		floor;			/* no slot is issued below this */
 	bool		is_live;		/* was it set since the last recovery, here? */
 } Reservation;
+
+/* What a session knows to be in the log: a bound, and where its record ends. */
+typedef struct Logged
+{
+	int64		bound;
+	uint64		lsn;
+} Logged;
+
+/* What keeps the slots that are being taken from coming again after a crash. */
+typedef enum SlotCover
+{
+	COVER_NONE,					/* nothing yet: they are to be reserved */
+	COVER_RESERVED,				/* what is reserved for all sequences */
+	COVER_FIRST,				/* that, and a record of the first id */
+	COVER_OWN,					/* the session's record of this sequence */
+	COVER_ALONE,				/* such a record, which is to be written */
+	COVER_NO_LOG				/* nothing: the file has no log */
+} SlotCover;
 
 /*
  * The first slot that is not below a time, given in microseconds since the
@@ -300,19 +323,13 @@ slot_is_forgotten(SlotState state, int64 now_us)
 /*
  * From when on is a slot above all that a restart may have forgotten?
  *
- * They are at most MS_AHEAD_MAX ahead of a clock that is right.  But after a
- * recovery, ids start from the floor.  A sequence that is used to the full then
- * opens a millisecond in OPENING_WAIT_MAX_US, so a lead of 5 seconds has shrunk
- * to nothing when half of that has passed since the floor.
+ * All that was ever covered is below what is reserved.  What had no log is at
+ * most MS_AHEAD_MAX ahead of the clock.
  */
 static inline int64
-forgotten_until(int64 floor, int64 now)
+forgotten_until(int64 reserved, int64 now)
 {
-	int64		until = now + (MS_AHEAD_MAX + 1) * 1000;
-
-	if (floor > now + FLOOR_WAIT_MAX_US)
-		return until;
-	return Max(until, floor + RESERVE_AHEAD_US);
+	return Max(reserved, now + (MS_AHEAD_MAX + 1) * 1000);
 }
 
 /*
@@ -328,13 +345,85 @@ slot_known(SlotState state, int64 floor_us, int64 now_us)
 	return state;
 }
 
+typedef struct SlotAdvance
+{
+	SlotVerdict verdict;
+	SlotState	state;
+} SlotAdvance;
+
 /*
- * Read the clock's page.
+ * The state from which every later slot is larger than the given one; never
+ * back.  SLOT_TAKE, or why next_id() could not go on from there.
  *
- * last_value is the reserved time, in seconds since 1970.  log_cnt is 0 in the
- * log's record, so it is 0 after setval() and a restore, too.  On the page in
- * use it holds, above the mark, the seconds from the floor to the reserved time,
- * plus one.  The mark differs from that of any page which this one may have been
+ * The caller may have named another epoch than the sequence has.  So nothing is
+ * written that another epoch would put into the time to come: a page can be
+ * behind the floor by the time between two checkpoints, a day at most, and who
+ * seems further behind is not behind.  A restarted sequence stays one: it is
+ * left to next_id() to start above what it has forgotten.
+ */
+static inline SlotAdvance
+slot_advance(SlotState state, SlotRules rules, bool is_rewritten, int64 slot,
+			 int64 floor_us, int64 now_us)
+{
+	SlotAdvance next = {SLOT_TAKE, {slot, true}};
+	int64		floor = slot_floor(floor_us);
+
+	if (slot_ms(slot) >= MS_LAST_GENERATED)
+		next.verdict = SLOT_EXHAUSTED;
+	else if (now_us < 0)
+		next.verdict = SLOT_BEFORE_EPOCH;
+	else if (slot_ms(slot) > now_us / 1000 + MS_AHEAD_SANE)
+		next.verdict = SLOT_TOO_FAR_AHEAD;
+	else if (slot_ms(floor) > now_us / 1000 + MS_AHEAD_SANE)
+		next.verdict = SLOT_FLOOR_TOO_FAR;
+	else if (slot > rules.max_slot)
+		next.verdict = SLOT_OVER_MAXVALUE;
+
+	if (slot_is_named(state, rules, now_us))
+		next.state.last = Max(slot, state.last - 1);
+	else if (state.is_called)
+	{
+		next.state.last = Max(slot, state.last);
+		if (!slot_is_forgotten(state, now_us) &&
+			slot_ms(floor) - slot_ms(state.last) <= MS_AHEAD_SANE)
+			next.state.last = Max(next.state.last, Min(floor - 1, rules.max_slot));
+	}
+	if (is_rewritten && (!state.is_called || state.last < SLOT_COUNTED) &&
+		next.state.last < rules.max_slot - 1)
+	{
+		next.state.is_called = false;
+		next.state.last += next.state.last + 1 == rules.start ? 2 : 1;
+	}
+	return next;
+}
+
+/*
+ * What covers the slots up to "last", which is at a time, on a page with this
+ * state and record?
+ *
+ * Replay of a later record of the page would set it back below what it issues
+ * from now on.  So what covers them must be after that record, too, and not only
+ * after the redo point: that may be an old one, in whose place a checkpoint has
+ * already chosen another.
+ */
+static inline SlotCover
+slot_cover(bool is_first, int64 last, int64 at, uint64 page_lsn, uint64 redo,
+		   Logged reserved, Logged own)
+{
+	if (at < reserved.bound && reserved.lsn > Max(redo, page_lsn))
+		return is_first ? COVER_FIRST : COVER_RESERVED;
+	if (last <= own.bound && own.lsn == page_lsn && own.lsn > redo)
+		return COVER_OWN;
+	return COVER_NONE;
+}
+
+/*
+ * Read the reservation's page.
+ *
+ * last_value is the reserved time, in milliseconds since 1970.  log_cnt is 0 in
+ * the log's record, so it is 0 after setval() and a restore, too.  On the page in
+ * use it holds, above the mark, the time from the floor to the reserved time, plus
+ * one.  The mark differs from that of any page which this one may have been
  * copied from.
  *
  * Whoever finds a page that is not live takes its time for the floor: up to
@@ -343,64 +432,57 @@ slot_known(SlotState state, int64 floor_us, int64 now_us)
 static inline Reservation
 reservation_read(int64 last_value, int64 log_cnt, uint32 mark)
 {
-	Reservation clock;
-	int64		second = Min(Max(last_value, 0), RESERVED_LAST_S);
+	Reservation page;
+	int64		ms = Min(Max(last_value, 0), RESERVED_LAST_MS);
 
-	clock.reserved = (second - UNIX_ZERO_S) * US_PER_S;
-	clock.is_live = (log_cnt >> 32) > 0 && (uint32) log_cnt == mark;
-	clock.floor = clock.reserved;
-	if (clock.is_live)
-		clock.floor -= ((log_cnt >> 32) - 1) * US_PER_S;
-	return clock;
+	page.reserved = (ms - UNIX_ZERO_MS) * 1000;
+	page.is_live = (log_cnt >> MARK_BITS) > 0 &&
+		(log_cnt & MARK_MASK) == (mark & MARK_MASK);
+	page.floor = page.reserved;
+	if (page.is_live)
+		page.floor -= ((log_cnt >> MARK_BITS) - 1) * 1000;
+	return page;
 }
 
-/* The last_value of a clock. */
 static inline int64
-reservation_last_value(Reservation clock)
+reservation_last_value(Reservation page)
 {
-	return clock.reserved / US_PER_S + UNIX_ZERO_S;
+	return page.reserved / 1000 + UNIX_ZERO_MS;
 }
 
-/* The log_cnt of a clock in use.  A floor that is too far back moves up. */
+/* The log_cnt of a page in use.  A floor of 17 years ago moves up. */
 static inline int64
-reservation_log_cnt(Reservation clock, uint32 mark)
+reservation_log_cnt(Reservation page, uint32 mark)
 {
-	int64		seconds = (clock.reserved - clock.floor) / US_PER_S;
+	int64		ms = (page.reserved - page.floor) / 1000;
 
-	return ((Min(seconds, PG_INT32_MAX - 1) + 1) << 32) | mark;
+	return ((Min(ms, FLOOR_BACK_MAX_MS) + 1) << MARK_BITS) | (mark & MARK_MASK);
 }
 
-/* The begin of the second of a time. */
+/* The begin of the millisecond of a time. */
 static inline int64
-second_of(int64 us)
+begin_of_ms(int64 us)
 {
-	return us - (us % US_PER_S + US_PER_S) % US_PER_S;
+	return us - (us % 1000 + 1000) % 1000;
 }
 
 /*
- * May the clock be moved for slots of the time "last"?
+ * The time to reserve, so that slots of the time "last" can be issued.  If it is
+ * not beyond that, they cannot: the sequence must go alone.
  *
- * Not if they are far ahead: that would drag the others along.  But it may be
- * logged again as it is.
- */
-static inline bool
-reservation_may_move(Reservation clock, int64 last, int64 now)
-{
-	return last < Max(clock.reserved, Max(clock.floor, now) + RESERVE_AHEAD_US);
-}
-
-/*
- * The time to reserve, so that slots of the given time can be issued: the end
- * of the clock's second, and one more, or the end of the slots' second.
+ * It follows the clock, whatever is asked for.  Only who has waited for that
+ * (may_push), alone in the database, moves it by the next millisecond.  So what is
+ * reserved is never further ahead of a clock that is right, and comes back to it,
+ * however many crashes, restarts and sequences ask for more.
  */
 static inline int64
-reservation_next(Reservation clock, int64 wanted, int64 now)
+reservation_next(Reservation page, int64 last, int64 now, bool may_push)
 {
-	int64		next = second_of(now) + 2 * US_PER_S;
+	int64		next = Max(page.reserved, begin_of_ms(now) + RESERVE_US);
 
-	if (wanted >= clock.reserved)
-		next = Max(next, second_of(wanted) + US_PER_S);
-	return Max(next, clock.reserved);
+	if (may_push && last >= next && last < next + 1000)
+		next = begin_of_ms(last) + 1000;
+	return next;
 }
 
 #endif							/* SNOWID_SLOT_H */

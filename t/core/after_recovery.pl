@@ -103,7 +103,7 @@ INSERT INTO insta13.rows DEFAULT VALUES});
 subtest 'somebody who would drag the others along' => sub {
 	sql('CREATE SEQUENCE honest; CREATE SEQUENCE dragging');
 	take('honest');
-	my $beyond = 'SELECT reserved * 1000 - 1 FROM (SELECT last_value AS reserved FROM snowid_internal.reservation) c';
+	my $beyond = 'SELECT last_value - 1 FROM snowid_internal.reservation';
 	for (1 .. 20)
 	{
 		my $ms = sql($beyond);
@@ -143,13 +143,6 @@ subtest 'DROP and CREATE EXTENSION before a crash' => sub {
 	start_with_clock($node, '2026-01-01 12:00:00');
 	cmp_ok(take('stays'), '>', $seen[1], 'with the clock set back');
 
-	# What is far ahead drags no other sequence.
-	sql(q{
-SELECT snowid.advance('stays', snowid.make_id(clock_timestamp() + '1 hour', 0, 0));
-SET client_min_messages = warning; DROP EXTENSION snowid CASCADE; CREATE EXTENSION snowid;
-CREATE SEQUENCE other});
-	is(sql(q{SELECT snowid.id_timestamp(snowid.next_id(5, 'other')) < clock_timestamp() + '40 minutes'}),
-		't', '... and one that is far ahead');
 };
 
 done_testing();

@@ -125,9 +125,9 @@ for (
 # A restore in one transaction sets the clock, too.  A record of what was there before
 # would undo that.
 subject 'wal_level = minimal: a new clock that is set' => ['minimal'], sub {
-	sql("SET wal_skip_threshold = 0; BEGIN; $new_clock; $once; SELECT setval('snowid_internal.reservation', 1767268860); COMMIT");
+	sql("SET wal_skip_threshold = 0; BEGIN; $new_clock; $once; SELECT setval('snowid_internal.reservation', 1767268860000); COMMIT");
 	crash_back();
-	is(sql('SELECT last_value FROM snowid_internal.reservation'), 1767268860, 'has that after a crash');
+	is(sql('SELECT last_value FROM snowid_internal.reservation'), 1767268860000, 'has that after a crash');
 };
 
 $node->stop;

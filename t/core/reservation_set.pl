@@ -44,7 +44,7 @@ subject 'a leap of two days' => [ 'busy', 'seldom', 'new' ], sub {
 # It is set, as a restore does, while sessions know it: one that has only read it,
 # and one whose reservation has come to its end.
 subject 'setval()' => [ 'busy', 'seldom', 'restored' ], sub {
-	my $set_clock = q{SELECT setval('snowid_internal.reservation', extract(epoch FROM timestamptz '2026-01-01 12:00:%d')::bigint)};
+	my $set_clock = q{SELECT setval('snowid_internal.reservation', 1000 * extract(epoch FROM timestamptz '2026-01-01 12:00:%d')::bigint)};
 	sql('CREATE UNLOGGED SEQUENCE forgetful');
 	take($_) for 'busy', 'seldom';
 	my $user = session();

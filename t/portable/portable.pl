@@ -162,7 +162,7 @@ ALTER SEQUENCE seen INCREMENT 1;
 SELECT snowid.next_id(5, 'seen') < snowid.next_id(5, 'seen');
 CREATE SEQUENCE restored;
 SELECT setval('restored', (snowid.min_id(now()) >> 13) - 3600000::bigint * 1024) > 0,
-	setval('snowid_internal.reservation', extract(epoch FROM now())::bigint + 3) > 0;
+	setval('snowid_internal.reservation', (extract(epoch FROM now()) * 1000)::bigint + 3000) > 0;
 SELECT snowid.id_timestamp(snowid.next_id(5, 'restored')) >= now() + interval '1 s';
 SELECT snowid.id_timestamp(snowid.next_id(5, 'restored')) >= now() + interval '1 s';
 }), "100\nt\n6\nt\nt|t\nt\nt", 'what a session has seen of a sequence holds until it is altered, and for no other one');

@@ -289,90 +289,189 @@ test_alone(void)
 	   "... but not if the clock was set back");
 	ok(floor_wait(NOW_US, NOW_US) == 0, "... nor if it is reached");
 
-	ok(forgotten_until(NOW_US - RESERVE_AHEAD_US + 11000, NOW_US) == NOW_US + 11000 &&
-	   forgotten_until(NOW_US - RESERVE_AHEAD_US + 11001, NOW_US) == NOW_US + 11001,
-	   "a restart may have forgotten what was ahead of the clock, or above the floor");
-	ok(forgotten_until(NOW_US + FLOOR_WAIT_MAX_US, NOW_US) == NOW_US + FLOOR_WAIT_MAX_US + RESERVE_AHEAD_US &&
-	   forgotten_until(NOW_US + FLOOR_WAIT_MAX_US + 1, NOW_US) == NOW_US + 11000,
-	   "... unless the clock was set back");
+	ok(forgotten_until(NOW_US + 11001, NOW_US) == NOW_US + 11001,
+	   "a restart may have forgotten all that was reserved");
+	ok(forgotten_until(NOW_US - 1, NOW_US) == NOW_US + 11000,
+	   "... and what had no log, ahead of the clock");
 }
 
-/* A live clock: seconds of reserved time and floor. */
-static Reservation
-clock_of(int64 reserved, int64 floor)
+/* Where advance() leads, with a floor, and no MAXVALUE. */
+static SlotAdvance
+advance(SlotState state, bool is_rewritten, int64 slot, int64 floor_us)
 {
-	Reservation clock = {reserved * US_PER_S, floor * US_PER_S, true};
-
-	return clock;
+	return slot_advance(state, one, is_rewritten, slot, floor_us, NOW_US);
 }
 
 static bool
-survives(Reservation clock, uint32 mark)
+leads(SlotAdvance next, int64 last, bool is_called)
 {
-	Reservation read = reservation_read(reservation_last_value(clock), reservation_log_cnt(clock, mark), mark);
-
-	return read.is_live && read.reserved == clock.reserved && read.floor == clock.floor;
+	return next.verdict == SLOT_TAKE && next.state.last == last &&
+		next.state.is_called == is_called;
 }
 
 static void
-test_clock_page(void)
+test_advance(void)
 {
-	Reservation clock = clock_of(1000, 900);
+	int64		day = MS_AHEAD_SANE << 10;
+	int64		day_us = MS_AHEAD_SANE * 1000;
+	int64		old = NOW_SLOT - 5 * day;
+	SlotRules	narrow = {1, NOW_SLOT + 1000, 1, 1};
+	SlotRules	begins = {1, PG_INT64_MAX, 1, 1024};
+
+	ok(leads(advance(called(NOW_SLOT), false, NOW_SLOT + 7, 0), NOW_SLOT + 7, true),
+	   "advance() goes to the slot");
+	ok(leads(advance(called(NOW_SLOT), false, 1023, 0), NOW_SLOT, true), "... never back");
+	ok(leads(advance(uncalled(1), false, 1023, 0), 1023, true), "... from a START");
+	ok(leads(advance(uncalled(NOW_SLOT + 5), false, 1023, 0), NOW_SLOT + 4, true),
+	   "... and keeps the slot that setval() has named");
+	ok(leads(advance(called(33), false, 1023, NOW_US), 1023, true), "a plain counter stays one");
+	ok(leads(advance(called(NOW_SLOT), false, 1023, NOW_US + 1000), NOW_SLOT + 1023, true),
+	   "it writes what is below the floor");
+	ok(leads(advance(called(NOW_SLOT - day + 1024), false, 1023, NOW_US + 1000), NOW_SLOT + 1023, true),
+	   "... if the page can be behind");
+	ok(leads(advance(called(old), false, 1023, NOW_US + 1000), old, true),
+	   "... and not for an id of another epoch");
+	ok(leads(slot_advance(called(NOW_SLOT), narrow, false, 1023, NOW_US + 5000, NOW_US), NOW_SLOT + 1000, true),
+	   "... nor beyond MAXVALUE");
+
+	ok(leads(advance(uncalled(1), true, 1023, 0), 1024, false) &&
+	   leads(advance(called(7), true, 1023, 0), 1024, false),
+	   "a restarted sequence stays one");
+	ok(slot_is_forgotten(advance(uncalled(1), true, NOW_SLOT, 0).state, NOW_US),
+	   "... which next_id() starts above what it has forgotten");
+	ok(leads(advance(uncalled(NOW_SLOT + 5), true, 1023, 0), NOW_SLOT + 5, false),
+	   "... and which keeps the slot that is named");
+	ok(leads(slot_advance(uncalled(1), begins, true, 1023, 0, NOW_US), 1025, false),
+	   "... and is not taken for its START");
+	ok(leads(advance(called(old), true, 1023, 0), old, true),
+	   "one that has made ids since is none");
+
+	ok(advance(called(NOW_SLOT), false, MS_LAST_GENERATED << 10, 0).verdict == SLOT_EXHAUSTED,
+	   "the last millisecond is refused, since none is after it");
+	ok(slot_advance(called(NOW_SLOT), one, false, 0, 0, -1).verdict == SLOT_BEFORE_EPOCH,
+	   "a clock before the epoch is refused");
+	ok(advance(called(NOW_SLOT), false, NOW_SLOT + day + 1023, 0).verdict == SLOT_TAKE &&
+	   advance(called(NOW_SLOT), false, NOW_SLOT + day + 1024, 0).verdict == SLOT_TOO_FAR_AHEAD,
+	   "more than a day ahead is refused");
+	ok(advance(called(NOW_SLOT), false, 0, NOW_US + day_us).verdict == SLOT_TAKE &&
+	   advance(called(NOW_SLOT), false, 0, NOW_US + day_us + 1).verdict == SLOT_FLOOR_TOO_FAR,
+	   "... of a floor, too");
+	ok(slot_advance(called(NOW_SLOT), narrow, false, NOW_SLOT + 1001, 0, NOW_US).verdict == SLOT_OVER_MAXVALUE,
+	   "a slot above MAXVALUE is refused");
+}
+
+static void
+test_cover(void)
+{
+	Logged		reserved = {NOW_US, 50};
+	Logged		own = {NOW_SLOT, 60};
+
+	ok(slot_cover(false, NOW_SLOT, NOW_US - 1, 40, 49, reserved, own) == COVER_RESERVED,
+	   "below what is reserved, a slot is covered");
+	ok(slot_cover(true, NOW_SLOT, NOW_US - 1, 40, 49, reserved, own) == COVER_FIRST,
+	   "... and the first one is logged");
+	ok(slot_cover(false, NOW_SLOT, NOW_US, 40, 49, reserved, own) == COVER_NONE,
+	   "at what is reserved, it is not");
+	ok(slot_cover(false, NOW_SLOT, NOW_US - 1, 40, 50, reserved, own) == COVER_NONE,
+	   "... nor by a record before the redo point");
+	ok(slot_cover(false, NOW_SLOT, NOW_US - 1, 50, 40, reserved, own) == COVER_NONE,
+	   "... or before the page's last record");
+	ok(slot_cover(false, NOW_SLOT, NOW_US, 60, 59, reserved, own) == COVER_OWN,
+	   "alone, it is covered by the session's record");
+	ok(slot_cover(false, NOW_SLOT + 1, NOW_US, 60, 59, reserved, own) == COVER_NONE,
+	   "... up to there");
+	ok(slot_cover(false, NOW_SLOT, NOW_US, 60, 60, reserved, own) == COVER_NONE,
+	   "... if the redo point has not passed it");
+	ok(slot_cover(false, NOW_SLOT, NOW_US, 61, 59, reserved, own) == COVER_NONE,
+	   "... and nobody else has logged the page");
+}
+
+/* A page in use: milliseconds of reserved time and floor. */
+static Reservation
+page_of(int64 reserved, int64 floor)
+{
+	Reservation page = {reserved * 1000, floor * 1000, true};
+
+	return page;
+}
+
+static bool
+survives(Reservation page, uint32 mark)
+{
+	Reservation read = reservation_read(reservation_last_value(page),
+										reservation_log_cnt(page, mark), mark);
+
+	return read.is_live && read.reserved == page.reserved && read.floor == page.floor;
+}
+
+static void
+test_reservation_page(void)
+{
+	Reservation page = page_of(1000, 900);
 	Reservation read;
 
-	ok(survives(clock, 7) && survives(clock_of(1000, 1000), 7) && survives(clock, 0) &&
-	   survives(clock, PG_UINT32_MAX) && survives(clock_of(-5, -7), 7),
+	ok(survives(page, 7) && survives(page_of(1000, 1000), 7) && survives(page, 0) &&
+	   survives(page, PG_UINT32_MAX) && survives(page_of(-5, -7), 7),
 	   "what is written is read");
-	ok(reservation_last_value(clock) == UNIX_ZERO_S + 1000, "last_value is the time, from 1970");
-	read = reservation_read(UNIX_ZERO_S + 1000, 0, 0);
-	ok(!read.is_live && read.floor == read.reserved && read.reserved == 1000 * US_PER_S,
+	ok(survives(page_of(FLOOR_BACK_MAX_MS, 0), PG_UINT32_MAX),
+	   "... also if the floor is 17 years back");
+	ok(reservation_last_value(page) == UNIX_ZERO_MS + 1000, "last_value is the time, from 1970");
+	read = reservation_read(UNIX_ZERO_MS + 1000, 0, 0);
+	ok(!read.is_live && read.floor == read.reserved && read.reserved == US_PER_S,
 	   "after a recovery, the floor is what was reserved");
-	read = reservation_read(UNIX_ZERO_S + 1000, reservation_log_cnt(clock, 7), 8);
+	read = reservation_read(UNIX_ZERO_MS + 1000, reservation_log_cnt(page, 7), 8);
 	ok(!read.is_live && read.floor == read.reserved, "... and in a copy");
-	read = reservation_read(UNIX_ZERO_S + 1000, 7, 7);
+	read = reservation_read(UNIX_ZERO_MS + 1000, 7, 7);
 	ok(!read.is_live && read.floor == read.reserved, "a mark alone says nothing");
-	read = reservation_read(UNIX_ZERO_S + 1000, -1, PG_UINT32_MAX);
+	read = reservation_read(UNIX_ZERO_MS + 1000, -1, PG_UINT32_MAX);
 	ok(!read.is_live, "nor does a negative number");
-	clock = clock_of(PG_INT64_MAX / US_PER_S, PG_INT64_MIN / US_PER_S / 4);
-	clock.floor = clock.reserved - (INT64CONST(1) << 33) * US_PER_S;
-	read = reservation_read(UNIX_ZERO_S + 1000, reservation_log_cnt(clock, 7), 7);
-	ok(read.is_live && read.floor == (1000 - (PG_INT32_MAX - INT64CONST(1))) * US_PER_S,
-	   "a floor of long ago moves up");
-	ok(reservation_read(PG_INT64_MAX, 0, 0).reserved == (RESERVED_LAST_S - UNIX_ZERO_S) * US_PER_S &&
-	   reservation_read(-1, 0, 0).reserved == -UNIX_ZERO_S * US_PER_S,
+	page.floor = page.reserved - (FLOOR_BACK_MAX_MS + 5) * 1000;
+	read = reservation_read(UNIX_ZERO_MS + 1000, reservation_log_cnt(page, 7), 7);
+	ok(read.is_live && read.floor == page.floor + 5000, "a floor of long ago moves up");
+	ok(reservation_read(PG_INT64_MAX, 0, 0).reserved == (RESERVED_LAST_MS - UNIX_ZERO_MS) * 1000 &&
+	   reservation_read(-1, 0, 0).reserved == -UNIX_ZERO_MS * 1000,
 	   "what setval() may leave does not overflow");
 }
 
 static void
-test_clock_moves(void)
+test_reserve(void)
 {
-	Reservation clock = clock_of(1000, 900);
-	int64		now = 999 * US_PER_S;
+	Reservation page = page_of(5000, 900);
+	int64		back = -3600 * US_PER_S;
+	int64		w = 5000 * 1000;
+	int64		lead = 0;
 
-	ok(reservation_may_move(clock, 1000 * US_PER_S - 1, now - 3600 * US_PER_S),
-	   "below what is reserved, it is logged again, also if the time was set back");
-	ok(!reservation_may_move(clock, 1000 * US_PER_S, now - 3600 * US_PER_S),
-	   "... and not moved for who is beyond");
-	ok(reservation_may_move(clock, now + RESERVE_AHEAD_US - 1, now) &&
-	   !reservation_may_move(clock, now + RESERVE_AHEAD_US, now),
-	   "it moves for who is not far ahead of the time");
-	clock.floor = clock.reserved;
-	ok(reservation_may_move(clock, 1000 * US_PER_S + RESERVE_AHEAD_US - 1, now - 3600 * US_PER_S) &&
-	   !reservation_may_move(clock, 1000 * US_PER_S + RESERVE_AHEAD_US, now - 3600 * US_PER_S),
-	   "... or of the floor");
-
-	ok(reservation_next(clock, 1000 * US_PER_S, 1000 * US_PER_S) == 1002 * US_PER_S &&
-	   reservation_next(clock, 1000 * US_PER_S, 1000 * US_PER_S + 999999) == 1002 * US_PER_S,
-	   "reserved is the second and one more");
-	ok(reservation_next(clock, 1000 * US_PER_S, 0) == 1001 * US_PER_S &&
-	   reservation_next(clock, 1001 * US_PER_S - 1, 0) == 1001 * US_PER_S,
-	   "... or the second of slots that are ahead");
-	ok(reservation_next(clock, 1000 * US_PER_S - 1, 0) == 1000 * US_PER_S &&
-	   reservation_next(clock, 1000 * US_PER_S - 1, 999 * US_PER_S) == 1001 * US_PER_S,
-	   "... if they are not below it");
-	ok(reservation_next(clock, 0, 0) == 1000 * US_PER_S, "never less than before");
-	ok(reservation_next(clock_of(-10, -10), -US_PER_S - 1, -2 * US_PER_S) == 0,
+	ok(reservation_next(page, w, w, false) == w + RESERVE_US &&
+	   reservation_next(page, w, w + 999, false) == w + RESERVE_US,
+	   "two seconds beyond the clock are reserved, in whole milliseconds");
+	ok(reservation_next(page_of(-9000, -9000), -3 * US_PER_S - 1, -3 * US_PER_S - 1, false) == -US_PER_S - 1000,
 	   "... also before 2000");
+	ok(reservation_next(page, 0, back, false) == w && reservation_next(page, 0, back, true) == w,
+	   "never less than before");
+	ok(reservation_next(page, w, back, false) == w,
+	   "no more than the clock allows");
+	ok(reservation_next(page, w, back, true) == w + 1000 &&
+	   reservation_next(page, w + 999, back, true) == w + 1000,
+	   "... but the next millisecond, for who has waited");
+	ok(reservation_next(page, w + 1000, back, true) == w,
+	   "... and no other: who is further ahead drags nobody along");
+
+	/* Crashes 40 ms apart: each begins at the floor. */
+	page = page_of(0, 0);
+	for (int64 now = 0; now < 20 * US_PER_S; now += 40000)
+	{
+		page.reserved = reservation_next(page, page.reserved, now, true);
+		lead = Max(lead, page.reserved - now);
+	}
+	ok(lead <= RESERVE_US, "no crash adds to the lead");
+
+	/* Restarts, each after the wait for one millisecond. */
+	for (int64 now = 20 * US_PER_S; now < 40 * US_PER_S; now += 3000)
+	{
+		page.reserved = reservation_next(page, page.reserved, now, true);
+		lead = Max(lead, page.reserved - now);
+	}
+	ok(lead <= RESERVE_US, "nor does a restart");
 }
 
 static void
@@ -419,8 +518,10 @@ main(void)
 	test_forgotten();
 	test_floor();
 	test_alone();
-	test_clock_page();
-	test_clock_moves();
+	test_advance();
+	test_cover();
+	test_reservation_page();
+	test_reserve();
 	test_citus_group();
 	test_layout();
 	printf("1..%d\n", tests);
