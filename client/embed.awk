@@ -22,8 +22,17 @@ function fail(why) {
 }
 
 BEGIN {
-	if (checks)
-		number_all("shards schemas other name reader max_lag pause_limit trust_owners", "$", "")
+	if (checks) {
+		number_all("shards schemas other name reader max_lag pause_limit trust_owners namespaces", "$", "")
+		# The planner knows more of what is given.
+		set("in_shard", "= ANY (:'namespaces')")
+	}
+}
+
+# The first value stays.
+function set(name, value) {
+	if (!(name in part))
+		part[name] = value
 }
 
 function number_all(names, before, after,	list, n, i) {
@@ -82,7 +91,7 @@ function take(line,	file, word) {
 	sub(/[ \t]+$/, "", line)
 	split(line, word, " ")
 	if (in_part && line ~ /^\$\$ AS [a-z_]+ \\gset$/) {
-		part[word[3]] = query
+		set(word[3], query)
 		query = ""
 		in_part = 0
 	} else if (line == "SELECT $$")

@@ -74,19 +74,24 @@ reader(const Move *move)
 PGresult *
 ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 {
+	PGresult   *names = query(conn, "SELECT ARRAY(SELECT oid FROM pg_namespace WHERE nspname = ANY (n)), n FROM CAST(ARRAY[%s] AS text[]) n",
+							  schema_list(move, conn));
+
 	/* In the order of the parameters in embed.awk. */
 	const char *values[] = {
 		text_of("{%s}", shard_list(move)),
-		query_text(conn, "SELECT ARRAY[%s]::text[]", schema_list(move, conn)),
+		PQgetvalue(names, 0, 1),
 		other,
 		move->name,
 		reader(move),
 		text_of(INT64_FORMAT, move->options->max_lag),
 		text_of("%d", move->options->pause_limit_ms),
-		move->options->trust_owners ? "on" : "off"
+		move->options->trust_owners ? "on" : "off",
+		PQgetvalue(names, 0, 0)
 	};
 	const Oid	types[lengthof(values)] = {
-		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
+		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+		OIDARRAYOID
 	};
 	PGresult   *result;
 
@@ -104,6 +109,7 @@ ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 		else if (!PQconsumeInput(conn))
 			break;
 	}
+	PQclear(names);
 	result = PQgetResult(conn);
 	for (PGresult *rest; (rest = PQgetResult(conn)) != NULL;)
 		PQclear(rest);

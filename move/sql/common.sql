@@ -1,7 +1,7 @@
 -- Parts of queries that more than one file needs.  :x stands for what
 -- "AS x \gset" ends.
 
--- The shards' schemas.
+-- The shards' schemas; embedded, their OIDs, which a planner knows more of.
 SELECT $$
 IN (SELECT oid FROM pg_namespace WHERE nspname = ANY (:'schemas'))
 $$ AS in_shard \gset
@@ -39,42 +39,42 @@ object (classid, objid, namespace) AS NOT MATERIALIZED (
  UNION ALL SELECT g.tableoid, g.oid, relnamespace FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal
  UNION ALL SELECT o.tableoid, o.oid, opfnamespace FROM pg_amop o JOIN pg_opfamily f ON f.oid = amopfamily
  UNION ALL SELECT o.tableoid, o.oid, opfnamespace FROM pg_amproc o JOIN pg_opfamily f ON f.oid = amprocfamily
- UNION ALL SELECT tableoid, oid, 0 FROM pg_event_trigger)
+ UNION ALL SELECT tableoid, oid, 0 FROM pg_event_trigger),
+part AS MATERIALIZED (SELECT classid, objid FROM object WHERE namespace IN (TABLE shard))
 SELECT pg_describe_object(d.classid, d.objid, 0) AS user_name,
  min(pg_describe_object(refclassid, refobjid, 0)) AS used,
  coalesce(bool_or(k.contype = 'f'), false)
   OR bool_or(d.classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass) AS is_other_check
-FROM object o JOIN pg_depend d ON refclassid = o.classid AND refobjid = o.objid
-JOIN object u ON u.classid = d.classid AND u.objid = d.objid
+FROM part o JOIN pg_depend d ON refclassid = o.classid AND refobjid = o.objid AND deptype IN ('n', 'a')
+ AND (d.classid, d.objid) NOT IN (SELECT classid, objid FROM part)
+CROSS JOIN LATERAL (SELECT namespace FROM object WHERE classid = d.classid AND objid = d.objid LIMIT 1) u
 LEFT JOIN pg_constraint k ON d.classid = 'pg_constraint'::regclass AND k.oid = d.objid
-WHERE o.namespace IN (TABLE shard) AND deptype IN ('n', 'a')
-AND u.namespace NOT IN (SELECT oid FROM shard UNION ALL SELECT 'pg_toast'::regnamespace)
+WHERE u.namespace <> 'pg_toast'::regnamespace
 GROUP BY d.classid, d.objid
 $$ AS outside_users \gset
 
 -- All objects of the shards, by class and OID.
 SELECT $$
-s AS (SELECT oid FROM pg_namespace WHERE nspname = ANY (:'schemas')),
-inside (classid, objid) AS (
- SELECT c.tableoid, c.oid FROM pg_class c JOIN s ON relnamespace = s.oid
- UNION ALL SELECT a.tableoid, a.oid FROM pg_attrdef a JOIN pg_class c ON c.oid = adrelid JOIN s ON relnamespace = s.oid
- UNION ALL SELECT r.tableoid, r.oid FROM pg_rewrite r JOIN pg_class c ON c.oid = ev_class JOIN s ON relnamespace = s.oid
- UNION ALL SELECT t.tableoid, t.oid FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid JOIN s ON relnamespace = s.oid
-  WHERE NOT tgisinternal
- UNION ALL SELECT p.tableoid, p.oid FROM pg_policy p JOIN pg_class c ON c.oid = polrelid JOIN s ON relnamespace = s.oid
- UNION ALL SELECT k.tableoid, k.oid FROM pg_constraint k JOIN s ON connamespace = s.oid WHERE contype <> 'f'
- UNION ALL SELECT p.tableoid, p.oid FROM pg_proc p JOIN s ON pronamespace = s.oid
- UNION ALL SELECT t.tableoid, t.oid FROM pg_type t JOIN s ON typnamespace = s.oid
- UNION ALL SELECT o.tableoid, o.oid FROM pg_operator o JOIN s ON oprnamespace = s.oid
- UNION ALL SELECT o.tableoid, o.oid FROM pg_opclass o JOIN s ON opcnamespace = s.oid
- UNION ALL SELECT o.tableoid, o.oid FROM pg_opfamily o JOIN s ON opfnamespace = s.oid
- UNION ALL SELECT o.tableoid, o.oid FROM pg_collation o JOIN s ON collnamespace = s.oid
- UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_config o JOIN s ON cfgnamespace = s.oid
- UNION ALL SELECT o.tableoid, o.oid FROM pg_conversion o JOIN s ON connamespace = s.oid
- UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_dict o JOIN s ON dictnamespace = s.oid
- UNION ALL SELECT o.tableoid, o.oid FROM pg_statistic_ext o JOIN s ON stxnamespace = s.oid
- UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_parser o JOIN s ON prsnamespace = s.oid
- UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_template o JOIN s ON tmplnamespace = s.oid)
+inside (classid, objid) AS MATERIALIZED (
+ SELECT c.tableoid, c.oid FROM pg_class c WHERE relnamespace :in_shard
+ UNION ALL SELECT a.tableoid, a.oid FROM pg_attrdef a JOIN pg_class c ON c.oid = adrelid WHERE relnamespace :in_shard
+ UNION ALL SELECT r.tableoid, r.oid FROM pg_rewrite r JOIN pg_class c ON c.oid = ev_class WHERE relnamespace :in_shard
+ UNION ALL SELECT t.tableoid, t.oid FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid
+  WHERE relnamespace :in_shard AND NOT tgisinternal
+ UNION ALL SELECT p.tableoid, p.oid FROM pg_policy p JOIN pg_class c ON c.oid = polrelid WHERE relnamespace :in_shard
+ UNION ALL SELECT k.tableoid, k.oid FROM pg_constraint k WHERE connamespace :in_shard AND contype <> 'f'
+ UNION ALL SELECT p.tableoid, p.oid FROM pg_proc p WHERE pronamespace :in_shard
+ UNION ALL SELECT t.tableoid, t.oid FROM pg_type t WHERE typnamespace :in_shard
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_operator o WHERE oprnamespace :in_shard
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_opclass o WHERE opcnamespace :in_shard
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_opfamily o WHERE opfnamespace :in_shard
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_collation o WHERE collnamespace :in_shard
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_config o WHERE cfgnamespace :in_shard
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_conversion o WHERE connamespace :in_shard
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_dict o WHERE dictnamespace :in_shard
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_statistic_ext o WHERE stxnamespace :in_shard
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_parser o WHERE prsnamespace :in_shard
+ UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_template o WHERE tmplnamespace :in_shard)
 $$ AS objects_inside \gset
 
 -- Findings of both kinds of plan.

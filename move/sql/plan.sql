@@ -244,7 +244,7 @@ FROM unnest(string_to_array(:'other', E'\n')) AS name WHERE name NOT IN (SELECT 
 \c :source
 WITH :objects_inside
 SELECT coalesce(string_agg(DISTINCT extname || ' ' || extversion, E'\n'), '') AS other
-FROM pg_depend d JOIN inside USING (classid, objid)
+FROM (SELECT DISTINCT d.refclassid, d.refobjid FROM pg_depend d JOIN inside USING (classid, objid)) d
 JOIN pg_depend m ON (m.classid, m.objid, m.deptype) = (d.refclassid, d.refobjid, 'e')
 JOIN pg_extension e ON m.refobjid = e.oid WHERE e.extname <> 'snowid' \gset
 \c :target
@@ -267,15 +267,13 @@ UNION ALL
 SELECT 'FAILED', format('%s calls %s, whose owner is no superuser, and could run it as one when tables are compared or'
  ' partitions attached', pg_describe_object(classid, objid, 0), code::regprocedure),
  'If you trust that role with both servers, say so: --trust-owners.'
-FROM (SELECT d.classid, d.objid, coalesce(o.oprcode, d.refobjid) AS code
- FROM pg_depend d LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
- LEFT JOIN pg_class i ON d.classid = 'pg_class'::regclass AND i.oid = d.objid
- LEFT JOIN pg_constraint k ON d.classid = 'pg_constraint'::regclass AND k.oid = d.objid
- LEFT JOIN pg_class c ON c.oid = k.conrelid
- LEFT JOIN pg_statistic_ext s ON d.classid = 'pg_statistic_ext'::regclass AND s.oid = d.objid
- WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
- AND coalesce(i.relnamespace, k.connamespace, s.stxnamespace) :in_shard
- AND (i.relkind IN ('i', 'I') OR k.contype = 'c' AND (c.relispartition OR c.relkind = 'p') OR s.oid IS NOT NULL)) t
+FROM (SELECT d.classid, d.objid, coalesce(o.oprcode, d.refobjid) AS code FROM (
+  SELECT tableoid, oid FROM pg_class WHERE relnamespace :in_shard AND relkind IN ('i', 'I')
+  UNION ALL SELECT k.tableoid, k.oid FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
+   WHERE k.connamespace :in_shard AND k.contype = 'c' AND (c.relispartition OR c.relkind = 'p')
+  UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxnamespace :in_shard) AS i (classid, objid)
+ JOIN pg_depend d USING (classid, objid) LEFT JOIN pg_operator o ON d.refclassid = o.tableoid AND o.oid = d.refobjid
+ WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)) t
 JOIN pg_proc p ON p.oid = code JOIN pg_roles r ON r.oid = p.proowner WHERE NOT rolsuper AND NOT :'trust_owners'::bool
 ORDER BY 2;
 

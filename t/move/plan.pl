@@ -160,6 +160,17 @@ subject 'other replication' => sub {
 		undo => [ [ 'a', 'DROP SUBSCRIPTION feed' ], [ 'b', 'DROP SCHEMA insta5 CASCADE; DROP PUBLICATION feed' ] ]);
 };
 
+# What takes long says what it is.
+subject 'a check that takes more than a second' => sub {
+	my ($said, $hold) = ('', $node{a}->background_psql('postgres'));
+	$hold->query_safe('BEGIN; LOCK pg_transform IN ACCESS EXCLUSIVE MODE');
+	my $plan = IPC::Run::start([ 'snowid-move', 'plan', '--shard', 5, '--from', $node{a}->connstr('postgres'),
+			'--to', $node{b}->connstr('postgres') ], '>&', \$said, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	ok(eval { $plan->pump until $said =~ /still looking: transforms$/m; 1 }, 'it is named') or diag $said;
+	$hold->quit;
+	ok($plan->finish, '... and the plan goes on') or diag $said;
+};
+
 # The files of the checks are read by psql, too, between two servers.
 subject 'psql runs the checks' => sub {
 	sql('a', 'CREATE TABLE insta5.log (line text)');
