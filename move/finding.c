@@ -11,6 +11,13 @@
 
 #include "catalog/pg_type_d.h"
 
+/* Of more findings than this, with commands for a script, only the first are shown. */
+#define MANY				10
+#define SHOWN_OF_MANY		3
+
+static FILE *script;			/* of --fix-script */
+static int	ncommands;
+
 static const Check *running;
 static Severity worst;			/* of the check that is running */
 static bool printed;			/* has it printed its line? */
@@ -139,11 +146,18 @@ print_findings(const Move *move, const Check *check, PGconn *conn)
 	for (int row = 0; row < PQntuples(result); row++)
 	{
 		const char *severity = PQgetvalue(result, row, 0);
+		bool		has_command = PQnfields(result) > 3 && !PQgetisnull(result, row, 3);
+		bool		is_hidden = has_command && PQntuples(result) > MANY && row >= SHOWN_OF_MANY;
 
-		found(check,
-			  strcmp(severity, "ok") == 0 ? FOUND_OK :
-			  strcmp(severity, "warning") == 0 ? FOUND_WARNING : FOUND_FAILED,
-			  PQgetvalue(result, row, 1), PQgetvalue(result, row, 2));
+		if (has_command && script != NULL && !is_silent)
+			ncommands += fprintf(script, "%s\n", PQgetvalue(result, row, 3)) > 0;
+		if (!is_hidden || row == SHOWN_OF_MANY)
+			found(check,
+				  strcmp(severity, "ok") == 0 ? FOUND_OK :
+				  strcmp(severity, "warning") == 0 ? FOUND_WARNING : FOUND_FAILED,
+				  is_hidden ? text_of("and %d more", PQntuples(result) - row) : PQgetvalue(result, row, 1),
+				  !is_hidden ? PQgetvalue(result, row, 2) :
+				  "Write the commands for all of them to a file, to run it on the source: plan --fix-script=FILE.");
 	}
 	PQclear(result);
 	PQclear(other);
@@ -162,6 +176,25 @@ run_check(const Move *move, const Check *check)
 	if (!printed)
 		found(check, FOUND_OK, NULL, NULL);
 	return worst;
+}
+
+bool
+open_script(const char *path)
+{
+	if (path == NULL || (script = fopen(path, "w")) != NULL)
+		return true;
+	report_error("could not write \"%s\": %s", path, strerror(errno));
+	return false;
+}
+
+void
+close_script(const char *path)
+{
+	if (script == NULL)
+		return;
+	fclose(script);
+	script = NULL;
+	report_info("%d commands for the source are in %s; read it, and run it with: psql -f %s", ncommands, path, path);
 }
 
 Severity

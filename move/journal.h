@@ -54,6 +54,7 @@ typedef struct MoveOptions
 	StopAfter	stop_after;
 	bool		reverse;		/* replicate back afterwards */
 	bool		keep_name;		/* don't rename the source's copy */
+	const char *fix_script;		/* where plan writes commands; NULL: nowhere */
 	bool		trust_owners;	/* with whatever replication runs as superuser */
 	bool		cascade;		/* finish drops what others have made of the
 								 * copy, and a changed one */

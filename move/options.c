@@ -10,7 +10,8 @@ enum
 {
 	OPT_SOURCE_FOR_TARGET = 256, OPT_TARGET_FOR_SOURCE, OPT_REGISTRY, OPT_PAUSE_LIMIT,
 	OPT_LOCK_TIMEOUT, OPT_RETRIES, OPT_VERIFY, OPT_MAX_WAL, OPT_MAX_LAG,
-	OPT_STOP_AFTER, OPT_REVERSE, OPT_KEEP_NAME, OPT_BINDIR, OPT_TRUST_OWNERS, OPT_CASCADE, OPT_BATCH
+	OPT_STOP_AFTER, OPT_REVERSE, OPT_KEEP_NAME, OPT_BINDIR, OPT_TRUST_OWNERS, OPT_CASCADE, OPT_BATCH,
+	OPT_FIX_SCRIPT
 };
 
 static const struct option long_options[] = {
@@ -33,6 +34,7 @@ static const struct option long_options[] = {
 	{"trust-owners", no_argument, NULL, OPT_TRUST_OWNERS},
 	{"cascade", no_argument, NULL, OPT_CASCADE},
 	{"batch", required_argument, NULL, OPT_BATCH},
+	{"fix-script", required_argument, NULL, OPT_FIX_SCRIPT},
 	{"verbose", no_argument, NULL, 'v'},
 	{"version", no_argument, NULL, 'V'},
 	{"help", no_argument, NULL, '?'},
@@ -77,6 +79,7 @@ usage(void)
 	printf("      --trust-owners     let functions of the shard's owners run as superuser\n");
 	printf("      --cascade          finish also drops what other schemas have on the copy,\n"
 		   "                         and a copy that was changed after it was closed\n");
+	printf("      --fix-script=FILE  plan writes the commands for the source there\n");
 	printf("      --bindir=DIR       where pg_dump is\n");
 	printf("  -v, --verbose          show each step\n");
 	printf("  -V, --version          output version information, then exit\n");
@@ -169,6 +172,9 @@ parse_option(int option, char *argv[], MoveOptions *options)
 			break;
 		case OPT_BATCH:
 			options->batch = parse_int("--batch", optarg, 1, MAX_SHARD + 1);
+			break;
+		case OPT_FIX_SCRIPT:
+			options->fix_script = optarg;
 			break;
 		case OPT_CASCADE:
 			options->cascade = true;

@@ -15,33 +15,49 @@ static const Check split[] = {
 #include "sql/split.inc"
 };
 
+/* Mark those that make a check fail, by halves; returns how many. */
+static int
+mark_failing(const Move *part, const Check *check)
+{
+	int			half = part->nshards / 2;
+
+	if (run_check_silently(part, check) != FOUND_FAILED)
+		return 0;
+	if (part->nshards == 1)
+		part->shards[0]->failed = true;
+	if (part->nshards <= 1)
+		return 1;
+	return mark_failing(select_range(part, 0, half), check) +
+		mark_failing(select_range(part, half, part->nshards - half), check);
+}
+
 /*
- * Which shards make a check fail?  Those that fail alone; or all, if it is a
- * matter of the servers, or of all shards together.
+ * Those that fail alone have failed; or all, if it is a matter of the servers,
+ * which fails without any shard, or of all shards together.
  */
 static void
-mark_failing(const Move *move, const Check *check)
+mark_failed(const Move *move, const Check *check)
 {
-	int			failing = 0;
+	Move		none = *move;
 
-	for (int i = 0; i < move->nshards && move->nshards > 1; i++)
-		if (run_check_silently(select_range(move, i, 1), check) == FOUND_FAILED)
-		{
-			move->shards[i]->failed = true;
-			failing++;
-		}
-	for (int i = 0; i < move->nshards && failing == 0; i++)
+	none.nshards = 0;
+	if (move->nshards > 1 && mark_failing(&none, check) == 0 && mark_failing(move, check) > 0)
+		return;
+	for (int i = 0; i < move->nshards; i++)
 		move->shards[i]->failed = true;
 }
 
 void
 run_prechecks(const Move *move)
 {
+	if (!open_script(move->options->fix_script))
+		exit(EXIT_USAGE);
 	for (size_t i = 0; i < lengthof(plan); i++)
 		if ((!plan[i].only_reverse || move->options->reverse) &&
 			run_check(move, &plan[i]) == FOUND_FAILED)
-			mark_failing(move, &plan[i]);
+			mark_failed(move, &plan[i]);
 	fflush(stdout);
+	close_script(move->options->fix_script);
 }
 
 /* Run all, and print each with its result; false if one has failed. */

@@ -28,8 +28,7 @@ typedef struct Check Check;
  *
  * where: the server that sql is asked on
  * other: asked on other_where first, a single value
- * sql: findings.  Rows of severity ('FAILED', 'warning', 'ok'), what was found, and
- *		what to do about it
+ * sql: findings, as plan.sql says
  * probe: makes the findings in place of sql, or with it
  * only_reverse: only matters if the target is to replicate back
  */
@@ -49,6 +48,10 @@ struct Check
 /* Run a check and print its findings, at least one line; returns the worst. */
 extern Severity run_check(const Move *move, const Check *check);
 extern Severity run_check_silently(const Move *move, const Check *check);
+
+/* The file for the commands that findings come with; NULL for none. */
+extern bool open_script(const char *path);
+extern void close_script(const char *path);
 
 /* Findings of the check that is running. */
 extern void found(const Check *check, Severity severity, const char *what, const char *to_do);

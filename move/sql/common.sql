@@ -112,3 +112,30 @@ SELECT 'FAILED', format('role %I may not change it', current_user),
  format('Type there: GRANT SELECT, UPDATE ON snowid.shard_registry TO %I;', current_user)
 WHERE NOT has_table_privilege('snowid.shard_registry', 'UPDATE')
 $$ AS in_registry \gset
+
+-- What has an owner, with the command that gives it another.  (Indexes and
+-- sequences of columns go with their tables, arrays with their types.)
+SELECT $$
+owned (owner, name, command) AS (
+ SELECT nspowner, 'schema ' || quote_ident(nspname), format('ALTER SCHEMA %I', nspname) FROM pg_namespace WHERE oid :owned_in
+ UNION ALL SELECT relowner, kind || ' ' || c.oid::regclass, format('ALTER %s %s', upper(kind), c.oid::regclass)
+ FROM pg_class c JOIN (VALUES ('r'::"char", 'table'), ('p', 'table'), ('v', 'view'), ('m', 'materialized view'),
+  ('f', 'foreign table'), ('S', 'sequence')) k (relkind, kind) USING (relkind)
+ WHERE relnamespace :owned_in AND (relkind <> 'S' OR NOT EXISTS (
+  SELECT FROM pg_depend d WHERE d.classid = c.tableoid AND d.objid = c.oid AND d.deptype IN ('a', 'i')))
+ UNION ALL SELECT proowner, 'routine ' || oid::regprocedure, format('ALTER ROUTINE %s', oid::regprocedure)
+ FROM pg_proc WHERE pronamespace :owned_in
+ UNION ALL SELECT typowner, 'type ' || t.oid::regtype, format('ALTER TYPE %s', t.oid::regtype)
+ FROM pg_type t LEFT JOIN pg_class c ON c.oid = typrelid
+ WHERE typnamespace :owned_in AND (typrelid = 0 OR c.relkind = 'c') AND typtype <> 'm' AND typcategory <> 'A')
+$$ AS owned \gset
+
+-- A superuser's role is granted to nobody: what it owns gets another owner.
+SELECT $$
+SELECT DISTINCT 'FAILED', CASE WHEN rolsuper THEN format('role %I does not own %s, and %I, who does, is a superuser', current_user, name, rolname)
+ ELSE format('role %I does not own what %I has there', current_user, rolname) END,
+ 'Type: ' || coalesce(fix, format('GRANT %I TO %I;', rolname, current_user)), fix
+FROM owned JOIN pg_roles r ON r.oid = owner,
+LATERAL (SELECT CASE WHEN rolsuper THEN format('%s OWNER TO %I;', command, current_user) END) f (fix)
+WHERE command !~ '^ALTER (ROUTINE|TYPE)' AND NOT pg_has_role(r.oid, 'USAGE')
+$$ AS owns_all \gset

@@ -2,7 +2,8 @@
 -- move fail, or lose something silently, told before anything is touched.
 --
 -- A check gives rows of severity ('FAILED', 'warning', 'ok'), what was found, and
--- what to do about it; no row is good news.  The build makes the table of
+-- what to do about it, and the command for the source that does it, if there is
+-- one; no row is good news.  The build makes the table of
 -- precheck.c of this file (embed.awk says how), and psql runs it, but for what
 -- only C can look at:
 --
@@ -11,6 +12,7 @@
 --		-v max_lag=1000000 -v pause_limit=1000 -v trust_owners=off -v reverse=off -f plan.sql
 \ir common.sql
 \set users_of :'schemas'
+\set owned_in :in_shard
 
 \echo versions of PostgreSQL
 -- probe: check_versions
@@ -159,26 +161,18 @@ SELECT 'FAILED', 'role ' || quote_ident(current_user) || ' may not create public
  format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user)
 WHERE NOT has_database_privilege(current_database(), 'CREATE')
 UNION ALL
-SELECT DISTINCT 'FAILED', format('role %I does not own what %I has there', current_user, rolname),
- format('Type: GRANT %I TO %I;', rolname, current_user)
-FROM pg_roles r WHERE NOT pg_has_role(oid, 'USAGE') AND oid IN (
- SELECT relowner FROM pg_class WHERE relnamespace :in_shard
- UNION SELECT nspowner FROM pg_namespace WHERE nspname = ANY (:'schemas'))
-UNION ALL
 :may_see_sessions
 UNION ALL
 :may_set AND side = 'source'
 UNION ALL
 :may_write;
 
-\echo rights on the target
+\echo ownership on the source
 \c :source
-SELECT coalesce(string_agg(DISTINCT kind || rolname, E'\n'), '') AS other FROM (
- SELECT 'schema ', nspowner FROM pg_namespace WHERE nspname = ANY (:'schemas')
- UNION ALL SELECT 'object ', relowner FROM pg_class WHERE relnamespace :in_shard
- UNION ALL SELECT 'object ', proowner FROM pg_proc WHERE pronamespace :in_shard
- UNION ALL SELECT 'object ', typowner FROM pg_type WHERE typnamespace :in_shard
-) o (kind, owner) JOIN pg_roles r ON r.oid = owner \gset
+WITH :owned
+:owns_all;
+
+\echo rights on the target
 \c :target
 :may_subscribe
 UNION ALL
@@ -186,22 +180,33 @@ SELECT 'FAILED', format('role %I may not create schemas', current_user),
  format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user)
 WHERE NOT has_database_privilege(current_database(), 'CREATE')
 UNION ALL
-SELECT 'FAILED', format('role %I may not make objects for %I', current_user, rolname),
- format('Type: GRANT %I TO %I;', rolname, current_user)
-FROM pg_roles WHERE NOT pg_has_role(oid, 'MEMBER')
-AND ARRAY['schema ' || rolname, 'object ' || rolname] && string_to_array(:'other', E'\n')
-UNION ALL
-SELECT 'FAILED', format('role %I may not own a schema', o.rolname),
- format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), o.rolname)
-FROM pg_roles o, pg_roles r WHERE r.rolname = current_user AND NOT r.rolsuper
-AND 'schema ' || o.rolname = ANY (string_to_array(:'other', E'\n'))
-AND NOT has_database_privilege(o.oid, current_database(), 'CREATE')
-UNION ALL
 :may_see_sessions
 UNION ALL
 :may_set AND side = 'target'
 UNION ALL
 :may_write;
+
+\echo ownership on the target
+\c :source
+WITH :owned
+SELECT coalesce(json_agg(t), '[]') AS other FROM (
+ SELECT rolname, bool_or(command ~ '^ALTER SCHEMA') AS has_schema, json_agg(name) AS names, json_agg(command) AS commands
+ FROM owned JOIN pg_roles r ON r.oid = owner GROUP BY 1) t \gset
+\c :target
+SELECT 'FAILED', format(CASE WHEN rolsuper THEN 'role %I may not make %s for %I, who is a superuser'
+  ELSE 'role %I may not make objects for %3$I' END, current_user, name, rolname),
+ CASE WHEN rolsuper THEN 'On the source, type: ' || fix ELSE format('Type: GRANT %I TO %I;', rolname, current_user) END, fix
+FROM json_to_recordset(:'other'::json) o (rolname name, names json, commands json) JOIN pg_roles r USING (rolname),
+LATERAL (SELECT name, CASE WHEN rolsuper THEN format('%s OWNER TO %I;', command, current_user) END
+ FROM ROWS FROM (json_array_elements_text(names), json_array_elements_text(commands)) WITH ORDINALITY AS e (name, command, n)
+ WHERE rolsuper OR n = 1) f (name, fix)
+WHERE NOT pg_has_role(r.oid, 'MEMBER')
+UNION ALL
+SELECT 'FAILED', format('role %I may not own a schema', rolname),
+ format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), rolname), NULL
+FROM json_to_recordset(:'other'::json) o (rolname name, has_schema bool) JOIN pg_roles r USING (rolname)
+WHERE has_schema AND NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
+AND NOT has_database_privilege(r.oid, current_database(), 'CREATE');
 
 \if :reverse
 \echo rights on the source
@@ -241,20 +246,29 @@ SELECT 'FAILED', format('role "%s" does not exist there', name),
 FROM unnest(string_to_array(:'other', E'\n')) AS name WHERE name NOT IN (SELECT rolname FROM pg_roles);
 
 \echo extensions on the target
+-- A definition names what it uses with its schema.
 \c :source
 WITH :objects_inside
-SELECT coalesce(string_agg(DISTINCT extname || ' ' || extversion, E'\n'), '') AS other
-FROM (SELECT DISTINCT d.refclassid, d.refobjid FROM pg_depend d JOIN inside USING (classid, objid)) d
-JOIN pg_depend m ON (m.classid, m.objid, m.deptype) = (d.refclassid, d.refobjid, 'e')
-JOIN pg_extension e ON m.refobjid = e.oid WHERE e.extname <> 'snowid' \gset
+SELECT coalesce(json_agg(x), '[]') AS other FROM (
+ SELECT DISTINCT extname AS name, extversion AS version, extnamespace::regnamespace::text AS schema
+ FROM (SELECT DISTINCT d.refclassid, d.refobjid FROM pg_depend d JOIN inside USING (classid, objid)) d
+ JOIN pg_depend m ON (m.classid, m.objid, m.deptype) = (d.refclassid, d.refobjid, 'e')
+ JOIN pg_extension e ON m.refobjid = e.oid WHERE e.extname <> 'snowid') x \gset
 \c :target
-SELECT CASE WHEN extname IS NULL THEN 'FAILED' ELSE 'warning' END,
- CASE WHEN extname IS NULL THEN format('extension "%s" is missing', x[1])
- ELSE format('extension "%s" is version %s, and %s on the source', x[1], extversion, x[2]) END,
- format(CASE WHEN extname IS NULL THEN 'Type: CREATE EXTENSION %I;'
-  ELSE 'On the older one, type: ALTER EXTENSION %I UPDATE;' END, x[1])
-FROM (SELECT regexp_match(line, '^(.*) (\S+)$') FROM unnest(string_to_array(:'other', E'\n')) line) AS t (x)
-LEFT JOIN pg_extension ON extname = x[1] WHERE extversion IS DISTINCT FROM x[2];
+SELECT CASE WHEN extversion <> version AND here = schema THEN 'warning' ELSE 'FAILED' END,
+ CASE WHEN extname IS NULL THEN format('extension "%s" is missing', name)
+ WHEN here <> schema THEN format('extension "%s" is in schema %s, and in %s on the source', name, here, schema)
+ ELSE format('extension "%s" is version %s, and %s on the source', name, extversion, version) END,
+ CASE WHEN extname IS NULL THEN format('Type: %sCREATE EXTENSION %I%s;',
+  CASE WHEN to_regnamespace(schema) IS NULL THEN format('CREATE SCHEMA %s; ', schema) END, name,
+  CASE WHEN schema NOT IN ('public', 'pg_catalog') THEN ' SCHEMA ' || schema END)
+ WHEN here <> schema AND extrelocatable THEN format('Type: %sALTER EXTENSION %I SET SCHEMA %s;',
+  CASE WHEN to_regnamespace(schema) IS NULL THEN format('CREATE SCHEMA %s; ', schema) END, name, schema)
+ WHEN here <> schema THEN format('It cannot change its schema. If nothing needs it there, type: DROP EXTENSION %I; CREATE EXTENSION %I SCHEMA %s;', name, name, schema)
+ ELSE format('On the older one, type: ALTER EXTENSION %I UPDATE;', name) END
+FROM json_to_recordset(:'other'::json) x (name name, version text, schema text)
+LEFT JOIN (SELECT *, extnamespace::regnamespace::text AS here FROM pg_extension) e ON extname = name
+WHERE extname IS NULL OR here <> schema OR extversion <> version ORDER BY 2;
 
 \echo owners
 -- Expressions that PostgreSQL simplifies when it plans a query, or attaches a
@@ -375,7 +389,9 @@ FROM pg_event_trigger WHERE evtenabled IN ('O', 'A');
 \c :source
 SELECT 'FAILED', format('table %s has none, so its UPDATEs and DELETEs would fail as soon as it is published', c.oid::regclass),
  format('Type: ALTER TABLE %s %s', c.oid::regclass, coalesce('REPLICA IDENTITY USING INDEX ' || quote_ident(u.relname) || ';',
-  'ADD PRIMARY KEY (...); or, if large numbers of rows are never updated at once, REPLICA IDENTITY FULL;'))
+  'ADD PRIMARY KEY (...); or, if large numbers of rows are never updated at once, REPLICA IDENTITY FULL;')),
+ format('ALTER TABLE %s REPLICA IDENTITY %s', c.oid::regclass, coalesce('USING INDEX ' || quote_ident(u.relname) || ';',
+  'FULL; -- a key is better where large numbers of rows are updated at once'))
 FROM pg_class c LEFT JOIN LATERAL (
  SELECT i.relname FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
  WHERE x.indrelid = c.oid AND x.indisunique AND x.indimmediate AND x.indisvalid AND x.indpred IS NULL AND x.indexprs IS NULL
@@ -404,9 +420,8 @@ AND NOT EXISTS (SELECT FROM pg_opclass o JOIN pg_am m ON m.oid = opcmethod
 
 \echo unlogged tables
 \c :source
-SELECT 'FAILED', format('the rows of table %s would be lost: replication leaves them out', oid::regclass),
- format('Type: ALTER TABLE %s SET LOGGED;', oid::regclass)
-FROM pg_class WHERE relnamespace :in_shard AND relkind = 'r' AND relpersistence = 'u' ORDER BY 2;
+SELECT 'FAILED', format('the rows of table %s would be lost: replication leaves them out', oid::regclass), 'Type: ' || fix, fix
+FROM pg_class, LATERAL format('ALTER TABLE %s SET LOGGED;', oid::regclass) fix WHERE relnamespace :in_shard AND relkind = 'r' AND relpersistence = 'u' ORDER BY 2;
 
 \echo partitions and inheritance
 \c :source

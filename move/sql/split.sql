@@ -14,6 +14,9 @@ $$ AS staying \gset
 SELECT $$
 SELECT schema FROM :staying t
 $$ AS schemas_staying \gset
+SELECT $$
+IN (SELECT oid FROM pg_namespace WHERE nspname IN (SELECT schema FROM :staying t UNION ALL SELECT unnest(:'schemas'::text[])))
+$$ AS owned_in \gset
 
 -- Who runs the target, and would make it a standby again once it is promoted.  All
 -- that is looked at goes away when the standby is taken out of its cluster.  Asked
@@ -164,15 +167,13 @@ UNION ALL
 -- Loads the library; the portable edition has none.
 SELECT 'FAILED', 'it does not work there', '' WHERE snowid.id_shard(0::bigint) <> 0;
 
+\echo ownership
+\c :source
+WITH :owned
+:owns_all;
+
 \echo rights on the source
 \c :source
-SELECT 'FAILED', format('role %I does not own all of schema %I', current_user, nspname),
- format('Type: GRANT %I TO %I;', owner, current_user)
-FROM (SELECT DISTINCT n.nspname, o.rolname AS owner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
- JOIN pg_roles o ON o.oid = c.relowner
- WHERE n.nspname IN (SELECT schema FROM :staying t UNION ALL SELECT unnest(:'schemas'::text[]))
- AND c.relkind IN ('r', 'p', 'S') AND NOT pg_has_role(c.relowner, 'USAGE')) t
-UNION ALL
 :may_see_sessions
 UNION ALL
 :may_write

@@ -37,6 +37,22 @@ subject 'tables without a key' => sub {
 	sql('a', 'DROP TABLE insta5.docs; DROP DOMAIN public.page');
 };
 
+# Many findings of one kind are a few lines, and a script.
+subject 'many tables without a key' => sub {
+	my $script = PostgreSQL::Test::Utils::tempdir() . '/fix.sql';
+	sql('a', q{SELECT format('CREATE TABLE insta5.log%s (line text)', i) FROM generate_series(1, 110) i \gexec});
+	sql('a', 'ALTER TABLE insta5.log7 ADD n int NOT NULL; CREATE UNIQUE INDEX log_n ON insta5.log7 (n)');
+	my ($passed, $plan, $stderr) = plan_of('--fix-script' => $script);
+	is(scalar(() = $plan =~ /^FAILED +replica identity/mg), 4, '110 tables are four findings');
+	like($plan, qr/^FAILED +replica identity: and 107 more\n +Write the commands for all of them to a file, .*--fix-script/m, '... which name the script');
+	like($stderr, qr/110 commands for the source are in \Q$script\E; read it, and run it with: psql -f/, 'the script is written');
+	like(slurp_file($script), qr/^ALTER TABLE insta5.log7 REPLICA IDENTITY USING INDEX log_n;$/m, '... with an index where there is one');
+	$node{a}->command_ok([ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-d', $node{a}->connstr('postgres'), '-f', $script ], '... and runs');
+	is((plan_of())[0], 1, '... and is all that was needed');
+	like((plan_of('--fix-script' => '/nonexistent/fix.sql'))[2], qr/could not write "\/nonexistent\/fix\.sql": No such file/, 'a file that cannot be written is named');
+	sql('a', q{SELECT format('DROP TABLE insta5.log%s', i) FROM generate_series(1, 110) i \gexec});
+};
+
 # The shard that takes longest counts, whether by tables or by sequences.
 subject 'time to close' => sub {
 	sql('a', q{SELECT format('CREATE SEQUENCE insta5.s%s', i) FROM generate_series(1, 8) i \gexec});

@@ -28,7 +28,7 @@ subject 'rights on the source' => sub {
 		options => [ '--from' => $from_app ]);
 	case_ok('rights on the source', 'FAILED', 'role app may not create publications', 'GRANT CREATE ON DATABASE postgres TO app;',
 		options => [ '--from' => $from_app ]);
-	case_ok('rights on the source', 'FAILED', 'role app does not own what', 'GRANT .* TO app;',
+	case_ok('ownership on the source', 'FAILED', 'role app does not own table insta5.photos, and .*, who does, is a superuser', 'ALTER TABLE insta5.photos OWNER TO app;',
 		options => [ '--from' => $from_app ]);
 	case_ok('rights on the source', 'FAILED', 'role app may not see what other sessions do', 'GRANT pg_read_all_stats TO app;',
 		options => [ '--from' => $from_app ]);
@@ -38,6 +38,20 @@ subject 'rights on the source' => sub {
 		'GRANT SET ON PARAMETER deadlock_timeout TO app;', options => [ '--from' => $from_app ], also_fails => 1);
 	case_ok('rights on the source', 'FAILED', 'role app is no superuser, and may not make subscriptions', 'superuser',
 		options => [ '--from' => $from_app, '--reverse' => undef ]);
+};
+
+# A superuser is granted to nobody, whichever server asks for it.
+subject 'a superuser owns the shard' => sub {
+	case_ok('ownership on the target', 'FAILED', 'role app may not make schema insta5 for .*, who is a superuser', 'On the source, type: ALTER SCHEMA insta5 OWNER TO app;',
+		options => [ '--to' => $as_app ]);
+	my $superuser = sql('a', 'SELECT quote_ident(current_user)');
+	unlike(join('', (plan_of('--from' => $from_app, '--to' => $as_app, '--reverse' => undef))[1, 2]), qr/GRANT \Q$superuser\E TO/, 'no hint grants it');
+	sql($_, 'CREATE ROLE team') for 'a', 'b';
+	sql('a', 'ALTER TABLE insta5.photos OWNER TO team');
+	case_ok('ownership on the source', 'FAILED', 'role app does not own what team has there', 'GRANT team TO app;', options => [ '--from' => $from_app ]);
+	case_ok('ownership on the target', 'FAILED', 'role app may not make objects for team', 'GRANT team TO app;', options => [ '--to' => $as_app ]);
+	sql('a', 'ALTER TABLE insta5.photos OWNER TO CURRENT_USER');
+	sql($_, 'DROP ROLE team') for 'a', 'b';
 };
 
 subject 'row security' => sub {
