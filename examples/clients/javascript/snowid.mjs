@@ -17,21 +17,27 @@ const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
 export function idParts(id, epoch = EPOCH) {
 	const bits = toBits(id);
+	const createdAt = new Date(finite('epoch', epoch) + Number(bits >> 23n));
+	finite('time of the id', createdAt);
 	return {
-		createdAt: new Date(Number(epoch) + Number(bits >> 23n)),
+		createdAt,
 		shard: Number(bits >> 10n & 8191n),
 		seq: Number(bits & 1023n),
 	};
 }
 
 export function makeId(createdAt, shard, seq, epoch = EPOCH) {
-	const ms = inRange('milliseconds since the epoch', Number(createdAt) - Number(epoch), 2 ** 41 - 1);
+	const ms = inRange('milliseconds since the epoch', Math.floor(finite('time', createdAt) - finite('epoch', epoch)), 2 ** 41 - 1);
 	return BigInt.asIntN(64, ms << 23n | inRange('shard', shard, 8191) << 10n | inRange('seq', seq, 1023));
 }
 
-// The smallest id of a time: id >= minId(since) && id < minId(until).
+// The smallest id of a time: id >= minId(since) && id < minId(until).  A time before
+// all ids, or after them, gives the first or the last millisecond.
 export function minId(at, epoch = EPOCH) {
-	return makeId(at, 0, 0, epoch);
+	const ms = Math.ceil(toMs(at) - finite('epoch', epoch));
+	if (Number.isNaN(ms))
+		throw new RangeError(`time must be a Date or milliseconds, not ${at}`);
+	return BigInt(Math.min(Math.max(ms, 0), 2 ** 40 - 1)) << 23n;
 }
 
 export function idToBase62(id) {
@@ -57,6 +63,17 @@ function toBits(id) {
 	if (BigInt.asIntN(64, BigInt(id)) !== BigInt(id))
 		throw new RangeError(`id ${id} is out of range`);
 	return BigInt.asUintN(64, BigInt(id));
+}
+
+// Milliseconds of a Date or a number.
+function toMs(time) {
+	return time instanceof Date || typeof time === 'number' ? Number(time) : NaN;
+}
+
+function finite(name, time) {
+	if (!Number.isFinite(toMs(time)))
+		throw new RangeError(`${name} must be a Date or milliseconds, not ${time}`);
+	return toMs(time);
 }
 
 function inRange(name, value, max) {
