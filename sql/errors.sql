@@ -46,6 +46,7 @@ SELECT * FROM try($$ SELECT snowid.sequence_state('a_view') $$);
 -- the reservation
 SELECT * FROM try($$ SELECT snowid.next_id(5, 'snowid_internal.reservation') $$);
 SELECT * FROM try($$ SELECT snowid.advance('snowid_internal.reservation', 1) $$);
+SELECT * FROM try($$ SELECT snowid.sequence_state('snowid_internal.reservation') $$);
 
 -- no such sequence, by name and by a stale OID
 SELECT * FROM try($$ SELECT snowid.next_id(5, 'nowhere') $$);
