@@ -2,7 +2,13 @@
 -- a role that may read and insert.  Run it once, as the database's owner:
 --
 --		psql -d app -f schema.sql
-CREATE EXTENSION snowid;
+--
+-- For the portable edition, run portable/snowid.sql before.
+SELECT to_regnamespace('snowid') IS NOT NULL AS portable \gset
+\if :portable
+\else
+	CREATE EXTENSION snowid;
+\endif
 CREATE ROLE app LOGIN;
 
 CALL snowid.create_shards(1340, 1343, ddl => $$
@@ -26,3 +32,6 @@ CALL snowid.create_shards(1340, 1343, ddl => $$
 	GRANT SELECT, INSERT ON photos, events TO app;
 	GRANT USAGE ON SEQUENCE id_seq, events_id_seq TO app;
 $$);
+\if :portable
+	CALL snowid.for_each_shard('GRANT UPDATE ON SEQUENCE id_seq, events_id_seq TO app');
+\endif
