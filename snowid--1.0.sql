@@ -39,6 +39,15 @@ COMMENT ON SCHEMA snowid_internal IS
 -- rights, so the caller needs snowid_internal, too.
 GRANT USAGE ON SCHEMA snowid, snowid_internal TO PUBLIC;
 
+CREATE FUNCTION snowid.version()
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN '1.0';
+
+-- snowid-move reads it here, also where there is no such function.
+COMMENT ON FUNCTION snowid.version() IS
+'version of snowid in this database: 1.0';
+
 -- All belongs to the superuser who runs this script.  The owner of a database,
 -- who may install it, is granted what he needs, with the right to grant it on.
 -- As the tables' owner he could put triggers on them, which run as whoever
@@ -147,6 +156,18 @@ AS 'MODULE_PATHNAME', 'snowid_id_parts';
 
 COMMENT ON FUNCTION snowid.id_parts(bigint, timestamptz) IS
 'time, shard and sequence number of an id with the given epoch';
+
+-- After id_timestamp(), which it needs.
+CREATE FUNCTION snowid.next_ids(shard int, seq regclass, n int,
+	epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint))
+RETURNS SETOF bigint
+LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
+BEGIN ATOMIC
+SELECT snowid.next_id($1, $2, $4) FROM generate_series(1, $3);
+END;
+
+COMMENT ON FUNCTION snowid.next_ids(int, regclass, int, timestamptz) IS
+'the next n ids of a shard, from a sequence, for who loads many rows';
 
 
 /* -------- composing ids and bounds -------- */
@@ -1535,7 +1556,7 @@ BEGIN
 	JOIN pg_class t ON t.oid = ad.adrelid
 	JOIN pg_namespace n ON n.oid = t.relnamespace
 	WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = sequence
-	  AND pg_get_expr(ad.adbin, ad.adrelid) NOT LIKE '%snowid.next\_id(%'
+	  AND pg_get_expr(ad.adbin, ad.adrelid) !~ 'snowid[.]next_id[(]'
 	LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_in_use',
@@ -1543,6 +1564,7 @@ BEGIN
 			DETAIL = 'A shard''s sequence counts time, so those numbers would jump.',
 			HINT = hint;
 	END IF;
+	-- The portable edition looks at privileges here.
 END
 $$;
 
@@ -1712,7 +1734,7 @@ BEGIN
 	END IF;
 
 	found_texts := ARRAY(SELECT DISTINCT replace(m[1], '''''', '''')
-						 FROM regexp_matches(f.prosrc, 'nextval\s*\(\s*''((?:[^'']|'''')+)''', 'gi') m);
+						 FROM regexp_matches(f.prosrc, 'nextval[[:space:]]*[(][[:space:]]*''((?:[^'']|'''')+)''', 'gi') m);
 	IF cardinality(found_texts) = 1 THEN
 		-- A name without a schema is looked up in the shard first.
 		PERFORM set_config('search_path', format('%I, public, pg_temp', schema), true);
@@ -1723,7 +1745,7 @@ BEGIN
 
 	IF epoch IS NULL THEN
 		found_texts := ARRAY(SELECT DISTINCT m[1]
-							 FROM regexp_matches(f.prosrc, '\y(\d{12,13})\y', 'g') m);
+							 FROM regexp_matches(f.prosrc, '[[:<:]]([0-9]{12,13})[[:>:]]', 'g') m);
 		IF cardinality(found_texts) = 1 THEN
 			epoch := 'epoch'::timestamptz + found_texts[1]::bigint * interval '1 millisecond';
 		END IF;
@@ -1847,7 +1869,7 @@ BEGIN
 		SELECT c.oid, c.relname, nullif(b[1], 'MINVALUE')::bigint AS low, nullif(b[2], 'MAXVALUE')::bigint AS high
 		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid,
 			 regexp_match(pg_get_expr(c.relpartbound, c.oid),
-						  '^FOR VALUES FROM \(''?([^'')]+)''?\) TO \(''?([^'')]+)''?\)$') b
+						  '^FOR VALUES FROM [(]''?([^'')]+)''?[)] TO [(]''?([^'')]+)''?[)]$') b
 		WHERE i.inhparent = parent AND b IS NOT NULL
 		ORDER BY 3 NULLS FIRST
 	LOOP
@@ -2620,3 +2642,6 @@ RETURN snowid_internal.open_shards(ARRAY[shard], home);
 
 COMMENT ON FUNCTION snowid.unfence_shard(int, text) IS
 'opens a shard that fence_shard closed';
+
+-- Also where default privileges withhold it.
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA snowid, snowid_internal TO PUBLIC;

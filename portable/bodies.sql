@@ -4,7 +4,7 @@
  * portable/build puts them in the place of "LANGUAGE c" in snowid--1.0.sql, from
  * which it takes all the rest: names, arguments, results, markings, comments and
  * rights.  A block begins with "-- body of" and the function's head; "-- helpers"
- * begins what only this edition has.
+ * begins what only this edition has, for which those of shards follow the registry.
  *
  * What is called for each id or row is a parsed SQL expression, or qualifies
  * each name and operator: a SET clause would cost more than the rest.  Errors
@@ -23,14 +23,13 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION snowid_internal.portable_version()
-RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN '@version@';
+-- What a transaction sets to have its commit flush the log.
+CREATE SEQUENCE snowid_internal.flushed;
 
--- snowid-move reads it here, also where there is no such function.
-COMMENT ON FUNCTION snowid_internal.portable_version() IS
-'version of the portable edition: @version@';
+COMMENT ON SEQUENCE snowid_internal.flushed IS
+'its value means nothing: next_id() sets it, so that the commit waits for the log';
+
+GRANT UPDATE ON SEQUENCE snowid_internal.flushed TO PUBLIC;
 
 CREATE FUNCTION snowid_internal.iso(at timestamptz)
 RETURNS text
@@ -126,26 +125,14 @@ $$;
 COMMENT ON FUNCTION snowid_internal.clamped_ms(timestamptz, timestamptz, boolean) IS
 'milliseconds from an epoch to a time, within what ids can have';
 
-/*
- * open_sequence: locks a sequence to the end of the transaction, and checks
- * that the caller may use it so.
- *
- * The lock that pg_sequence_last_value() takes is that of nextval().  Taken
- * before the generator's own lock, it keeps ALTER SEQUENCE, which waits for it,
- * out of the way of those who hold that.
- *
- * Errors: 42P01 no such sequence, 42809 not a sequence, or the reservation, 42501 no
- * privilege.
- */
-CREATE FUNCTION snowid_internal.open_sequence(seq regclass, needed text[])
-RETURNS pg_catalog.pg_sequence
-LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+-- Errors: 42P01 no such sequence, 42809 not a sequence, or the reservation.
+CREATE FUNCTION snowid_internal.sequence_name(seq regclass)
+RETURNS name
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	c record;
-	privilege text;
-	rules pg_catalog.pg_sequence;
 BEGIN
 	SELECT r.relname, r.relkind INTO c FROM pg_class r WHERE r.oid = seq;
 	IF NOT FOUND THEN
@@ -156,17 +143,46 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
 			MESSAGE = format('"%s" is not a sequence', c.relname);
 	END IF;
-	-- A slot is no time for it, and all sequences would follow.
+	-- A slot is no time for the clock, and all sequences would follow.
 	IF c.relname = 'reservation' AND seq = to_regclass('snowid_internal.reservation') THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
 			MESSAGE = 'sequence "snowid_internal.reservation" makes no ids',
 			DETAIL = 'It holds what is reserved for all other sequences.',
 			HINT = 'Name a sequence of your own, such as insta5.id_seq.';
 	END IF;
+	RETURN c.relname;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.sequence_name(regclass) IS
+'name of a sequence of ids, and refuses what is none';
+
+/*
+ * open_sequence: locks a sequence to the end of the transaction, and checks
+ * that the caller may use it so.
+ *
+ * The lock that pg_sequence_last_value() takes is that of nextval().  Taken
+ * before the generator's own lock, it keeps ALTER SEQUENCE, which waits for it,
+ * out of the way of those who hold that.
+ *
+ * Errors: 42P01 no such sequence, 42809 not a sequence, or the clock, 42501 no
+ * privilege.
+ */
+CREATE FUNCTION snowid_internal.open_sequence(seq regclass, needed text[])
+RETURNS pg_catalog.pg_sequence
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name name;
+	privilege text;
+	rules pg_catalog.pg_sequence;
+BEGIN
+	name := snowid_internal.sequence_name(seq);
 	FOREACH privilege IN ARRAY needed LOOP
 		IF has_sequence_privilege(seq, privilege) IS NOT TRUE THEN
 			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-				MESSAGE = format('permission denied for sequence %s', c.relname),
+				MESSAGE = format('permission denied for sequence %s', name),
 				HINT = format('In the portable edition, the sequence''s owner types: GRANT USAGE, UPDATE ON SEQUENCE %s TO %I;',
 							  seq, current_user);
 		END IF;
@@ -176,14 +192,14 @@ BEGIN
 	SELECT * INTO rules FROM pg_sequence s WHERE s.seqrelid = seq;
 	IF rules.seqincrement NOT BETWEEN 1 AND 1024 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = format('increment %s of sequence "%s" is out of range', rules.seqincrement, c.relname),
+			MESSAGE = format('increment %s of sequence "%s" is out of range', rules.seqincrement, name),
 			DETAIL = 'The increment is the number of ids that a call reserves in one millisecond, between 1 and 1024.',
 			HINT = format('Type: ALTER SEQUENCE %s INCREMENT BY 1;', snowid_internal.qualified_name(seq));
 	END IF;
 	IF rules.seqstart = rules.seqmin AND rules.seqmin > 1
 	   AND rules.seqmin & ((1::bigint << 48) - 1) = 1 THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = format('sequence "%s" is a copy that makes no ids on this node', c.relname),
+			MESSAGE = format('sequence "%s" is a copy that makes no ids on this node', name),
 			DETAIL = format('It has the range that Citus gives worker group %s.', rules.seqmin >> 48),
 			HINT = 'Connect to the coordinator.';
 	END IF;
@@ -348,8 +364,8 @@ COMMENT ON FUNCTION snowid_internal.slot_floor(timestamptz) IS
 'the first slot that may be issued after a restore';
 
 /*
- * take_slot: takes the next slots of a sequence, as many as its INCREMENT
- * says, and returns the first of them.
+ * take_slots: takes the next slots of a sequence, as many times its INCREMENT as
+ * wanted, or as are left in one millisecond, and returns the first and the last.
  *
  * All rules of the generator; next_id() itself only does the usual case.
  *
@@ -360,8 +376,9 @@ COMMENT ON FUNCTION snowid_internal.slot_floor(timestamptz) IS
  *
  * Errors: those of open_sequence, slot_clock and refuse_slot, 25006 read-only.
  */
-CREATE FUNCTION snowid_internal.take_slot(seq regclass, epoch timestamptz)
-RETURNS bigint
+CREATE FUNCTION snowid_internal.take_slots(seq regclass, epoch timestamptz, wanted int,
+	OUT first bigint, OUT final bigint)
+RETURNS record
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -373,7 +390,6 @@ DECLARE
 	now_us bigint;
 	now_ms bigint;
 	last bigint;				-- NULL: never called
-	first bigint;
 	named bigint;				-- by setval(seq, slot, false)
 	floor_slot bigint;			-- of a restored dump
 	may_open boolean := false;	-- have we waited to open a millisecond?
@@ -458,7 +474,9 @@ BEGIN
 				may_open := true;
 				CONTINUE;
 			END IF;
-			PERFORM setval(seq, first + rules.seqincrement - 1);
+			final := first - 1 + rules.seqincrement * least(
+				wanted, (1024 - (first & 1023)) / rules.seqincrement, (rules.seqmax - first + 1) / rules.seqincrement);
+			PERFORM setval(seq, final);
 			EXIT;
 		END LOOP;
 		RAISE SQLSTATE 'SN000';
@@ -475,11 +493,10 @@ BEGIN
 	IF reason IS NOT NULL THEN
 		PERFORM snowid_internal.refuse_slot(reason, seq, last, clock_timestamp(), epoch);
 	END IF;
-	RETURN first;
 END
 $$;
 
-COMMENT ON FUNCTION snowid_internal.take_slot(regclass, timestamptz) IS
+COMMENT ON FUNCTION snowid_internal.take_slots(regclass, timestamptz, int) IS
 'takes the next slots of a sequence, by all rules';
 
 /*
@@ -501,13 +518,73 @@ END;
 COMMENT ON FUNCTION snowid_internal.holders(regclass) IS
 'other transactions that may have taken ids of a sequence';
 
+-- helpers of shards
+
+/*
+ * missing_grants: what to type for those who use a shard's sequences now, as the
+ * extension and the snippet let them, and could not here.
+ *
+ * Of one schema, or of all shards.  sequence: also before it is a shard's.
+ */
+CREATE FUNCTION snowid_internal.missing_grants(schema name DEFAULT NULL,
+	sequence regclass DEFAULT NULL)
+RETURNS SETOF text
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+SELECT format('GRANT USAGE, UPDATE ON SEQUENCE %s TO %s;', snowid_internal.qualified_name(c.oid),
+			  string_agg(g.name, ', ' ORDER BY g.name))
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN snowid.shard_registry r ON r.schema = n.nspname
+LEFT JOIN pg_proc f ON f.pronamespace = n.oid AND f.proname = 'next_id' AND f.pronargs = 0 AND f.prosecdef,
+LATERAL (
+	SELECT CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(x.grantee)) END
+	FROM (SELECT a.grantee FROM aclexplode(c.relacl) a
+		  WHERE f.oid IS NULL AND a.privilege_type IN ('USAGE', 'UPDATE')
+		  UNION
+		  SELECT f.proowner WHERE f.oid IS NOT NULL) x
+	WHERE NOT (has_sequence_privilege(x.grantee, c.oid, 'UPDATE')
+			   AND has_sequence_privilege(x.grantee, c.oid, 'USAGE, SELECT'))
+) g (name)
+WHERE c.relkind = 'S' AND n.nspname = coalesce($1, r.schema)
+  AND (c.oid = $2 OR $2 IS NULL AND c.relname = r.sequence
+	   OR EXISTS (SELECT FROM pg_depend d JOIN pg_attrdef e ON e.oid = d.objid
+				  WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
+					AND d.refobjid = c.oid AND pg_get_expr(e.adbin, e.adrelid) ~ 'snowid[.]next_id[(]'))
+GROUP BY c.oid;
+END;
+
+COMMENT ON FUNCTION snowid_internal.missing_grants(name, regclass) IS
+'statements that let the users of shards'' sequences take ids in the portable edition';
+
+-- Errors: 42501 there are some.
+CREATE FUNCTION snowid_internal.check_grants(schema name, sequence regclass)
+RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	missing CONSTANT text := (SELECT string_agg(m, ' ') FROM snowid_internal.missing_grants(schema, sequence) m);
+BEGIN
+	IF missing IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = format('roles that use sequences of schema "%s" could take no ids any more', schema),
+			DETAIL = 'In the portable edition they need UPDATE, too.',
+			HINT = 'Type: ' || missing;
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.check_grants(name, regclass) IS
+'refuses a shard whose users may not take ids in the portable edition';
+
 -- body of snowid.next_id(shard int, seq regclass)
 LANGUAGE sql
 RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
 
 -- body of snowid.next_id(shard int, seq regclass, epoch timestamptz)
 /*
- * The usual case, in as few steps as can be; all others are take_slot()'s.
+ * The usual case, in as few steps as can be; all others are take_slots()'s.
  *
  * The lock on the sequence is an advisory lock of the session, taken and given
  * up in one expression.  PostgreSQL looks for cancels between statements, not
@@ -516,16 +593,27 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  * given the lock up.  So the handler is for what nobody can foresee, as a disk
  * that fails.
  *
+ * Shared, the lock lets nextval() count, which is never set back then: what it
+ * gives is larger than all before.  As the last slot was not behind the clock,
+ * neither is this one.  Who finds it behind takes the lock for himself, and sets
+ * the sequence to the clock.
+ *
+ * nextval() logs one value in 33 only, so its commit alone waits for no flush.  So
+ * the first ids of a transaction also set a sequence that is logged each time: the
+ * flush of that record takes along those of nextval(), which are older than the
+ * commit.  When that is done, the session keeps in the setting snowid_internal.seen
+ * the sequence, its file, which ALTER SEQUENCE replaces, and the transaction.  (Its
+ * having a number is not enough: whoever has only written to a temporary table
+ * flushes nothing.)
+ *
  * What is read first also locks the sequence: ALTER SEQUENCE, which waits for
  * that, cannot change the definition any more.  The clock is read before the
  * lock, too: nothing is waited for until the slot is taken.
  *
- * To read the definition is a fifth of the cost.  So in bulk use, with the last
- * slot at most 2 ms old, the session keeps in the setting snowid_internal.plain
- * what it saw last: a sequence, and its file, which ALTER SEQUENCE replaces.
- * (A function of ours in this expression would make PL/pgSQL look at its plan
- * anew each time.)  Who sets it himself spares himself a look: setval() still
- * refuses what it must.
+ * To read the definition is a fifth of the cost.  So with the last slot at most
+ * 2 ms old, the setting stands for it, too.  (A function of ours in this
+ * expression would make PL/pgSQL look at its plan anew each time.)  Who sets it
+ * himself spares himself a look, and a flush.
  */
 LANGUAGE plpgsql
 AS $$
@@ -534,68 +622,117 @@ DECLARE
 	now_slot pg_catalog.int8;
 	last pg_catalog.int8;
 	slot pg_catalog.int8;
+	xact pg_catalog.text;
+	key pg_catalog.text;
+	seen pg_catalog.text;
 BEGIN
-	BEGIN
-		last := pg_catalog.pg_sequence_last_value(seq);
-		at := pg_catalog.clock_timestamp();
-		now_slot := ((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
-					 OPERATOR(pg_catalog./) 1000) OPERATOR(pg_catalog.<<) 10;
-		slot := CASE WHEN at OPERATOR(pg_catalog.>=) epoch AND at OPERATOR(pg_catalog.>=) pg_catalog.now()
-			-- No wait: near the clock, or in a millisecond that is open and not
-			-- almost full.  Not over a day ahead, not restarted, not in 2046.
-			AND (last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
-				 OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 896
-					AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
-			AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
-			AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
-			AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
-			-- setval() will not refuse.  Most sequences are defined by the defaults.
-			-- No slot is below what a restored dump has reserved: the last one is not.
-			AND (last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.-) 2048)
-				 AND pg_catalog.current_setting('snowid_internal.plain', true) OPERATOR(pg_catalog.=)
-					((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
-					 OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
-				 OR (pg_catalog.pg_sequence_last_value('snowid_internal.reservation'::pg_catalog.regclass)
-					 OPERATOR(pg_catalog.<=) (pg_catalog.date_part('epoch', epoch) OPERATOR(pg_catalog.*) 1000
-						OPERATOR(pg_catalog.+) (last OPERATOR(pg_catalog.>>) 10)::pg_catalog.float8)) IS NOT FALSE
-					AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
-							9223372036854775807, 1::pg_catalog.int8, false, 1::pg_catalog.int8, 20::pg_catalog.oid)
-						 AND (last OPERATOR(pg_catalog.<=) (now_slot OPERATOR(pg_catalog.-) 2048)
-							  OR pg_catalog.set_config('snowid_internal.plain',
-								((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
-								 OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text, false) IS NOT NULL)
-						 OR (pg_catalog.pg_sequence_parameters(seq)).increment OPERATOR(pg_catalog.=) 1
-							AND (pg_catalog.pg_sequence_parameters(seq)).minimum_value OPERATOR(pg_catalog.<=) last
-							AND (pg_catalog.pg_sequence_parameters(seq)).maximum_value OPERATOR(pg_catalog.>)
-								(now_slot OPERATOR(pg_catalog.+) 88473600000)))
-			AND (pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL
-				 OR pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'off')
-			AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
-		THEN
-			CASE WHEN pg_catalog.pg_try_advisory_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
-				pg_catalog.setval(seq, pg_catalog.int8larger(
-					pg_catalog.pg_sequence_last_value(seq) OPERATOR(pg_catalog.+) 1, now_slot))
-				OPERATOR(pg_catalog.*)
-				pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
-			ELSE 0 END
+	LOOP
+		BEGIN
+			-- Who has the lock has it for a microsecond.
+			FOR attempt IN 1 .. 8 LOOP
+				last := pg_catalog.pg_sequence_last_value(seq);
+				at := pg_catalog.clock_timestamp();
+				now_slot := ((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
+							 OPERATOR(pg_catalog./) 1000) OPERATOR(pg_catalog.<<) 10;
+				xact := pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text;
+				key := ((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+						OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text OPERATOR(pg_catalog.||) ' ';
+				seen := pg_catalog.current_setting('snowid_internal.seen', true);
+				slot := CASE WHEN seen OPERATOR(pg_catalog.=) (key OPERATOR(pg_catalog.||) xact)
+					AND last OPERATOR(pg_catalog.>=) now_slot AND at OPERATOR(pg_catalog.>=) epoch
+					AND (last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
+						 OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 896
+							AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
+					AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+					AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
+				THEN
+					CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
+						pg_catalog.nextval(seq)
+						OPERATOR(pg_catalog.*)
+						pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
+					ELSE 0 END
+				WHEN at OPERATOR(pg_catalog.>=) epoch AND at OPERATOR(pg_catalog.>=) pg_catalog.now()
+					-- No wait: near the clock, or in a millisecond that is open and not
+					-- almost full.  Not over a day ahead, not restarted, not in 2046.
+					AND (last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
+						 OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 896
+							AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
+					AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
+					AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
+					AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+					-- setval() will not refuse.  Most sequences are defined by the defaults.
+					-- No slot is below what a restored dump has reserved: the last one is not.
+					AND (last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.-) 2048)
+						 AND pg_catalog.starts_with(seen, key)
+						 OR (pg_catalog.pg_sequence_last_value('snowid_internal.reservation'::pg_catalog.regclass)
+							 OPERATOR(pg_catalog.<=) (pg_catalog.date_part('epoch', epoch) OPERATOR(pg_catalog.*) 1000
+								OPERATOR(pg_catalog.+) (last OPERATOR(pg_catalog.>>) 10)::pg_catalog.float8)) IS NOT FALSE
+							AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
+									9223372036854775807, 1::pg_catalog.int8, false, 1::pg_catalog.int8, 20::pg_catalog.oid)
+								 AND (last OPERATOR(pg_catalog.<=) (now_slot OPERATOR(pg_catalog.-) 2048)
+									  OR pg_catalog.set_config('snowid_internal.seen', key, false) IS NOT NULL)
+								 OR (pg_catalog.pg_sequence_parameters(seq)).increment OPERATOR(pg_catalog.=) 1
+									AND (pg_catalog.pg_sequence_parameters(seq)).minimum_value OPERATOR(pg_catalog.<=) last
+									AND (pg_catalog.pg_sequence_parameters(seq)).maximum_value OPERATOR(pg_catalog.>)
+										(now_slot OPERATOR(pg_catalog.+) 88473600000)))
+					AND (xact IS NOT NULL
+						 OR pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'off')
+					AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
+				THEN
+					CASE WHEN last OPERATOR(pg_catalog.>=) now_slot
+						AND pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true), key)
+					THEN
+						CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
+							pg_catalog.nextval(seq)
+							OPERATOR(pg_catalog.*)
+							pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
+							OPERATOR(pg_catalog.*)
+							pg_catalog.setval('snowid_internal.flushed'::pg_catalog.regclass, 1)
+							OPERATOR(pg_catalog.*)
+							CASE WHEN xact IS NULL THEN 1
+								WHEN pg_catalog.set_config('snowid_internal.seen', key OPERATOR(pg_catalog.||) xact, false) IS NOT NULL THEN 1 END
+						ELSE 0 END
+					WHEN pg_catalog.pg_try_advisory_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
+						pg_catalog.setval(seq, pg_catalog.int8larger(
+							pg_catalog.pg_sequence_last_value(seq) OPERATOR(pg_catalog.+) 1, now_slot))
+						OPERATOR(pg_catalog.*)
+						pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
+					ELSE 0 END
+				END;
+				EXIT WHEN (slot OPERATOR(pg_catalog.=) 0) IS NOT TRUE;
+				seen := pg_catalog.current_setting('snowid_internal.seen', true);
+				-- Who is behind and does not get the lock counts up to the clock, too; what
+				-- he skips is nobody's.
+				IF now_slot OPERATOR(pg_catalog.>) last AND now_slot OPERATOR(pg_catalog.<=) (last OPERATOR(pg_catalog.+) 1024)
+				   AND pg_catalog.starts_with(seen, key) THEN
+					PERFORM pg_catalog.count(pg_catalog.nextval(seq))
+					FROM pg_catalog.generate_series(1, least(now_slot OPERATOR(pg_catalog.-) last, 128));
+				END IF;
+			END LOOP;
+		EXCEPTION WHEN query_canceled OR OTHERS THEN
+			PERFORM CASE l.mode WHEN 'ShareLock' THEN pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)
+				ELSE pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) END
+			FROM pg_catalog.pg_locks l
+			WHERE l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() AND l.locktype OPERATOR(pg_catalog.=) 'advisory'
+			  AND l.classid OPERATOR(pg_catalog.=) 1936617335::pg_catalog.oid AND l.objid OPERATOR(pg_catalog.=) seq::pg_catalog.oid
+			  AND l.objsubid OPERATOR(pg_catalog.=) 2 AND l.granted;
+			-- What take_slots() refuses, too, and says why.
+			IF SQLSTATE OPERATOR(pg_catalog.<>) ALL ('{42P01,42809,42501,25000,25006,22003,22008,XX000}'::pg_catalog.text[]) THEN
+				RAISE;
+			END IF;
+			slot := NULL;
 		END;
-	EXCEPTION WHEN query_canceled OR OTHERS THEN
-		PERFORM pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)
-		FROM pg_catalog.pg_locks l
-		WHERE l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() AND l.locktype OPERATOR(pg_catalog.=) 'advisory'
-		  AND l.classid OPERATOR(pg_catalog.=) 1936617335::pg_catalog.oid AND l.objid OPERATOR(pg_catalog.=) seq::pg_catalog.oid
-		  AND l.objsubid OPERATOR(pg_catalog.=) 2 AND l.granted;
-		-- What take_slot() refuses, too, and says why.
-		IF SQLSTATE OPERATOR(pg_catalog.<>) ALL ('{42P01,42809,42501,25000,25006,22003,22008,XX000}'::pg_catalog.text[]) THEN
-			RAISE;
-		END IF;
-		slot := NULL;
-	END;
-	IF (slot OPERATOR(pg_catalog.>) 0) IS NOT TRUE THEN
+		EXIT WHEN slot OPERATOR(pg_catalog.>) 0;
 		IF slot OPERATOR(pg_catalog.=) 0 THEN
-			-- Another session has the lock: wait for it, as take_slot() does.
+			-- Another session has the lock: wait for it, as take_slots() does.  Only one
+			-- waits for it alone, or all would have to, one after the other.
 			BEGIN
-				slot := CASE WHEN pg_catalog.pg_advisory_xact_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) IS NULL THEN 0 END;
+				IF pg_catalog.starts_with(seen, key) AND now_slot OPERATOR(pg_catalog.<=) (last OPERATOR(pg_catalog.+) 1024)
+				   OR NOT pg_catalog.pg_try_advisory_xact_lock(1936617336, seq::pg_catalog.oid::pg_catalog.int4) THEN
+					PERFORM pg_catalog.pg_advisory_xact_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4);
+					RAISE SQLSTATE 'SN000';
+				END IF;
+				PERFORM pg_catalog.pg_advisory_xact_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4);
 				at := pg_catalog.clock_timestamp();
 				now_slot := CASE WHEN at OPERATOR(pg_catalog.>=) greatest(epoch, pg_catalog.now()) THEN
 					((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
@@ -620,12 +757,14 @@ BEGIN
 					RAISE;
 				END IF;
 			END;
+			EXIT WHEN slot OPERATOR(pg_catalog.>) 0;
 		END IF;
 		IF slot IS NULL THEN
 			PERFORM snowid_internal.check_shard(shard);
-			slot := snowid_internal.take_slot(seq, epoch);
+			slot := (snowid_internal.take_slots(seq, epoch, 1)).first;
+			EXIT;
 		END IF;
-	END IF;
+	END LOOP;
 	RETURN (((slot OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog.<<) 23)
 			OPERATOR(pg_catalog.|) (shard OPERATOR(pg_catalog.<<) 10))
 		OPERATOR(pg_catalog.|) (slot OPERATOR(pg_catalog.&) 1023);
@@ -643,14 +782,35 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = 'snowid.shard is not set',
 			DETAIL = 'next_id() without arguments takes the database''s shard number from it.',
-			HINT = pg_catalog.format('As a superuser, type: ALTER DATABASE %I SET snowid.shard = number; then connect again.',
-									 pg_catalog.current_database());
+			HINT = 'Type: SET snowid.shard = number; or SELECT snowid.register_shard(number, ''public''); and call public.next_id().';
+	ELSIF setting OPERATOR(pg_catalog.!~) '^[0-9]{1,4}$' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = pg_catalog.format('invalid value for parameter "snowid.shard": "%s"', setting),
+			DETAIL = 'Shard numbers are between 0 and 8191.';
 	ELSIF seq IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
 			MESSAGE = 'sequence "snowid.id_seq" does not exist',
 			HINT = 'To make it again, type: CREATE SEQUENCE snowid.id_seq; and advance() it beyond the largest id in use.';
 	END IF;
 	RETURN snowid.next_id(setting::pg_catalog.int4, seq);
+END
+$$;
+
+-- body of snowid.next_ids(shard int, seq regclass, n int, epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	taken record;
+	increment bigint;
+BEGIN
+	PERFORM snowid_internal.check_shard(shard);
+	WHILE n > 0 LOOP
+		taken := snowid_internal.take_slots(seq, epoch, n);
+		increment := coalesce(increment, (SELECT s.seqincrement FROM pg_sequence s WHERE s.seqrelid = seq));
+		RETURN QUERY SELECT ((slot >> 10) << 23) | (shard << 10) | (slot & 1023)
+			FROM generate_series(taken.first, taken.final, increment) slot;
+		n := n - (taken.final - taken.first + 1) / increment;
+	END LOOP;
 END
 $$;
 
@@ -875,20 +1035,14 @@ END;
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	c record;
+	name name;
 	last bigint;
 BEGIN
 	PERFORM snowid_internal.check_epoch(epoch);
-	SELECT r.relname, r.relkind INTO c FROM pg_class r WHERE r.oid = seq;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-			MESSAGE = format('sequence with OID %s does not exist', seq::oid);
-	ELSIF c.relkind <> 'S' THEN
-		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
-			MESSAGE = format('"%s" is not a sequence', c.relname);
-	ELSIF NOT has_sequence_privilege(seq, 'SELECT, USAGE, UPDATE') THEN
+	name := snowid_internal.sequence_name(seq);
+	IF NOT has_sequence_privilege(seq, 'SELECT, USAGE, UPDATE') THEN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-			MESSAGE = format('permission denied for sequence %s', c.relname);
+			MESSAGE = format('permission denied for sequence %s', name);
 	END IF;
 	-- Who may only UPDATE may not see it; the view shards must not fail on that.
 	IF has_sequence_privilege(seq, 'SELECT, USAGE') THEN
@@ -915,7 +1069,7 @@ RETURN snowid.safe_upper_id($1, '2011-08-24 21:07:01.721+00'::timestamptz);
  * the sequence to the end of its transaction.  We first take a slot, and then
  * look who holds the lock: who takes a slot later gets a larger one, who took
  * one before holds the lock or has ended.  A slot is not older than the start
- * of its transaction, since take_slot() takes the later of that start and the
+ * of its transaction, since take_slots() takes the later of that start and the
  * clock.  (The C edition corrects the start that others see instead.)  Of a
  * prepared transaction nobody knows the start, so the bound is 0 until it ends.
  */

@@ -243,7 +243,7 @@ sub run_setup
 
 	# The portable edition beside the extension, so in a schema of another name.
 	return if ($session->run("SELECT count(*) FROM pg_namespace WHERE nspname = 'portable'"))[0];
-	my $portable = `'$here/../portable/build' psql`;
+	my $portable = `'$here/../portable/build' sql`;
 	die "portable/build failed\n" if $?;
 	$portable =~ s/\bsnowid(?=_internal\b|\b)/portable/g;
 	$session->run($portable);

@@ -38,11 +38,10 @@ SELECT concat(system_identifier, pg_postmaster_start_time(), current_database())
 SELECT 'FAILED', 'source and target are the same', 'Look at --from and --to.' FROM pg_control_system()
 WHERE concat(system_identifier, pg_postmaster_start_time(), current_database()) = :'other';
 
--- The portable edition is no extension; or it is one of pg_tle.
+-- Of either edition; from a comment, since the function may not be there.
 SELECT $$
-SELECT coalesce((SELECT extversion FROM pg_extension WHERE extname = 'snowid'), portable) AS extversion
-FROM (SELECT substring(obj_description(to_regprocedure('snowid_internal.portable_version()'), 'pg_proc') FROM '\S+$')) AS t (portable)
-WHERE portable IS NOT NULL OR EXISTS (SELECT FROM pg_extension WHERE extname = 'snowid')
+SELECT version FROM (SELECT substring(obj_description(to_regprocedure('snowid.version()'), 'pg_proc') FROM '\S+$')) AS t (version)
+WHERE version IS NOT NULL
 $$ AS snowid_version \gset
 
 \echo extension snowid
@@ -54,9 +53,9 @@ UNION ALL
 SELECT 'FAILED', 'it is not in the target''s database', 'There, type: CREATE EXTENSION snowid;'
 WHERE NOT EXISTS (:snowid_version)
 UNION ALL
-SELECT 'FAILED', format('it is version %s on the source and %s on the target', :'other', extversion),
- 'On the older one, type: ALTER EXTENSION snowid UPDATE;'
-FROM (:snowid_version) AS here WHERE :'other' NOT IN ('', extversion);
+SELECT 'FAILED', format('it is version %s on the source and %s on the target', :'other', version),
+ 'On the older one, type: ALTER EXTENSION snowid UPDATE; or, of the portable edition, install the newer one.'
+FROM (:snowid_version) AS here WHERE :'other' NOT IN ('', version);
 
 \echo shard on the source
 \c :source

@@ -276,6 +276,7 @@ CREATE SCHEMA super;
 CREATE SEQUENCE super.seq;
 CREATE SEQUENCE super.own;
 SELECT snowid.next_id();
+SELECT snowid.version(), snowid.next_ids(5, 'super.seq', 2), snowid.next_ids(5, 'super.own', 2, '2026-01-01 00:00:00+00');
 SELECT snowid.next_id(5, 'super.seq'), snowid.next_id(5, 'super.own', '2026-01-01 00:00:00+00');
 SELECT snowid.id_timestamp(1), snowid.id_timestamp(1, '2026-01-01'), snowid.id_shard(1), snowid.id_seq(1),
 	snowid.id_parts(1), snowid.id_parts(1, '2026-01-01'), snowid.make_id('2026-01-01', 5, 0),

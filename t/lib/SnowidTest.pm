@@ -38,7 +38,7 @@ our $edition = '';
 
 		if ($edition eq 'portable' && defined $sql)
 		{
-			$sql =~ s/\bCREATE EXTENSION (IF NOT EXISTS )?snowid\b;?/slurp_file(portable_file('psql'))/e;
+			$sql =~ s/\bCREATE EXTENSION (IF NOT EXISTS )?snowid\b;?/slurp_file(portable_file('sql'))/e;
 		}
 		return $self->$psql($database, $sql, @rest);
 	};
@@ -91,7 +91,7 @@ sub portable_database
 	my @user = defined $owner ? ('-U', $owner) : ();
 
 	$node->safe_psql('postgres', "CREATE DATABASE $database" . (defined $owner ? " OWNER $owner" : ''));
-	$node->command_ok([ 'psql', '-X', '-q', @user, '-d', $database, '-f', portable_file('psql') ],
+	$node->command_ok([ 'psql', '-X', '-q', @user, '-d', $database, '-f', portable_file('sql') ],
 		"portable edition in database $database");
 	return;
 }

@@ -128,8 +128,8 @@ subject 'the extension itself' => sub {
 	case_ok('extension snowid', 'FAILED', "it is not in the target's database", 'CREATE EXTENSION snowid;',
 		options => [ '--to' => $node{b}->connstr('template1') ]);
 	case_ok('extension snowid', 'FAILED', 'version 1.0 on the source and 0.9 on the target', 'ALTER EXTENSION snowid UPDATE;',
-		do => [ [ 'b', q{UPDATE pg_extension SET extversion = '0.9' WHERE extname = 'snowid'} ] ],
-		undo => [ [ 'b', q{UPDATE pg_extension SET extversion = '1.0' WHERE extname = 'snowid'} ] ]);
+		do => [ [ 'b', q{COMMENT ON FUNCTION snowid.version() IS 'version 0.9'} ] ],
+		undo => [ [ 'b', q{COMMENT ON FUNCTION snowid.version() IS 'version 1.0'} ] ]);
 };
 
 subject 'the shard' => sub {

@@ -56,12 +56,15 @@ for my $suite (@suites)
 sub outcome
 {
 	my ($file) = @_;
-	my ($in_context, @lines);
+	my ($in_context, $count_in, @lines) = (0, 0);
 
 	for (split /^/, slurp_file($file))
 	{
 		$in_context = $in_context ? !/^(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|BEGIN|COMMIT|ROLLBACK|SET|RESET|CALL|TRUNCATE|\\|--|$)/ : /^CONTEXT: /;
 		s/^( 49999 \| t .*\|) +\d+ \| t$/$1 <as many in a ms as the machine makes> | t/;
+		# What nextval() has logged ahead depends on the time.
+		$count_in = /^ log_cnt/ ? 3 : $count_in - 1;
+		s/^ +\d+/ <logged ahead>/ if $count_in == 1;
 		push @lines, $_ unless $in_context;
 	}
 	return @lines;
@@ -83,7 +86,7 @@ sub write_lines
 # the same SQLSTATE and message.
 $node->safe_psql('postgres', 'CREATE DATABASE in_c');
 $node->safe_psql('in_c', 'CREATE EXTENSION snowid');
-my $renamed = slurp_file(portable_file('psql')) =~ s/\bsnowid(?=_internal\b|\b)/portable/gr;
+my $renamed = slurp_file(portable_file('sql')) =~ s/\bsnowid(?=_internal\b|\b)/portable/gr;
 $node->safe_psql('in_c', $renamed);
 $node->safe_psql('in_c', q{
 CREATE FUNCTION answer(call text) RETURNS text LANGUAGE plpgsql AS $$
@@ -154,7 +157,7 @@ $node->safe_psql('contrib_regression', 'DROP SEQUENCE large');
 is($node->safe_psql('contrib_regression', q{
 CREATE SEQUENCE seen;
 SELECT count(snowid.next_id(5, 'seen')) FROM generate_series(1, 100);
-SELECT current_setting('snowid_internal.plain') <> '';
+SELECT current_setting('snowid_internal.seen') <> '';
 ALTER SEQUENCE seen INCREMENT 7;
 SELECT max(snowid.next_id(5, 'seen')) & 1023 AS first FROM generate_series(1, 100) \gset
 SELECT (last_value & 1023) - :first FROM seen;
@@ -197,7 +200,7 @@ FROM pg_namespace WHERE nspname ~ '^snowid' ORDER BY 1},
 SELECT p.oid::regprocedure, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), p.prokind, p.provolatile,
 	p.proisstrict, p.proparallel, p.proretset, obj_description(p.oid, 'pg_proc')
 FROM pg_proc p WHERE p.pronamespace = 'snowid_internal'::regnamespace
-AND p.proname <> ALL ('{portable_version,iso,slot_at,slot_floor,check_shard,check_epoch,us_since,clamped_ms,open_sequence,qualified_name,refuse_slot,slot_clock,wait,take_slot,holders}')});
+AND p.proname <> ALL ('{missing_grants,check_grants,sequence_name,iso,slot_at,slot_floor,check_shard,check_epoch,us_since,clamped_ms,open_sequence,qualified_name,refuse_slot,slot_clock,wait,take_slots,holders}')});
 for my $what (sort keys %catalog)
 {
 	my ($portable, $c) = map { join "\n", sort split /\n/, $node->safe_psql($_, $catalog{$what}) }

@@ -72,7 +72,7 @@ CREATE ROLE master LOGIN CREATEROLE CREATEDB;
 GRANT pg_monitor, pg_signal_backend TO master;
 CREATE DATABASE managed;
 GRANT CREATE ON DATABASE managed TO master;});
-	$node->command_ok([ 'psql', '-X', '-q', '-U', 'master', '-d', 'managed', '-f', portable_file('psql') ], 'installs it');
+	$node->command_ok([ 'psql', '-X', '-q', '-U', 'master', '-d', 'managed', '-f', portable_file('sql') ], 'installs it');
 	is(sqlstate($node, q{
 SELECT snowid.create_shard(5);
 SELECT insta5.next_id() < insta5.next_id();

@@ -70,7 +70,7 @@ SELECT id + i
 	   generate_series(0, increment - 1) AS i
 $$;
 SQL
-	$sql .= $is_portable ? slurp_file(SnowidTest::portable_file('psql')) : 'CREATE EXTENSION snowid;' if $is_snowid;
+	$sql .= $is_portable ? slurp_file(SnowidTest::portable_file('sql')) : 'CREATE EXTENSION snowid;' if $is_snowid;
 	return "$sql CREATE FUNCTION torture.ids $ids CREATE FUNCTION torture.nextvals "
 	  . ($is_portable ? $ids : $nextvals) . <<'SQL' if $is_snowid;
 CREATE FUNCTION torture.ahead() RETURNS interval

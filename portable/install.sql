@@ -1,0 +1,54 @@
+-- snowid, portable edition.  One statement of plain SQL: run it as the database's
+-- owner, with any client.
+DO $snowid$
+DECLARE
+	version CONSTANT pg_catalog.text := '@version@';
+	path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
+	strings CONSTANT pg_catalog.text := pg_catalog.current_setting('standard_conforming_strings');
+	known pg_catalog.oid[];		-- functions of the version that is there
+	installed pg_catalog.text;	-- NULL, if there is none
+	s pg_catalog.record;
+BEGIN
+	-- To the end of this statement; the strings below are parsed under it.
+	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+
+	-- In a schema that somebody else owns, he could plant functions.
+	FOR s IN SELECT n.oid, n.nspname, n.nspowner FROM pg_namespace n WHERE n.nspname IN ('snowid', 'snowid_internal') LOOP
+		IF to_regprocedure('snowid.version()') IS NULL OR to_regprocedure('snowid_internal.take_slots(regclass, timestamptz, int)') IS NULL
+		   OR EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_namespace'::regclass AND d.objid = s.oid AND d.deptype = 'e')
+		THEN
+			RAISE EXCEPTION USING ERRCODE = 'duplicate_schema',
+				MESSAGE = format('schema "%s" already exists', s.nspname),
+				DETAIL = 'The portable edition creates this schema itself, so that nobody else has objects in it.',
+				HINT = 'If the extension is installed, its functions are those of the portable edition, and faster.';
+		ELSIF EXISTS (SELECT WHERE s.nspowner <> current_user::regrole
+					  UNION ALL SELECT FROM pg_proc p WHERE p.pronamespace = s.oid AND p.proowner <> s.nspowner
+					  UNION ALL SELECT FROM pg_class c WHERE c.relnamespace = s.oid AND c.relowner <> s.nspowner)
+		THEN
+			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+				MESSAGE = format('must be owner of schema %s, and of all that is in it', s.nspname),
+				HINT = format('Type: SET ROLE %I;', pg_get_userbyid(s.nspowner));
+		END IF;
+		EXECUTE 'SELECT snowid.version()' INTO installed;
+	END LOOP;
+	known := ARRAY(SELECT p.oid FROM pg_proc p
+				   WHERE p.pronamespace IN (to_regnamespace('snowid'), to_regnamespace('snowid_internal')));
+	IF string_to_array(installed, '.')::int[] > string_to_array(version, '.')::int[] THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('version %s is installed, which is newer than %s', installed, version);
+	ELSIF installed = version THEN
+		RAISE NOTICE 'version % is installed already', version;
+	ELSE
+-- script
+		-- What is new, also where default privileges withhold it.
+		FOR s IN
+			SELECT p.oid::regprocedure AS name FROM pg_proc p
+			WHERE p.pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace) AND p.oid <> ALL (known)
+		LOOP
+			EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO PUBLIC', s.name);
+		END LOOP;
+	END IF;
+	PERFORM set_config('standard_conforming_strings', strings, true), set_config('search_path', path, true);
+END
+$snowid$;

@@ -1,0 +1,160 @@
+# The portable edition is installed by whatever tool runs somebody's migrations: as
+# one statement of plain SQL, in that tool's transaction, leaving its session as it
+# was.  A newer version replaces an older one and keeps what users have.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $node = new_node('install');
+$node->start;
+$node->safe_psql('postgres', 'CREATE ROLE owner LOGIN; CREATE ROLE writer LOGIN; CREATE ROLE other LOGIN;');
+my $script = slurp_file(portable_file('sql'));
+my ($version) = $script =~ /version CONSTANT pg_catalog.text := '(.*)'/;
+
+# The same edition as another version, whose next_id() says so.
+sub version
+{
+	my ($other) = @_;
+	return $script =~ s/'\Q$version\E'/'$other'/gr =~ s/: \Q$version\E'/: $other'/gr
+	  =~ s/(MESSAGE = 'snowid.shard is not set)/$1, says $other/r;
+}
+
+sub as { my ($user) = @_; return (connstr => $node->connstr('app') . " user=$user"); }
+
+sub fresh_database
+{
+	$node->safe_psql('postgres', 'DROP DATABASE IF EXISTS app');
+	$node->safe_psql('postgres', 'CREATE DATABASE app OWNER owner');
+	return;
+}
+
+my $is_there = q{SELECT count(*) FROM pg_namespace WHERE nspname ~ '^snowid'};
+
+subtest 'in one message' => sub {
+	fresh_database();
+	my $settings = q{SELECT current_setting('search_path'), current_setting('standard_conforming_strings'), current_setting('check_function_bodies')};
+
+	ok($script !~ /^(\\|BEGIN;|COMMIT;)/m, 'no command of psql, and no transaction');
+	is($node->safe_psql('app', "BEGIN; CREATE TABLE of_the_tool (); $script ROLLBACK; $is_there; SELECT count(*) FROM pg_class WHERE relname = 'of_the_tool'"),
+		"0\n0", 'it is rolled back with the transaction of a tool');
+	# Joined by \; they are one message, which is one transaction.
+	my ($status, @said) = $node->psql('app', "SET search_path = evil, public\\; $script");
+	is("$status@said", '0 ', 'it is installed in one message with others, and says nothing');
+	is($node->safe_psql('app', $is_there), '2', 'it is there');
+	fresh_database();
+	is($node->safe_psql('app', "SET search_path = evil, public; BEGIN; $script $settings; COMMIT; $settings"), "evil, public|on|on\nevil, public|on|on",
+		'nothing is left set, in the transaction or after it');
+	SKIP:
+	{
+		fresh_database();
+		skip 'standard_conforming_strings is always on', 1 if sqlstate($node, 'SET standard_conforming_strings = off') ne '';
+		is($node->safe_psql('app', q{SET standard_conforming_strings = off; SET escape_string_warning = off; } . snippet('old', 'q', 6) . $script . q{
+CREATE TABLE photos (id bigint) PARTITION BY RANGE (id);
+SELECT snowid.create_partition('photos', '2026-01-01', '2026-02-01') = snowid.create_partition('photos', '2026-01-01', '2026-02-01');
+SELECT snowid.adopt_shard(6, 'old') IS NULL;}), "t\nt", 'where a backslash escapes, too');
+	}
+};
+
+subtest 'privileges by default' => sub {
+	fresh_database();
+	is($node->safe_psql('app', "ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC; $script SELECT snowid.create_shard(5)", as('owner')),
+		'insta5', 'where functions are granted to nobody');
+	is($node->safe_psql('app', 'SELECT snowid.id_shard(5120)', as('writer')), '5', 'others may call them');
+	is($node->safe_psql('app', 'ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC; DROP SCHEMA snowid, snowid_internal CASCADE;
+CREATE EXTENSION snowid; SET ROLE writer; SELECT snowid.id_shard(5120)'), '5', 'and those of the extension');
+};
+
+subtest 'a newer version' => sub {
+	fresh_database();
+	$node->safe_psql('app', version('0.9') . q{
+CALL snowid.create_shards(5, 5, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id())');
+INSERT INTO insta5.t SELECT FROM generate_series(1, 100);
+REVOKE EXECUTE ON FUNCTION snowid.drop_shard(int, boolean) FROM PUBLIC;
+SELECT setval('snowid_internal.reservation', extract(epoch FROM now())::bigint + 2);
+DROP FUNCTION snowid.shard_of(text, int);}, as('owner'));
+	my $state = q{
+SELECT (SELECT jsonb_agg(r) FROM snowid.shard_registry r), (SELECT last_value FROM snowid_internal.reservation),
+	has_function_privilege('writer', 'snowid.drop_shard(int, boolean)', 'EXECUTE'), 'insta5.next_id()'::regprocedure::oid,
+	(SELECT count(*) FROM insta5.t), (SELECT adbin FROM pg_attrdef WHERE adrelid = 'insta5.t'::regclass), 'snowid.shards'::regclass::oid};
+	my $before = $node->safe_psql('app', $state);
+	my $call = q{SELECT snowid.next_id()};
+
+	is(sqlstate($node, $script, dbname => 'app', extra_params => [ '-U', 'other' ]), '42501', 'only its owner replaces it');
+	like(($node->psql('app', $call))[2], qr/says 0\.9/, 'the old one is there');
+	$node->safe_psql('app', $script, as('owner'));
+	unlike(($node->psql('app', $call))[2], qr/says 0\.9/, 'its functions are replaced');
+	is($node->safe_psql('app', $state), $before, 'tables, DEFAULTs, states and privileges stay');
+	is($node->safe_psql('app', 'SELECT snowid.version()'), $version, 'it is the new version');
+	is($node->safe_psql('app', q{INSERT INTO insta5.t DEFAULT VALUES RETURNING id = (SELECT max(id) FROM insta5.t) IS NOT TRUE}), 't', 'ids go on');
+	is($node->safe_psql('app', q{SELECT snowid.shard_of('x', 5)}, as('writer')), '2', 'what is new is there, for all');
+
+	my $versions = q{SELECT md5(string_agg(xmin || ' ' || oid, ',' ORDER BY oid)) FROM pg_proc};
+	my $seen = $node->safe_psql('app', $versions);
+	my ($status, undef, $errors) = $node->psql('app', $script, as('owner'));
+	like("$status$errors", qr/^0.*NOTICE:  version \Q$version\E is installed already/, 'the same version says that it is there');
+	is($node->safe_psql('app', $versions), $seen, 'and changes nothing');
+	is(sqlstate($node, version('0.10'), dbname => 'app', extra_params => [ '-U', 'owner' ]), '55000', 'an older one is refused');
+};
+
+subtest 'what is not ours' => sub {
+	fresh_database();
+	$node->safe_psql('app', 'CREATE SCHEMA snowid_internal');
+	is(sqlstate($node, $script, dbname => 'app'), '42P06', 'a schema of that name');
+	$node->safe_psql('app', 'DROP SCHEMA snowid_internal; CREATE EXTENSION snowid');
+	is(sqlstate($node, $script, dbname => 'app'), '42P06', 'the extension');
+	$node->safe_psql('app', 'DROP EXTENSION snowid');
+	$node->safe_psql('app', version('0.9') . 'GRANT CREATE ON SCHEMA snowid TO other');
+	$node->safe_psql('app', 'CREATE FUNCTION snowid.next_id(int, int) RETURNS bigint LANGUAGE sql RETURN 1', as('other'));
+	is(sqlstate($node, $script, dbname => 'app'), '42501', 'a function that somebody else has made there');
+};
+
+# Who used the snippet's sequence needs more than that here.
+subtest 'writers of the snippet' => sub {
+	fresh_database();
+	$node->safe_psql('app', $script . snippet('old', 'table_id_seq', 7) . q{
+CREATE TABLE old.t (id bigint PRIMARY KEY DEFAULT old.next_id());
+GRANT USAGE ON SCHEMA old TO PUBLIC;
+GRANT INSERT ON old.t TO writer, other;
+GRANT USAGE ON SEQUENCE old.table_id_seq TO writer, other;
+GRANT UPDATE ON SEQUENCE old.table_id_seq TO other;
+CREATE SEQUENCE old.counter;
+GRANT USAGE ON SEQUENCE old.counter TO writer;});
+	my $insert = 'INSERT INTO old.t DEFAULT VALUES';
+	my $adopt = q{SELECT snowid.adopt_shard(7, 'old')};
+	$node->safe_psql('app', $insert, as('writer'));
+	is(sqlstate($node, $adopt, dbname => 'app'), '42501', 'would be stopped: refused');
+	$node->safe_psql('app', $insert, as('writer'));
+	my (undef, undef, $errors) = $node->psql('app', $adopt);
+	like($errors, qr/HINT:  Type: GRANT USAGE, UPDATE ON SEQUENCE old.table_id_seq TO writer;$/m, 'with what to type');
+	my ($grant) = $errors =~ /Type: (.*)/;
+	is(sqlstate($node, "$grant $adopt", dbname => 'app'), '', 'which helps');
+	is(sqlstate($node, $insert, dbname => 'app', extra_params => [ '-U', $_ ]), '', "$_ goes on") for qw(writer other);
+
+	# Of a shard that the extension made, and of functions that run as their owner.
+	$node->safe_psql('app', q{
+CREATE SCHEMA made; CREATE SEQUENCE made.id_seq; GRANT USAGE ON SEQUENCE made.id_seq TO PUBLIC;});
+	like(($node->psql('app', q{SELECT snowid.register_shard(8, 'made')}))[2], qr/GRANT USAGE, UPDATE ON SEQUENCE made.id_seq TO PUBLIC;/, 'register_shard() says it, too');
+	$node->safe_psql('app', snippet('owned', 'seq', 9) . q{
+GRANT USAGE ON SEQUENCE owned.seq TO writer;
+ALTER FUNCTION owned.next_id() SECURITY DEFINER});
+	is(sqlstate($node, q{SELECT snowid.adopt_shard(9, 'owned')}, dbname => 'app'), '', 'a function that runs as its owner needs no more');
+	$node->safe_psql('app', q{REVOKE UPDATE ON SEQUENCE old.table_id_seq FROM writer});
+	is($node->safe_psql('app', q{SELECT snowid_internal.missing_grants()}), 'GRANT USAGE, UPDATE ON SEQUENCE old.table_id_seq TO writer;', 'all shards can be asked');
+};
+
+# The schema of examples/clients.
+subtest 'clients' => sub {
+	fresh_database();
+	$node->safe_psql('app', $script . slurp_file("$FindBin::RealBin/../../examples/clients/schema.sql"));
+	is(sqlstate($node, q{
+INSERT INTO insta1340.photos (user_id, caption) VALUES (1340, 'a');
+INSERT INTO insta1343.events (user_id, what) VALUES (1343, 'b')}, dbname => 'app', extra_params => [ '-U', 'app' ]), '', 'have what they use');
+};
+
+$node->stop;
+done_testing();

@@ -1,0 +1,92 @@
+# Sessions of the portable edition count by nextval() under a shared lock.  What
+# that may not do: give an id behind the clock, run beside who sets the sequence, or
+# show an id that a power cut takes back.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $node = new_node('shared');
+$node->append_conf('postgresql.conf', "fsync = on\nwal_buffers = 64kB\n");
+$node->{lossy_disk} = 1;
+start_with_clock($node, '2026-01-01 12:00:00');
+$node->safe_psql('postgres', slurp_file(portable_file('sql')));
+my $take = q{SELECT snowid.next_id(5, 's')};
+
+# Take ids until the session counts: one that it has not seen, one that it logs.
+sub counting
+{
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('BEGIN');
+	$session->query_safe($take) for 1 .. 3;
+	is($session->query_safe(q{SELECT split_part(current_setting('snowid_internal.seen'), ' ', 2) = pg_current_xact_id()::text}),
+		't', 'a session counts');
+	return $session;
+}
+
+subtest 'the clock, and who sets the sequence' => sub {
+	$node->safe_psql('postgres', 'CREATE SEQUENCE s');
+	my ($one, $other) = (counting(), counting());
+	my $seen = $node->safe_psql('postgres', 'SELECT log_cnt FROM s');
+	$one->query_safe($take);
+	is($node->safe_psql('postgres', 'SELECT log_cnt FROM s'), $seen - 1, 'it logs no id by itself');
+
+	my $lock = q{(1936617335, 's'::regclass::oid::int)};
+	$other->query_safe("SELECT pg_advisory_lock_shared$lock");
+	cmp_ok($one->query_safe("SET statement_timeout = '60s'; $take"), '>', 0, 'with others it counts at the same time');
+	$other->query_safe("SELECT pg_advisory_unlock_shared$lock, pg_advisory_lock$lock");
+	my $last = $node->safe_psql('postgres', 'SELECT last_value FROM s');
+	my $waits = q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted};
+	$one->query_until(qr/asked/, "\\echo asked\n$take;\n");
+	$node->poll_query_until('postgres', "SELECT ($waits) = 1 OR last_value > $last FROM s");
+	is($node->safe_psql('postgres', $waits), '1', 'but not while one sets it');
+	my $set = $other->query_safe(q{SELECT setval('s', (SELECT last_value + 100 FROM s))});
+	$other->query_safe("SELECT pg_advisory_unlock$lock");
+	cmp_ok($one->query_safe($take), '>', $set, 'and goes on above that');
+
+	set_clock($node, '2026-01-01 12:00:01');
+	is($one->query_safe("$take >= snowid.min_id('2026-01-01 12:00:01+00')"), 't', 'it follows the clock');
+	# Who does not get the lock counts up to the clock.
+	$one->query_safe($take);
+	$other->query_safe("SELECT pg_advisory_lock_shared$lock");
+	set_clock($node, '2026-01-01 12:00:01.001');
+	is($one->query_safe("$take >= snowid.min_id('2026-01-01 12:00:01.001+00')"), 't', 'also while others count');
+	$_->quit for $one, $other;
+};
+
+# With a record that is written, and not flushed.
+sub shown_before_a_power_cut
+{
+	my ($name, $statement) = @_;
+
+	set_clock($node, '2026-01-01 12:00:10');
+	my $reader = $node->background_psql('postgres');
+	$reader->query_safe('CREATE TEMP TABLE mine (id bigint)');
+	$reader->query_safe($take);
+	stop_walwriter($node);
+	my $holder = counting();
+	$holder->query_safe($take);
+	my $lsn = $node->lsn('insert');
+	$holder->query_safe(q{SELECT pg_logical_emit_message(true, '', repeat('x', 200000))});
+	is($node->safe_psql('postgres', qq{SELECT pg_current_wal_lsn() >= '$lsn', pg_current_wal_flush_lsn() >= '$lsn'}),
+		't|f', "$name: what counts is written, not flushed");
+	my $seen = $reader->query_safe($statement);
+	power_cut($node);
+	start_with_clock($node, '2026-01-01 11:00:00');
+	cmp_ok($node->safe_psql('postgres', $take), '>', $seen, "$name: its id does not come again");
+	return;
+}
+
+subtest 'a power cut' => sub {
+	$node->safe_psql('postgres', 'DROP SEQUENCE s; CREATE SEQUENCE s');
+	shown_before_a_power_cut('who only reads', $take);
+	$node->safe_psql('postgres', 'DROP SEQUENCE s; CREATE SEQUENCE s');
+	shown_before_a_power_cut('who writes what is not logged', "BEGIN; INSERT INTO mine VALUES (1); $take; COMMIT");
+};
+
+$node->stop;
+done_testing();
