@@ -1,7 +1,7 @@
 # snowid: PGXS makefile
 #
 #	make && make install		build, and install into the server of pg_config,
-#								with the program snowid-move of move/
+#								with the programs of move/ and each/
 #	make installcheck			pg_regress, isolation and TAP suites
 #	make unitcheck				the pure decisions, without a server
 #	make checkver				fails unless all files name the same version
@@ -39,13 +39,15 @@ include $(PGXS)
 
 $(OBJS): $(SRC_HEADERS)
 
-# The client program has a makefile of its own: PGXS builds one thing at a time.
-all: move-all
-install: move-install
-uninstall: move-uninstall
-clean: move-clean
-move-all move-install move-uninstall move-clean:
-	$(MAKE) -C move $(@:move-%=%) PG_CONFIG=$(PG_CONFIG)
+# The client programs have makefiles of their own: PGXS builds one thing at a time.
+PROGRAMS = move each
+PROGRAM_TARGETS = $(foreach target,all install uninstall clean,$(PROGRAMS:%=%-$(target)))
+all: $(PROGRAMS:%=%-all)
+install: $(PROGRAMS:%=%-install)
+uninstall: $(PROGRAMS:%=%-uninstall)
+clean: $(PROGRAMS:%=%-clean)
+$(PROGRAM_TARGETS):
+	$(MAKE) -C $(firstword $(subst -, ,$@)) $(lastword $(subst -, ,$@)) PG_CONFIG=$(PG_CONFIG)
 
 # PGXS installs no manual pages.
 man1dir = $(DESTDIR)$(mandir)/man1
@@ -53,11 +55,11 @@ man1dir = $(DESTDIR)$(mandir)/man1
 install: install-man
 install-man:
 	$(MKDIR_P) '$(man1dir)'
-	$(INSTALL_DATA) doc/snowid-move.1 '$(man1dir)/'
+	$(INSTALL_DATA) $(PROGRAMS:%=doc/snowid-%.1) '$(man1dir)/'
 
 uninstall: uninstall-man
 uninstall-man:
-	rm -f '$(man1dir)/snowid-move.1'
+	rm -f $(PROGRAMS:%='$(man1dir)/snowid-%.1')
 
 unitcheck: t/unit/slot_test
 	./t/unit/slot_test
@@ -87,4 +89,4 @@ deb-source: checkver
 	rm -r $(DEB_SOURCE)/snowid-$(EXTVERSION).0
 
 .PHONY: install-man uninstall-man unitcheck portable checkver dist deb-source \
-	move-all move-install move-uninstall move-clean
+	$(PROGRAM_TARGETS)

@@ -4,6 +4,7 @@
 #include "base.h"
 
 #include <ctype.h>
+#include <getopt.h>
 
 void
 try_help(void)
@@ -112,4 +113,82 @@ ranges_of(const int *shards, int nshards)
 			appendPQExpBuffer(&list, "-%d", shards[last]);
 	}
 	return list.data;
+}
+
+static void
+print_help(const Option *table, const char *synopsis, const char *epilogue)
+{
+	printf("%s\nOptions:\n", synopsis);
+	for (const Option *o = table; o->name != NULL; o++)
+	{
+		char	   *letter = o->letter != 0 ? text_of("-%c, ", o->letter) : text_of("    ");
+		char	   *left = text_of("  %s--%s%s%s", letter, o->name, o->argument != NULL ? "=" : "",
+								   o->argument != NULL ? o->argument : "");
+
+		printf(strlen(left) < 25 ? "%-24s " : "%s\n%25s", left, "");
+		for (const char *p = o->help; *p != '\0'; p++)
+			printf(*p == '\n' ? "\n%25c" : "%c", *p == '\n' ? ' ' : *p);
+		putchar('\n');
+	}
+	printf("  -V, --version          output version information, then exit\n");
+	printf("  -?, --help             show this help, then exit\n\n%s", epilogue);
+}
+
+static void
+take_value(const Option *o, const char *value)
+{
+	char	   *name = text_of("--%s", o->name);
+
+	if (o->flag != NULL)
+		*o->flag = true;
+	if (o->string != NULL)
+		*o->string = value;
+	if (o->number != NULL)
+		*o->number = parse_int(name, value, o->min, o->max);
+	if (o->size != NULL)
+		*o->size = parse_size(name, value);
+	if (o->shards != NULL)
+		o->shards->n = parse_shards(value, &o->shards->numbers);
+}
+
+char *
+parse_command_line(int argc, char *argv[], const Option *table, const char *synopsis, const char *epilogue)
+{
+	struct option names[64] = {{"version", no_argument, NULL, 'V'}, {"help", no_argument, NULL, 'h'}};
+	char		letters[64] = "V";
+	int			c;
+
+	for (int i = 0; table[i].name != NULL; i++)
+	{
+		names[i + 2] = (struct option)
+		{
+			table[i].name, table[i].argument != NULL, NULL, 256 + i
+		};
+		if (table[i].letter != 0)
+			sprintf(letters + strlen(letters), "%c%s", table[i].letter, table[i].argument != NULL ? ":" : "");
+	}
+	if (argc > 1 && strcmp(argv[1], "-?") == 0)
+		argv[1] = "--help";
+	while ((c = getopt_long(argc, argv, letters, names, NULL)) != -1)
+	{
+		const Option *o = table;
+
+		if (c == 'h')
+			print_help(table, synopsis, epilogue);
+		else if (c == 'V')
+			printf("%s (snowid) %s\n", progname, PROGRAM_VERSION);
+		if (c == 'h' || c == 'V')
+			exit(0);
+		while (o->name != NULL && o->letter != c && o - table != c - 256)
+			o++;
+		if (o->name == NULL)
+			try_help();
+		take_value(o, optarg);
+	}
+	if (optind + 1 < argc)
+	{
+		report_error("unknown argument \"%s\"", argv[optind + 1]);
+		try_help();
+	}
+	return argv[optind];
 }

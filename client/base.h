@@ -39,6 +39,9 @@ extern void report(const char *kind, const char *fmt,...) pg_attribute_printf(2,
 			report("", __VA_ARGS__); \
 	} while (0)
 
+/* How far we are, now and then; on a terminal, over the line before. */
+extern void tell_now_and_then(const char *fmt,...) pg_attribute_printf(1, 2);
+
 /* What a failure exits with: EXIT_FAILED until the move is decided. */
 extern int	failure_exit_code;
 
@@ -99,6 +102,34 @@ extern char *field(PGresult *res, int row, int column); /* NULL gives NULL */
 #define PROGRAM_VERSION "1.0"
 #define MAX_SHARD	8191
 
+/* An option of the command line: for --help, and where its value goes. */
+typedef struct Option
+{
+	const char *name;
+	int			letter;			/* 0: it has none */
+	const char *argument;		/* NULL: it is a flag */
+	const char *help;			/* a second line begins after a newline */
+	bool	   *flag;			/* one of these */
+	const char **string;
+	int		   *number;			/* from min to max */
+	int64	   *size;
+	struct ShardSet *shards;
+	int			min;
+	int			max;
+} Option;
+
+typedef struct ShardSet
+{
+	int		   *numbers;		/* rising, none twice */
+	int			n;
+} ShardSet;
+
+/*
+ * Read the options of a table, which ends with one that has no name, and --help
+ * and --version.  Returns the argument that is none; NULL if there is not any.
+ */
+extern char *parse_command_line(int argc, char *argv[], const Option *table,
+								const char *synopsis, const char *epilogue);
 extern void try_help(void) NORETURN;
 extern int	parse_int(const char *option, const char *value, int min, int max);
 extern int64 parse_size(const char *option, const char *value);

@@ -4,8 +4,9 @@
 #include "base.h"
 
 #include <time.h>
+#include <unistd.h>
 
-const char *progname = "snowid-move";
+const char *progname;
 bool		verbose = false;
 int			failure_exit_code = EXIT_FAILED;
 
@@ -20,6 +21,23 @@ report(const char *kind, const char *fmt,...)
 	vfprintf(stderr, fmt, args);
 	va_end(args);
 	fputc('\n', stderr);
+}
+
+void
+tell_now_and_then(const char *fmt,...)
+{
+	static int64 told = 0;
+	bool		terminal = isatty(STDERR_FILENO);
+	va_list		args;
+
+	if (now_ms() - told < (terminal ? 1000 : 10000))
+		return;
+	told = now_ms();
+	fprintf(stderr, "%s%s: ", terminal ? "\r" : "", progname);
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+	fputs(terminal ? "   " : "\n", stderr);
 }
 
 /* printf into new memory. */

@@ -50,7 +50,7 @@ execute(PGconn *conn, bool may_fail, const char *fmt, va_list args)
 	const char *sqlstate;
 
 	last_sqlstate[0] = '\0';
-	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
+	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK || status == PGRES_EMPTY_QUERY)
 	{
 		free(sql);
 		return res;

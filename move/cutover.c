@@ -430,7 +430,7 @@ hand_over(const Move *move, const Side *from, const Side *to, const char *name)
 			move->tally->moved += group->nshards;
 			count = next_group(group->nshards, move->tally->last_pause_ms);
 		}
-		tell_progress_of_set(move);
+		tell_now_and_then("%s", progress_of_set(move));
 	}
 	for (int i = 0; i < move->nshards; i++)
 	{

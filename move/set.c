@@ -4,11 +4,6 @@
  */
 #include "stages.h"
 
-#include <unistd.h>
-
-/* How often progress is told on a terminal. */
-#define TELL_TERMINAL_MS	1000
-
 /* Count what the shards have, where they live, and how large they are. */
 void
 measure_shards(const Move *move, const Side *side)
@@ -66,19 +61,6 @@ progress_of_set(const Move *move)
 		return text_of("0 of %d shards moved", tally->shards);
 	return text_of("%d of %d shards moved, %d s left", tally->moved, tally->shards,
 				   (int) (elapsed * (tally->shards - tally->moved) / tally->moved / 1000));
-}
-
-/* Tell it now and then; on a terminal, over the line before. */
-void
-tell_progress_of_set(const Move *move)
-{
-	static int64 told = 0;
-	bool		terminal = isatty(STDERR_FILENO);
-
-	if (now_ms() - told < (terminal ? TELL_TERMINAL_MS : TELL_MS))
-		return;
-	told = now_ms();
-	fprintf(stderr, "%s%s: %s%s", terminal ? "\r" : "", progname, progress_of_set(move), terminal ? "   " : "\n");
 }
 
 /* After its error was told: the others of the set go on without this one. */

@@ -165,10 +165,13 @@ int
 main(int argc, char *argv[])
 {
 	MoveOptions options;
-	const Command *command = parse_options(argc, argv, &options);
-	Move	   *set = make_set(&options);
+	const Command *command;
+	Move	   *set;
 	int			exit_code;
 
+	progname = "snowid-move";
+	command = parse_options(argc, argv, &options);
+	set = make_set(&options);
 	if (join_sides(set, command, &exit_code))
 		exit_code = run_command(command, set);
 	close_side(&set->source);

@@ -68,7 +68,6 @@ extern void drop_publication(const Side *side, const char *name);
 extern void measure_shards(const Move *move, const Side *side);
 extern void tell_moved(const Move *move, const Side *to, int pause_ms);
 extern char *progress_of_set(const Move *move);
-extern void tell_progress_of_set(const Move *move);
 extern void leave_shard(const Move *move, Shard *shard);
 
 /* mend.c: tables that must be copied anew */

@@ -1,4 +1,4 @@
-# The manual page of snowid-move and its --help tell of the same commands,
+# The manual page of each program and its --help tell of the same commands,
 # options, defaults and exit statuses.
 use strict;
 use warnings;
@@ -7,34 +7,37 @@ use File::Basename;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $page = slurp_file(dirname(__FILE__) . '/../../doc/snowid-move.1');
-my ($help) = run_command([ 'snowid-move', '--help' ]);
-
-# An option is its short and long names; with them, its default if it has one.
-my %of_help;
-while ($help =~ /^ +((?:-\S, )? *--\S+)\s(.*?)(?=^ +(?:-\S, +)?--|^\n)/gms)
+foreach my $program ('snowid-each', 'snowid-move')
 {
-	my ($names, $text) = ($1, $2);
-	my ($default) = $text =~ /\(default: (\S+)\)/;
-	$of_help{ join ' ', $names =~ /(-[^\s=,]+)/g } = $default // '';
+	my $page = slurp_file(dirname(__FILE__) . "/../../doc/$program.1");
+	my ($help) = run_command([ $program, '--help' ]);
+
+	# An option is its short and long names; with them, its default if it has one.
+	my %of_help;
+	while ($help =~ /^ +((?:-\S, )? *--\S+)\s(.*?)(?=^ +(?:-\S, +)?--|^\n)/gms)
+	{
+		my ($names, $text) = ($1, $2);
+		my ($default) = $text =~ /\(default: (\S+)\)/;
+		$of_help{ join ' ', $names =~ /(-[^\s=,]+)/g } = $default // '';
+	}
+
+	my %of_page;
+	while ($page =~ /^\.It (Fl .*?)\n(.*?)(?=^\.(?:It|El))/gms)
+	{
+		my ($names, $text) = ($1, $2);
+		my ($default) = $text =~ /^The default is (\S+)\.$/m;
+		$names =~ s/\\&//g;
+		$of_page{ join ' ', map { "-$_" } $names =~ /\bFl (\S+)/g } = $default // '';
+	}
+
+	ok(keys %of_help > 10, "$program: there are options");
+	is_deeply(\%of_page, \%of_help, "$program: options and defaults");
+
+	my ($commands) = $help =~ /^Commands:\n(.*?)\n\n/ms;
+	is_deeply([ sort $page =~ /^\.It Cm (\S+)$/mg ], [ sort $commands =~ /^  (\S+) /mg ], "$program: commands");
+
+	my ($statuses) = $help =~ /^Exit status: (.*)/ms;
+	is_deeply([ $page =~ /^\.It (\d)$/mg ], [ $statuses =~ /\b(\d) (?=[a-z])/g ], "$program: exit statuses");
 }
-
-my %of_page;
-while ($page =~ /^\.It (Fl .*?)\n(.*?)(?=^\.(?:It|El))/gms)
-{
-	my ($names, $text) = ($1, $2);
-	my ($default) = $text =~ /^The default is (\S+)\.$/m;
-	$names =~ s/\\&//g;
-	$of_page{ join ' ', map { "-$_" } $names =~ /\bFl (\S+)/g } = $default // '';
-}
-
-ok(keys %of_help > 10, 'there are options');
-is_deeply(\%of_page, \%of_help, 'options and defaults');
-
-my ($commands) = $help =~ /^Commands:\n(.*?)\n\n/ms;
-is_deeply([ sort $page =~ /^\.It Cm (\S+)$/mg ], [ sort $commands =~ /^  (\S+) /mg ], 'commands');
-
-my ($statuses) = $help =~ /^Exit status: (.*)/ms;
-is_deeply([ $page =~ /^\.It (\d)$/mg ], [ $statuses =~ /\b(\d) (?=[a-z])/g ], 'exit statuses');
 
 done_testing();

@@ -1,0 +1,102 @@
+/*
+ * snowid-each: runs a script once in every shard, wherever it lives.
+ *
+ * Each shard is a task.  The tasks are in memory that this process shares with
+ * its workers, --jobs for each server, which take tasks by themselves.  A worker
+ * has one connection, and can be killed: the truth is the ledger in each shard.
+ */
+#ifndef EACH_H
+#define EACH_H
+
+#include "connection.h"
+
+extern struct Options
+{
+	const char *name;			/* of the migration */
+	const char *file;			/* its script; NULL: as a ledger has it */
+	const char *registry;
+	const char *bindir;
+	ShardSet	shards;			/* n is 0: all */
+	int			like;
+	int			jobs;
+	int			canary;			/* 0: all shards */
+	int			lock_timeout_ms;
+	int			statement_timeout_ms;
+	int			wait_s;
+	int64		max_lag;		/* -1: don't look */
+	bool		stop_on_error;
+}			options;
+
+typedef enum State
+{
+	TODO,
+	RUNNING,
+	DONE,
+	HAD,						/* done before */
+	FAILED
+} State;
+
+typedef struct Task
+{
+	int			shard;
+	int			server;
+	State		state;
+	pid_t		worker;
+	int			attempts;
+	int64		since;			/* the first attempt that did not work */
+	int64		due;			/* of the next one */
+	char		message[256];	/* why it has failed, or waits */
+} Task;
+
+/* task.c */
+
+#define MAX_JOBS 100
+
+extern Task *tasks;
+extern int	ntasks;
+
+/* Connection strings; the first server is the registry's own. */
+extern char *servers[];
+extern int	nservers;
+
+extern PGconn *connect_server(int server, bool needed);
+extern void read_registry(PGconn *registry);
+extern void set_message(Task *task, const char *message);
+extern void work_off(PGconn *registry);
+
+/* script.c: what is to be run */
+
+extern struct Script
+{
+	const char *text;
+	const char *checksum;
+	char	  **statements;		/* if it cannot be in a transaction, else NULL */
+	int			nstatements;
+}			script;
+
+extern void read_script(PGconn *registry);
+
+/* ledger.c */
+
+#define LEDGER "snowid_migrations"
+#define CREATE_LEDGER \
+	"CREATE TABLE IF NOT EXISTS %s (name text PRIMARY KEY, checksum text NOT NULL, script text NOT NULL, " \
+	"statements int NOT NULL DEFAULT 0, run_by name NOT NULL DEFAULT session_user, " \
+	"started_at timestamptz NOT NULL DEFAULT clock_timestamp(), finished_at timestamptz, error text); "
+
+/* Run the script in a shard.  TODO, with its message: it is to be tried again. */
+extern State migrate(PGconn *conn, Task *task);
+
+/* report.c: what is true of which shards, and the commands that only tell it */
+
+typedef void NoteTaker (const char *subject, const char *what, int shard);
+
+extern NoteTaker note;
+extern bool tell_notes(int all);
+extern void read_ledgers(const char *columns, const char *condition, NoteTaker *taker);
+extern int	command_status(void);
+extern int	command_diff(void);
+
+extern int	command_create(PGconn *registry);	/* create.c */
+
+#endif							/* EACH_H */

@@ -1,0 +1,63 @@
+# A script that cannot be in a transaction runs statement by statement.  After a
+# failure or a kill it goes on where its ledger says, without the INVALID index
+# that the try before has left.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use EachTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my ($a, $b) = each_pair();
+
+# What a lexer must know to find where a statement ends.
+my $script = <<'SQL';
+-- no transaction
+INSERT INTO runs VALUES (';' || $a$;$a$ || e'\';'); -- ; a comment
+/* ; /* ; */ ; */
+CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END;
+CREATE UNIQUE INDEX CONCURRENTLY "n;" ON photos (n);
+VACUUM photos;
+INSERT INTO runs SELECT current_schema
+SQL
+my $file = script_file($script);
+
+$a->safe_psql('postgres', 'INSERT INTO insta3.photos (n) VALUES (1), (1)');
+each_ok($a, 1, qr/19 shards done.*could not create unique index "n;": 1 shard: 3/s, '--name', 'n', '--file', $file);
+is($a->safe_psql('postgres', "SELECT count(*), count(*) FILTER (WHERE s = ';;'';') FROM runs"), '19|10',
+	'each statement was run as it is');
+each_ok($a, 0, qr/not done, but the first 2 statements, failed: could not create/, 'status');
+is($a->safe_psql('postgres', q{SELECT indisvalid FROM pg_index WHERE indexrelid = 'insta3."n;"'::regclass}), 'f', 'an INVALID index is left');
+each_ok($a, 1, qr/another script was run/, '--name', 'n', '--shard', 3, '--file', script_file("$script;"));
+
+# One that somebody builds is no leftover.
+my $reader = $a->background_psql('postgres');
+$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT n FROM insta3.photos');
+my $builder = $a->background_psql('postgres');
+$builder->query_until(qr//, "CREATE INDEX CONCURRENTLY other ON insta3.photos (n);\n");
+$a->poll_query_until('postgres', q{
+SELECT count(*) = 1 FROM pg_index WHERE indexrelid = to_regclass('insta3.other') AND indisready AND NOT indisvalid});
+each_ok($a, 1, qr/lock timeout: 1 shard: 3/, '--name', 'n', '--lock-timeout', 100, '--wait', 0);
+$reader->query_safe('COMMIT');
+$builder->query_safe('SELECT 1');
+$a->safe_psql('postgres', 'DELETE FROM insta3.photos');
+each_ok($a, 0, qr/1 shards done in .*, 19 had it/, '--name', 'n');
+is($a->safe_psql('postgres', q{
+SELECT string_agg(indexrelid::regclass::text || indisvalid, ' ' ORDER BY relname COLLATE "C") FROM pg_index JOIN pg_class c ON c.oid = indexrelid
+WHERE relnamespace = 'insta3'::regnamespace AND indrelid = 'insta3.photos'::regclass AND NOT indisprimary}),
+	'insta3."n;"true insta3.other' . 'true', 'both indexes are there, and valid');
+is($a->safe_psql('postgres', "SELECT count(*), count(*) FILTER (WHERE s = ';;'';') FROM runs"), '20|10',
+	'no statement was run again that was done');
+is($a->safe_psql('postgres', 'SELECT DISTINCT statements, finished_at IS NOT NULL FROM insta3.snowid_migrations'), '5|t', 'what the ledger says');
+$_->quit for $reader, $builder;
+
+for ([ "-- no transaction\n\\d", qr/a command of psql's/ ], [ "-- no transaction\nSELECT 'x", qr/ends within a statement/ ])
+{
+	each_ok($a, 2, $_->[1], '--name', 'wrong', '--file', script_file($_->[0]));
+}
+each_ok($a, 1, qr/cannot (run inside a transaction block|be executed from a function): 20 shards/, '--name', 'vacuum', '--file', script_file('VACUUM photos'));
+
+done_testing();

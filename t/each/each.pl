@@ -1,0 +1,72 @@
+# A script runs once in each shard of two servers, whatever is in its way: a
+# shard that fails, others that are locked, or out of reach.  The ledger says so,
+# and a shard that is made like another has it, too.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use EachTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my ($a, $b) = each_pair();
+
+subtest 'the command line' => sub {
+	program_help_ok('snowid-each');
+	program_version_ok('snowid-each');
+	program_options_handling_ok('snowid-each');
+	for ([ [], qr/--registry is needed/ ],
+		[ [ '--registry', 'dbname=x' ], qr/to run, --name/ ],
+		[ [ 'create', '--registry', 'dbname=x' ], qr/--like and --shard/ ],
+		[ [ '--jobs', 0 ], qr/from 1 to 100/ ],
+		[ ['levitate'], qr/unknown argument "levitate"/ ],
+		[ [ 'run', 'more' ], qr/unknown argument "more"/ ],
+		[ [ '--registry', 'host=/nowhere password=secret', '--name', 'x' ], qr/registry: .*nowhere/ ])
+	{
+		my ($code, $said) = snowid_each(@{ $_->[0] });
+		is($code, 2, "usage: @{ $_->[0] }");
+		like($said, $_->[1], 'it says why');
+		unlike($said, qr/secret/, 'and no password');
+	}
+	each_ok($a, 2, qr/does not know all of these shards/, '--name', 'x', '--shard', '19-20');
+	each_ok($a, 2, qr/could not read file/, '--name', 'x', '--file', '/nowhere');
+	each_ok($a, 2, qr/no shard has a script "x"/, '--name', 'x');
+};
+
+subtest 'each shard once' => sub {
+	my $file = script_file('ALTER TABLE photos ADD COLUMN place text; INSERT INTO runs SELECT current_schema');
+
+	each_ok($a, 0, qr/^snowid-each: 4 shards done .* 0 are left/m, '--name', 'add_place', '--file', $file, '--canary', 2);
+	is(shards_with($a, $b, 'photos', 'place'), '0,1,10,11', 'the canaries are the first of each server');
+	each_ok($a, 0, qr/16 shards done in .*, 4 had it before, 0 are left/, '--name', 'add_place', '--jobs', 8);
+	is(shards_with($a, $b, 'photos', 'place'), join(',', 0 .. 19), 'the rest, by name alone');
+	is(runs($a, $b), '20 20', 'each once');
+	each_ok($a, 0, qr/0 shards done in .*, 20 had it/, '--name', 'add_place', '--file', $file);
+	is(runs($a, $b), '20 20', '... whatever is typed again');
+	each_ok($a, 1, qr/another script was run under this name: 20 shards: 0-19/, '--name', 'add_place', '--file', script_file('SELECT 1'));
+	is($b->safe_psql('postgres', q{
+SELECT name, checksum = encode(sha256(convert_to(script, 'UTF8')), 'hex'), run_by = current_user, finished_at >= started_at, error
+FROM insta15.snowid_migrations}), 'add_place|t|t|t|', 'what the ledger says');
+};
+
+subtest 'a shard that fails' => sub {
+	$b->safe_psql('postgres', 'CREATE INDEX only_here ON insta13.photos (place)');
+	my $file = script_file('INSERT INTO runs SELECT current_schema; CREATE INDEX only_here ON photos (place)');
+	each_ok($a, 1, qr/19 shards done.*failed\n  relation "only_here" already exists: 1 shard: 13$/s, '--name', 'index', '--file', $file);
+	each_ok($a, 0, qr/^add_place\n  done: 20 shards: 0-19\nindex\n  done: 19 shards: 0-12,14-19\n  not done, failed: relation "only_here" already exists: 1 shard: 13$/m, 'status');
+	is($b->safe_psql('postgres', "SELECT count(*) FROM runs WHERE s = 'insta13'"), 1, 'nothing of it is left there');
+	$b->safe_psql('postgres', 'DROP INDEX insta13.only_here');
+	each_ok($a, 0, qr/1 shards done in .*, 19 had it/, '--name', 'index');
+
+	# It ends nothing: the script is no part of a transaction of its own making.
+	each_ok($a, 1, qr/EXECUTE of transaction commands is not implemented: 20 shards/, '--name', 'ends', '--file',
+		script_file('INSERT INTO runs VALUES (5); COMMIT'));
+	each_ok($a, 1, qr/not begun: \d+ shards/, '--name', 'stops', '--file', script_file('SELECT 1/0'), '--stop-on-error', '--jobs', 1);
+	each_ok($a, 0, qr/^stops\n  not begun: 1[89] shards.*\n  not done, failed: division by zero: [12] shard/m, 'status');
+	each_ok($a, 0, qr/20 shards done/, '--name', 'stops', '--file', script_file('SELECT 1'));
+};
+
+done_testing();

@@ -1,0 +1,151 @@
+# What is in the way of a script for a while does not stop it: locks, servers that
+# are down, a move, a standby that is behind, and whatever kills the program.  In
+# the end each shard has it, once.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use EachTest;
+use MoveTest qw(snowid_move);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my ($a, $b) = each_pair(allows_streaming => 1);
+my $n = 0;
+
+# Start the program with a script that leaves a row in runs in each shard.
+sub start_each
+{
+	my (@args) = @_;
+	my $run = { said => '' };
+
+	$run->{name} = 'n' . ++$n;
+	$_->safe_psql('postgres', 'TRUNCATE runs') for grep { $_->{_pid} } $a, $b;
+	my @command = each_command($a, '--name', $run->{name}, '--file',
+		script_file('ALTER TABLE photos ALTER n SET DEFAULT 1; INSERT INTO runs SELECT current_schema'), @args);
+	$run->{run} = IPC::Run::start(\@command, '>', \$run->{said}, '2>&1');
+	return $run;
+}
+
+sub ledgers
+{
+	my ($run) = @_;
+	return each_ok($a, 0, qr//, 'status') =~ /^$run->{name}\n((?:  .*\n)+)/m ? $1 : '';
+}
+
+sub wait_for_runs
+{
+	my ($node, $count) = @_;
+	return $node->poll_query_until('postgres', "SELECT count(*) = $count FROM runs");
+}
+
+subtest 'locked shards' => sub {
+	my @holders = map { $_->background_psql('postgres') } $a, $b;
+	$holders[0]->query_safe('BEGIN; LOCK TABLE insta3.photos IN ACCESS SHARE MODE');
+	$holders[1]->query_safe('BEGIN; LOCK TABLE insta13.photos, insta14.photos IN ACCESS SHARE MODE');
+	my $run = start_each('--lock-timeout', 100, '--jobs', 2);
+	wait_for_runs($a, 9);
+	wait_for_runs($b, 8);
+	is(ledgers($run), "  done: 17 shards: 0-2,4-12,15-19\n  not begun: 3 shards: 3,13-14\n", 'the others go on');
+	$_->query_safe('COMMIT') for @holders;
+	ok($run->{run}->finish, 'done when their holders end');
+	is(runs($a, $b), '20 20', 'each once');
+
+	$holders[0]->query_safe('BEGIN; LOCK TABLE insta3.photos IN ACCESS SHARE MODE');
+	each_ok($a, 1, qr/failed\n  canceling statement due to lock timeout: 1 shard: 3/, '--name', 'short', '--lock-timeout', 100,
+		'--wait', 0, '--file', script_file('ALTER TABLE photos ALTER n SET DEFAULT 2'));
+	each_ok($a, 1, qr/canceling statement due to statement timeout: 20 shards/, '--name', 'long', '--statement-timeout', 10,
+		'--file', script_file('SELECT pg_sleep(60)'));
+	$_->quit for @holders;
+};
+
+subtest 'a server that is down' => sub {
+	$b->safe_psql('postgres', 'TRUNCATE runs');
+	$b->stop;
+	my $run = start_each();
+	wait_for_runs($a, 10);
+	$b->start;
+	ok($run->{run}->finish, 'done when it is up again');
+	is(runs($a, $b), '20 20', 'each once');
+	$b->stop;
+	each_ok($a, 1, qr/10 shards done.*failed\n  connection to server .*: 10 shards: 10-19/s, '--name', 'down', '--wait', 0,
+		'--file', script_file('SELECT 1'));
+	each_ok($a, 2, qr/connection to server/, 'status');
+	$b->start;
+};
+
+# Once with a worker, and once with the program itself; in the script, and in the commit.
+subtest 'kill -9' => sub {
+	for my $case ('worker', 'program', 'commit')
+	{
+		my @hold = map { my $h = $_->background_psql('postgres'); $h->query_safe('SELECT pg_advisory_lock(47)'); $h } $a, $b;
+		$_->safe_psql('postgres', q{
+CREATE OR REPLACE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF NEW.s IN ('insta4', 'insta14') THEN PERFORM pg_advisory_xact_lock_shared(47); END IF;
+	RETURN NEW;
+END $$;
+DROP TRIGGER IF EXISTS hold ON runs;
+CREATE CONSTRAINT TRIGGER hold AFTER INSERT ON runs DEFERRABLE INITIALLY } . ($case eq 'commit' ? 'DEFERRED' : 'IMMEDIATE') . q{
+FOR EACH ROW EXECUTE FUNCTION hold()}) for $a, $b;
+		my $run = start_each('--lock-timeout', 60000, '--jobs', 2);
+		$_->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted}) for $a, $b;
+		my @workers = split /\s+/, `ps -o pid= --ppid $run->{run}->{KIDS}->[0]->{PID}`;
+		kill 'KILL', $case eq 'worker' ? grep { $_ } @workers : $run->{run}->{KIDS}->[0]->{PID};
+
+		# Its session may commit after all.
+		$_->quit for @hold;
+		$run->{run}->finish;
+		my ($code, $said) = snowid_each(each_args($a), '--name', $run->{name});
+		is($code, 0, "$case: the same command goes on") or diag $said;
+		is(runs($a, $b), '20 20', "$case: each once");
+	}
+	$_->safe_psql('postgres', 'DROP TRIGGER hold ON runs') for $a, $b;
+};
+
+subtest 'a move' => sub {
+	my @move = ($a, $b, 7);
+	is((snowid_move(@move, '--stop-after', 'copied'))[0], 0, 'a move is under way');
+	my $run = start_each();
+	wait_for_runs($a, 9);
+	wait_for_runs($b, 10);
+	is(ledgers($run), "  done: 19 shards: 0-6,8-19\n  not begun: 1 shard: 7\n", 'its shard is left for later');
+	my ($code, $said) = snowid_move(@move);
+	is($code, 0, 'the move goes on') or diag $said;
+	ok($run->{run}->finish, 'done when it has arrived') or diag $run->{said};
+	is(runs($a, $b), '20 20', 'each once');
+	is($b->safe_psql('postgres', "SELECT count(*) FROM insta7.snowid_migrations WHERE name = '$run->{name}'"), 1, 'where it is now');
+	is((snowid_move(@move, 'finish'))[0], 0, 'the copy is dropped');
+
+	$a->safe_psql('postgres', 'SELECT snowid.fence_shard(2)');
+	each_ok($a, 1, qr/19 shards done.*its server says where it is: closed: 1 shard: 2/s, '--name', 'closed', '--wait', 0,
+		'--file', script_file('SELECT 1'));
+	$a->safe_psql('postgres', 'SELECT snowid.unfence_shard(2)');
+	each_ok($a, 0, qr/1 shards done/, '--name', 'closed');
+};
+
+subtest 'a standby that is behind' => sub {
+	$a->backup('copy');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($a, 'copy', has_streaming => 1);
+	$standby->start;
+	$a->wait_for_catchup($standby);
+	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+	my $run = start_each('--max-lag', '1kB', '--jobs', 1);
+	wait_for_runs($b, 11);
+	cmp_ok($a->safe_psql('postgres', 'SELECT count(*) FROM runs'), '<', 9, 'it waits for it');
+	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+	ok($run->{run}->finish, 'done when it follows');
+	is(runs($a, $b), '20 20', 'each once');
+	$_->safe_psql('postgres', 'CREATE ROLE lesser LOGIN') for $a, $b;
+	my ($code, $said) = snowid_each('--registry', $a->connstr('postgres') . ' user=lesser', '--name', 'lag', '--max-lag', '1GB',
+		'--file', script_file('SELECT 1'));
+	is($code, 1, 'who may not see standbys');
+	like($said, qr/GRANT pg_monitor TO lesser/, '... is told how');
+	$standby->stop;
+};
+
+done_testing();
