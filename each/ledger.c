@@ -85,7 +85,7 @@ attempt(PGconn *conn, Task *task, char **schema, char **ledger)
 								whole ? "BEGIN; SELECT pg_advisory_xact_lock" : "SELECT pg_advisory_lock", LOCK_CLASS, task->shard,
 								(long long) Max(options.max_lag, 0), options.max_lag < 0 ? "0" : LAG, task->shard);
 	char	   *path;
-	bool		done;
+	bool		done = false;
 	int			statements = 0;
 
 	if (res == NULL)
@@ -108,12 +108,10 @@ attempt(PGconn *conn, Task *task, char **schema, char **ledger)
 		statements = atoi(PQgetvalue(res, 0, 2));
 		if ((done || statements > 0) && strcmp(PQgetvalue(res, 0, 0), script.checksum) != 0)
 			set_message(task, "another script was run under this name");
-		else if (done)
-			return HAD;
 	}
 	PQclear(res);
-	if (task->message[0] != '\0')
-		return FAILED;
+	if (done || task->message[0] != '\0')
+		return task->message[0] != '\0' ? FAILED : HAD;
 	if (whole ? begin_row(conn, *ledger) &&
 		try_run(conn, "SELECT snowid_internal.run_in_shard(%d, %s, %s, %s, NULL)",
 				task->shard, literal(conn, *schema), literal(conn, script.text), literal(conn, path)) &&

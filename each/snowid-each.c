@@ -24,7 +24,7 @@ static const Option table[] = {
 	{"like", 0, "SHARD", "create: the shard that the new ones are like",.number = &options.like,.max = MAX_SHARD},
 	{"bindir", 0, "DIR", "where pg_dump is",.string = &options.bindir},
 	{"verbose", 'v', NULL, "show queries that fail",.flag = &verbose},
-	{NULL}
+	{.name = NULL}
 };
 
 static const char synopsis[] =
