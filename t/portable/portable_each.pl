@@ -1,4 +1,4 @@
-# snowid-each works with the portable edition: t/each/alike.pl, on that edition.
+# snowid-each works with the portable edition: t/each/each_alike.pl, on that edition.
 use strict;
 use warnings;
 
@@ -7,4 +7,4 @@ use lib "$FindBin::RealBin/../lib";
 use SnowidTest;
 
 $SnowidTest::edition = 'portable';
-do "$FindBin::RealBin/../each/alike.pl" or die $@ || $!;
+do "$FindBin::RealBin/../each/each_alike.pl" or die $@ || $!;
