@@ -343,7 +343,8 @@ CREATE TABLE snowid.shard_registry (
 	schema name NOT NULL UNIQUE CHECK (schema <> '$user'),
 	sequence name NOT NULL DEFAULT 'id_seq',
 	epoch timestamptz CHECK (isfinite(epoch)),
-	home text
+	home text,
+	pool text
 );
 SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
 
@@ -354,6 +355,9 @@ COMMENT ON TABLE snowid.shard_registry IS
 -- rows.
 COMMENT ON COLUMN snowid.shard_registry.home IS
 'connection string, without password, of the server where the shard lives; NULL if it never moved';
+
+COMMENT ON COLUMN snowid.shard_registry.pool IS
+'entry of PgBouncer that leads to the shard, and to others that move together with it; NULL for the schema''s name';
 
 -- Everybody may look; the owners may grant the rest to those who make shards.
 GRANT SELECT ON snowid.shard_registry TO PUBLIC;

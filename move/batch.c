@@ -196,7 +196,7 @@ next_batch(const Move *move, int first)
 		if (max == 0 && n > 0 && (locks < 0 || bytes < 0))
 			break;
 	}
-	batch = select_range(move, first, n);
+	batch = select_range(move, first, whole_pools(move, first, n));
 	name_batch(batch);
 	return batch;
 }

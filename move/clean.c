@@ -443,6 +443,7 @@ abort_move(const Move *move)
 		run(source->conn, "SELECT snowid_internal.open_shards(ARRAY(SELECT shard FROM snowid.moves WHERE closed AND shard IN (%s)), NULL)",
 			shard_list(move));
 		run(source->conn, "COMMIT");
+		resume_pools(move, source);
 	}
 
 	if (is_shared)

@@ -321,7 +321,7 @@ begin_batches(Move *move)
 	failing = select_shards(move, has_failed, NULL);
 	if (failing->nshards > 0)
 		report_error("%s cannot be moved yet; nothing was changed", failing->title);
-	good = select_shards(move, has_not_failed, NULL);
+	good = by_pools(select_shards(move, has_not_failed, NULL));
 	measure_shards(good, &move->source);
 	for (int first = 0; first < good->nshards && code != EXIT_INCOMPLETE; first += batch->nshards)
 	{
@@ -521,6 +521,7 @@ abort_way_back(const Move *move)
 		record_step(move, target, "open");
 		run(target->conn, "SELECT snowid_internal.open_shards(ARRAY[%s], NULL)", shard_list(move));
 		run(target->conn, "COMMIT");
+		resume_pools(move, target);
 	}
 	report_info("%s: the way back is undone; it lives at %s", move->title, target->home);
 	return EXIT_DONE;
@@ -610,6 +611,7 @@ find_command(const char *name)
 		{"status", command_status, status_of_split,.locks = false},
 		{"abort", command_abort, abort_split,.locks = true,.needs_source = true},
 		{"back", command_back,.locks = true,.needs_source = true,.needs_target = true},
+		{"route",.run = NULL},
 		{"finish", command_finish, finish_split,.locks = true,.needs_source = true,.needs_target = true},
 	};
 

@@ -10,7 +10,7 @@
 typedef struct Command
 {
 	const char *name;
-	int			(*run) (Move *move);
+	int			(*run) (Move *move);	/* NULL: print_route(), of no shard */
 	int			(*run_split) (Move *set);	/* for shards of a split; NULL:
 											 * refuse */
 	bool		locks;			/* against other snowid-moves */

@@ -131,6 +131,15 @@ open_shards(const Move *move, const Side *to)
 				shard_list(move), literal(to->conn, to->home));
 }
 
+/* Let the clients of poolers wait, for at most half of the pause. */
+static Attempt
+pause_clients(CutOver *cut)
+{
+	const char *reason = pause_pools(cut->move, cut->from, cut->start + cut->move->options->pause_limit_ms / 2);
+
+	return reason == NULL ? ATTEMPT_GOES_ON : retry(cut, reason);
+}
+
 /* Close the shards on the server that they leave. */
 static Attempt
 close_shards(CutOver *cut)
@@ -323,17 +332,26 @@ try_cut_over(CutOver *cut)
 {
 	Attempt		attempt;
 
+	cut->start = now_ms();
+	if ((cut->reason = prepare_pools(cut->move, cut->from, cut->to)) != NULL)
+		return ATTEMPT_RETRY;
 	begin_pause(cut->move, cut->from);
 	cut->start = now_ms();
-	if ((attempt = close_shards(cut)) == ATTEMPT_GOES_ON &&
+	if ((attempt = pause_clients(cut)) == ATTEMPT_GOES_ON &&
+		(attempt = close_shards(cut)) == ATTEMPT_GOES_ON &&
 		(attempt = read_closed_shards(cut)) == ATTEMPT_GOES_ON &&
 		(attempt = prepare_target(cut)) == ATTEMPT_GOES_ON &&
 		(attempt = prepare_decision(cut)) == ATTEMPT_GOES_ON)
 		attempt = decide(cut);
 
-	if ((attempt == ATTEMPT_RETRY || attempt == ATTEMPT_FAILED) &&
-		(!end_pause(cut->move, cut->from) || !end_pause(cut->move, cut->to)))
-		attempt = ATTEMPT_FAILED;
+	if (attempt == ATTEMPT_DONE)
+		route_pools(cut->move, cut->from, cut->to);
+	if (attempt == ATTEMPT_RETRY || attempt == ATTEMPT_FAILED)
+	{
+		if (!end_pause(cut->move, cut->from) || !end_pause(cut->move, cut->to))
+			attempt = ATTEMPT_FAILED;
+		resume_pools(cut->move, cut->from);
+	}
 	return attempt;
 }
 
@@ -409,6 +427,8 @@ hand_over(const Move *move, const Side *from, const Side *to, const char *name)
 	int			count = 1;
 	const Move *group;
 
+	move = by_pools(move);
+
 	/*
 	 * The query for it is better planned before writers wait, but never
 	 * awaited.
@@ -421,7 +441,7 @@ hand_over(const Move *move, const Side *from, const Side *to, const char *name)
 	{
 		Status		status;
 
-		group = select_range(move, i, count);
+		group = select_range(move, i, whole_pools(move, i, count));
 		status = cut_over(group, from, to, name, true);
 		if (status == STATUS_UNDO || status == STATUS_UNCERTAIN)
 			return status;
@@ -438,13 +458,15 @@ hand_over(const Move *move, const Side *from, const Side *to, const char *name)
 
 		if (is_handed_over(move->shards[i], from))
 			continue;
-		status = cut_over(select_range(move, i, 1), from, to, name, false);
+		group = select_range(move, i, whole_pools(move, i, 1));
+		i += group->nshards - 1;
+		status = cut_over(group, from, to, name, false);
 		if (status == STATUS_UNDO || status == STATUS_UNCERTAIN)
 			return status;
-		if (status == STATUS_FAILED)
-			leave_shard(move, move->shards[i]);
-		else
-			move->tally->moved++;
+		for (int n = 0; n < group->nshards && status == STATUS_FAILED; n++)
+			leave_shard(move, group->shards[n]);
+		if (status == STATUS_DONE)
+			move->tally->moved += group->nshards;
 	}
 	return STATUS_DONE;
 }
@@ -473,6 +495,7 @@ open_decided(const Move *move, const Side *from, const Side *to)
 		return STATUS_FAILED;
 	}
 	run(to->conn, "COMMIT");
+	route_pools(move, from, to);
 	tell_moved(move, to, -1);
 	return STATUS_DONE;
 }

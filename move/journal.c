@@ -61,6 +61,7 @@ make_set(const MoveOptions *options)
 	{
 		set->shards[i] = pg_malloc0(sizeof(Shard));
 		set->shards[i]->number = options->shards[i];
+		set->shards[i]->pool = "";
 	}
 	give_title(set);
 	return set;
@@ -297,7 +298,7 @@ read_journal(const Move *move, const Side *side)
 				"coalesce((details ->> 'reverse')::boolean, false), "
 				"coalesce((details ->> 'keep_name')::boolean, false), "
 				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
-				"peer, date_trunc('second', changed_at), details -> 'sequences', details ->> 'peer_system' "
+				"peer, date_trunc('second', changed_at), details -> 'sequences', details ->> 'peer_system', details ->> 'poolers' "
 				"FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 	for (int row = 0; row < PQntuples(res); row++)
 	{
@@ -319,6 +320,7 @@ read_journal(const Move *move, const Side *side)
 		j->changed_at = field(res, row, 13);
 		j->sequences = field(res, row, 14);
 		j->peer_system = field(res, row, 15);
+		j->poolers = field(res, row, 16);
 	}
 	PQclear(res);
 }
@@ -410,23 +412,25 @@ claim_shard_on_target(const Move *move, Shard *shard)
 	char	   *schema;
 	char	   *sequence;
 	char	   *epoch;
+	char	   *pool;
 	PGresult   *res = query(move->source.conn,
-							"SELECT schema, sequence, epoch FROM snowid.shard_registry WHERE shard = %d",
+							"SELECT schema, sequence, epoch, pool FROM snowid.shard_registry WHERE shard = %d",
 							shard->number);
 
 	schema = literal(conn, field(res, 0, 0));
 	sequence = literal(conn, field(res, 0, 1));
 	epoch = literal(conn, field(res, 0, 2));
+	pool = literal(conn, field(res, 0, 3));
 	PQclear(res);
 	run(conn,
-		"WITH added AS (INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, home) "
-		"VALUES (%d, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING shard) "
+		"WITH added AS (INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, home, pool) "
+		"VALUES (%d, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING shard) "
 		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
 		"SELECT %d, %s, 'target', 'claimed', %s, jsonb_build_object("
 		"'move_id', %s::text, 'reverse', %s, "
 		"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
 		"'registered', EXISTS (SELECT FROM added), 'peer_system', %s::text)",
-		shard->number, schema, sequence, epoch, literal(conn, move->source.home),
+		shard->number, schema, sequence, epoch, literal(conn, move->source.home), pool,
 		shard->number, literal(conn, shard->schema), literal(conn, move->source.home),
 		literal(conn, claimed->move_id), claimed->reverse ? "true" : "false",
 		literal(conn, move->name), literal(conn, move->reverse_name),

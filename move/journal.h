@@ -44,6 +44,11 @@ typedef struct MoveOptions
 	const char *source_for_target;	/* how the servers reach each other; NULL: */
 	const char *target_for_source;	/* as we do, without password */
 	const char *registry;		/* server with the registry of all; or NULL */
+	const char **poolers;		/* admin consoles */
+	int			npoolers;
+	const char *pooler_file;	/* entries, included by their configurations */
+	const char *pooler_command; /* brings the file there; or NULL */
+	const char *entry_options;	/* what each entry gets besides; or NULL */
 	const char *bindir;			/* of pg_dump; NULL: our own, or the PATH */
 	int			pause_limit_ms;
 	int			lock_timeout_ms;
@@ -79,12 +84,15 @@ typedef struct Journal
 	char	   *name;			/* of publication, slot and subscription */
 	char	   *reverse_name;
 	char	   *registry;		/* as the option, without password */
+	char	   *poolers;		/* where the shard's pool may be paused, a
+								 * line each */
 } Journal;
 
 typedef struct Shard
 {
 	int			number;
 	char	   *schema;			/* its name as the shard; NULL: not registered */
+	const char *pool;			/* the entry of a pooler that leads to it */
 	Journal		journals[2];	/* of the two servers: journal_of() */
 	bool		failed;			/* it has been told, and is left where it is */
 	int			tables;			/* measure_shards() */
@@ -100,6 +108,7 @@ typedef struct Tally
 	int			pause_ms;		/* the longest */
 	int			last_pause_ms;
 	int64		start;
+	bool		unrouted;		/* a pooler has the old entries */
 }			Tally;
 
 typedef struct Move

@@ -11,7 +11,8 @@ enum
 	OPT_SOURCE_FOR_TARGET = 256, OPT_TARGET_FOR_SOURCE, OPT_REGISTRY, OPT_PAUSE_LIMIT,
 	OPT_LOCK_TIMEOUT, OPT_RETRIES, OPT_VERIFY, OPT_MAX_WAL, OPT_MAX_LAG,
 	OPT_STOP_AFTER, OPT_REVERSE, OPT_KEEP_NAME, OPT_BINDIR, OPT_TRUST_OWNERS, OPT_CASCADE, OPT_BATCH,
-	OPT_FIX_SCRIPT
+	OPT_FIX_SCRIPT,
+	OPT_POOLER, OPT_POOLER_FILE, OPT_POOLER_COMMAND, OPT_ENTRY_OPTIONS
 };
 
 static const struct option long_options[] = {
@@ -21,6 +22,10 @@ static const struct option long_options[] = {
 	{"source-for-target", required_argument, NULL, OPT_SOURCE_FOR_TARGET},
 	{"target-for-source", required_argument, NULL, OPT_TARGET_FOR_SOURCE},
 	{"registry", required_argument, NULL, OPT_REGISTRY},
+	{"pooler", required_argument, NULL, OPT_POOLER},
+	{"pooler-file", required_argument, NULL, OPT_POOLER_FILE},
+	{"pooler-command", required_argument, NULL, OPT_POOLER_COMMAND},
+	{"entry-options", required_argument, NULL, OPT_ENTRY_OPTIONS},
 	{"pause-limit", required_argument, NULL, OPT_PAUSE_LIMIT},
 	{"lock-timeout", required_argument, NULL, OPT_LOCK_TIMEOUT},
 	{"retries", required_argument, NULL, OPT_RETRIES},
@@ -51,6 +56,7 @@ usage(void)
 	printf("  plan                   check and say what would be done, and change nothing\n");
 	printf("  move                   move the shards, or go on with it (default)\n");
 	printf("  split                  split the shards off to a standby of their server\n");
+	printf("  route                  print the entries of PgBouncer; needs only --from\n");
 	printf("  status                 show how far a move is\n");
 	printf("  abort                  undo a move that has not been completed\n");
 	printf("  back                   take the shards back, after a move with --reverse\n");
@@ -66,6 +72,13 @@ usage(void)
 	printf("      --target-for-source=CONNSTR\n");
 	printf("                         how the source reaches the target (default: as --to)\n");
 	printf("      --registry=CONNSTR a third server that keeps the registry of all\n");
+	printf("      --pooler=CONNSTR   PgBouncer's admin console, to let its clients wait and\n"
+		   "                         follow; may be given several times\n");
+	printf("      --pooler-file=PATH the entries, which its configuration includes\n");
+	printf("      --pooler-command=CMD\n");
+	printf("                         run with that path, to bring the file to other machines\n");
+	printf("      --entry-options=TEXT\n");
+	printf("                         what each entry has besides (%%p: its pool)\n");
 	printf("      --pause-limit=MS   longest time that writes may wait (default: 1000)\n");
 	printf("      --lock-timeout=MS  longest wait for a lock (default: 100)\n");
 	printf("      --retries=N        how often to try again to cut over (default: 20)\n");
@@ -136,6 +149,20 @@ parse_option(int option, char *argv[], MoveOptions *options)
 		case OPT_REGISTRY:
 			options->registry = optarg;
 			(void) without_password("--registry", optarg);
+			break;
+		case OPT_POOLER:
+			options->poolers = options->npoolers == 0 ? pg_malloc(sizeof(char *))
+				: pg_realloc(options->poolers, (options->npoolers + 1) * sizeof(char *));
+			options->poolers[options->npoolers++] = optarg;
+			break;
+		case OPT_POOLER_FILE:
+			options->pooler_file = optarg;
+			break;
+		case OPT_POOLER_COMMAND:
+			options->pooler_command = optarg;
+			break;
+		case OPT_ENTRY_OPTIONS:
+			options->entry_options = optarg;
 			break;
 		case OPT_PAUSE_LIMIT:
 			options->pause_limit_ms = parse_int("--pause-limit", optarg, 1, INT_MAX);
@@ -219,6 +246,13 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 	if (command == NULL || optind + 1 < argc)
 	{
 		report_error("unknown argument \"%s\"", argv[command == NULL ? optind : optind + 1]);
+		try_help();
+	}
+	if (command->run == NULL && options->from != NULL)
+		return command;
+	if (options->npoolers > 0 && options->pooler_file == NULL)
+	{
+		report_error("--pooler needs --pooler-file");
 		try_help();
 	}
 	if (options->nshards == 0 || options->from == NULL || options->to == NULL)

@@ -77,4 +77,8 @@ extern void check_registry(const Move *move, const Check *check);
 extern void check_home(const Move *move, const Check *check);
 extern void check_earlier_move(const Move *move, const Check *check);
 
+/* pooler.c */
+
+extern void check_poolers(const Move *move, const Check *check);
+
 #endif							/* PRECHECK_H */

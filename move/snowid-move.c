@@ -122,10 +122,29 @@ find_schemas(const Move *move)
 
 	if (!query_bool(conn, "SELECT to_regclass('snowid.shard_registry') IS NOT NULL"))
 		return;
-	res = query(conn, "SELECT shard, schema FROM snowid.shard_registry WHERE shard IN (%s)", shard_list(move));
+	res = query(conn, "SELECT shard, schema, coalesce(pool, schema) FROM snowid.shard_registry WHERE shard IN (%s)", shard_list(move));
 	for (int row = 0; row < PQntuples(res); row++)
-		find_shard(move, atoi(PQgetvalue(res, row, 0)))->schema = field(res, row, 1);
+	{
+		Shard	   *shard = find_shard(move, atoi(PQgetvalue(res, row, 0)));
+
+		shard->schema = field(res, row, 1);
+		shard->pool = field(res, row, 2);
+	}
 	PQclear(res);
+}
+
+/* No other program is at work, and none can begin: status may end what one has left. */
+static bool
+lock_if_free(const Move *set)
+{
+	const Side *sides[] = {&set->source, &set->target};
+	bool		is_free = true;
+
+	for (int i = 0; i < 2; i++)
+		is_free = is_free && (sides[i]->conn == NULL ||
+							  query_bool(sides[i]->conn, "SELECT bool_and(pg_try_advisory_lock(%d, shard)) FROM unnest(ARRAY[%s]) shard",
+										 LOCK_CLASS, shard_list(set)));
+	return is_free;
 }
 
 /* Run the command for those shards whose journals make sense. */
@@ -135,9 +154,11 @@ run_command(const Command *command, Move *set)
 	Move	   *good;
 	int			exit_code = -1;
 
+	find_schemas(set);
+	if (command->locks || lock_if_free(set))
+		settle_pools(set, is_split(set));
 	if (command->run == command_split || is_split(set))
 	{
-		find_schemas(set);
 		return command->run_split != NULL ? command->run_split(set) : refuse_split(set);
 	}
 	for (int i = 0; i < set->nshards; i++)
@@ -150,7 +171,6 @@ run_command(const Command *command, Move *set)
 			set->shards[i]->failed = true;
 		}
 	}
-	find_schemas(set);
 	good = select_shards(set, has_not_failed, NULL);
 	if (good->nshards > 0)
 	{
@@ -171,9 +191,13 @@ main(int argc, char *argv[])
 
 	progname = "snowid-move";
 	command = parse_options(argc, argv, &options);
+	if (command->run == NULL)
+		return print_route(&options);
 	set = make_set(&options);
 	if (join_sides(set, command, &exit_code))
 		exit_code = run_command(command, set);
+	if (set->tally->unrouted && exit_code == EXIT_DONE)
+		exit_code = EXIT_INCOMPLETE;
 	close_side(&set->source);
 	close_side(&set->target);
 	return exit_code;

@@ -328,11 +328,14 @@ fence_set(const Move *set, int64 *start)
 
 	for (int n = 0;; n++)
 	{
-		const char *reason;
+		const char *reason = prepare_pools(set, source, &set->target);
 
 		begin_pause(set, source);
 		*start = now_ms();
-		reason = try_fence(set, *start);
+		if (reason == NULL)
+			reason = pause_pools(set, source, *start + set->options->pause_limit_ms / 2);
+		if (reason == NULL)
+			reason = try_fence(set, *start);
 		failure_exit_code = EXIT_INCOMPLETE;
 		if (reason == NULL && try_run(source->conn, "COMMIT"))
 			break;
@@ -352,6 +355,7 @@ fence_set(const Move *set, int64 *start)
 			run(source->conn, "ROLLBACK");
 		}
 		failure_exit_code = EXIT_FAILED;
+		resume_pools(set, source);
 		if (n >= set->options->retries)
 		{
 			report_error("%s", reason);
@@ -453,6 +457,7 @@ undo_fence(const Move *set, const char *step)
 		shard_list(set));
 	record_step(set, source, step);
 	run(source->conn, "COMMIT");
+	resume_pools(set, source);
 	read_journal(set, source);
 	return STATUS_DONE;
 }
@@ -586,7 +591,7 @@ begin_opening(const Move *set, const char *from)
 	PGconn	   *conn = target->aux;
 
 	if (PQsendQuery(conn, text_of("BEGIN READ WRITE; "
-								  "UPDATE snowid.moves SET role = 'target', step = 'open', peer = %s, changed_at = clock_timestamp() "
+								  "UPDATE snowid.moves SET role = 'target', step = 'open', peer = %s, changed_at = clock_timestamp(), details = details - 'poolers' "
 								  "WHERE shard IN (%s) AND " OF_SET "; "
 								  "SELECT snowid_internal.open_shards(ARRAY[%s], %s)",
 								  literal(conn, from), shard_list(set), shard_list(set), literal(conn, target->home))))
@@ -675,6 +680,7 @@ complete_split(const Move *set, int64 start)
 	}
 	if (is_read_only(target) && set_read_only(target, false) != STATUS_DONE)
 		return failure();
+	route_pools(set, source, target);
 	if (start > 0)
 		report_info("%s now live%s at %s; writes waited %d ms", set->title, set->nshards == 1 ? "s" : "", target->home,
 					(int) (now_ms() - start));

@@ -114,6 +114,17 @@ extern bool close_locked_shards(const Move *move, const Side *side, const char *
 
 extern Status verify(const Move *move);
 
+/* pooler.c: the registry behind PgBouncer; without --pooler these do nothing */
+
+extern const Move *by_pools(const Move *move);
+extern int	whole_pools(const Move *move, int first, int count);
+extern const char *prepare_pools(const Move *move, const Side *from, const Side *to);
+extern const char *pause_pools(const Move *move, const Side *from, int64 until);
+extern void resume_pools(const Move *move, const Side *from);
+extern void route_pools(const Move *move, const Side *from, const Side *to);
+extern void settle_pools(const Move *set, bool is_split);
+extern int	print_route(const MoveOptions *options);
+
 /* cutover.c */
 
 extern Status hand_over(const Move *move, const Side *from, const Side *to, const char *name);

@@ -783,6 +783,9 @@ FROM pg_prepared_xacts WHERE prepared < clock_timestamp() - interval '5 seconds'
 -- probe: check_registry
 :in_registry;
 
+\echo poolers
+-- probe: check_poolers
+
 \echo home of the target
 -- probe: check_home
 \c :target

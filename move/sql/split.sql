@@ -338,6 +338,9 @@ FROM (SELECT (SELECT count(*) FROM pg_class WHERE relnamespace :in_shard AND rel
 -- probe: check_registry
 :in_registry;
 
+\echo poolers
+-- probe: check_poolers
+
 \echo home of the target
 -- probe: check_home
 \c :target

@@ -1,0 +1,83 @@
+# Behind PgBouncer, clients notice nothing of a move: neither those who keep their
+# connections, in transaction mode, nor those who connect for each piece of work, in
+# session mode.  And whatever ends the program or the pooler, the same command makes the
+# pools go on.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PoolerTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+plan skip_all => 'pgbouncer is not installed' unless have_pgbouncer();
+
+my $a = move_node('a');
+my $b = move_node('b');
+$_->start for $a, $b;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
+fresh_set($a, $b);
+$a->safe_psql('postgres', q{UPDATE snowid.shard_registry SET pool = 'p' || shard % 2 WHERE shard < 7});
+my ($home_a, $home_b) = map { "host='" . $_->host . "' port='" . $_->port . "' dbname='postgres'" } $a, $b;
+
+subtest 'route' => sub {
+	my $said = entries($a, '--entry-options', 'pool_size=4');
+	like($said, qr/\A; entries of PgBouncer, from the registry at .* as of .*\n\[databases\]\n/, 'says of what and when');
+	is($said =~ s/\A.*\n.*\n//r, join('', map { "$_ = $home_a pool_size=4\n" } qw(insta7 insta8 p0 p1)), 'an entry for each pool, sorted');
+	my @wrong = (
+		[ q{pool = 'a b' WHERE shard = 3}, qr/pool "a b" of shard 3 cannot be the name of an entry/ ],
+		[ q{home = 'host=x dbname=y' WHERE shard = 1; ALTER SCHEMA insta1 RENAME TO away}, qr/pool "p1" has shards in two places: 3, 5 at .*; 1 at host=x dbname=y/ ],
+		[ q{home = 'host=/nowhere,/too dbname=z' WHERE shard = 1; ALTER SCHEMA insta1 RENAME TO away}, qr/home of shard 1 leads nowhere: host=.nowhere,.too/ ],
+		[ q{shard = 1 WHERE shard = 1; ALTER SCHEMA insta1 RENAME TO away}, qr/shard 1 has no home/ ]);
+	for (@wrong)
+	{
+		my ($set, $like) = @$_;
+		$a->safe_psql('postgres', "CREATE TABLE public.kept AS TABLE snowid.shard_registry; UPDATE snowid.shard_registry SET $set");
+		is((eval { entries($a) })[0], undef, 'refused');
+		like($@, $like, '... with the reason');
+		$a->safe_psql('postgres', q{DELETE FROM snowid.shard_registry; INSERT INTO snowid.shard_registry TABLE public.kept; DROP TABLE public.kept;
+DO $$ BEGIN ALTER SCHEMA away RENAME TO insta1; EXCEPTION WHEN OTHERS THEN END $$});
+	}
+};
+
+my $t = start_pooler($a);
+my $s = start_pooler($a, 'pool_mode = session', $t->{file});
+my @options = pooler_options($t, $s);
+
+subtest 'a move' => sub {
+	moves_ok($a, $b, '1-6', [ 'plan', @options ], 0, 'plan', qr/ok +poolers|warning +poolers: pool "p0" is in session mode/);
+	my @clients = map { (clients($t, $_->[0], 0, @{ $_->[1] }), clients($s, $_->[0], 1, @{ $_->[1] })) } [ p0 => [ 2, 4, 6 ] ], [ p1 => [ 1, 3, 5 ] ];
+	my $other = clients($t, 'insta7', 0, 7);
+	moves_ok($a, $b, '1-6', [@options], 0, 'moved', qr/6 of 6 shards have moved, 6 of them now/);
+	is(living($b), '1,2,3,4,5,6', 'all are there');
+	is_deeply([ led_to($_, 'p0'), led_to($_, 'insta7') ], [ $b->port, $a->port ], 'the pooler leads there, and others as before') for $t, $s;
+	clients_ok('move', $b, \@clients, qr/^$/);
+	clients_ok('move', $a, [$other], qr/^$/);
+	is($a->safe_psql('postgres', q{SELECT count(*) FROM snowid.moves WHERE details ? 'poolers'}), 0, 'the journal has forgotten the poolers');
+	moves_ok($a, $b, '1-6', [ 'finish', @options ], 0, 'finish');
+};
+
+subtest 'the search path in transaction mode' => sub {
+	my $say = sub {
+		my ($pool, $sql) = @_;
+		IPC::Run::run([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', pooled($t, $pool), '-c', $sql ], '>', \my $out, '2>', \my $err);
+		return $out . $err;
+	};
+	my $count = 'SELECT current_schema()';
+
+	write_entries($t, $a, '--entry-options', q{pool_size=1});
+	system_or_bail('psql', '-Xqc', 'RELOAD', console($t));
+	$say->('insta7', 'SET search_path = insta7');
+	is($say->('insta7', $count), "insta7\n", 'SET: the next client gets it');
+	is($say->('insta8', "BEGIN; SET LOCAL search_path = insta8; $count; COMMIT") . $say->('insta8', $count), "insta8\npublic\n", 'SET LOCAL: he does not');
+	write_entries($t, $a, '--entry-options', q{pool_size=1 connect_query='SET search_path = %p'});
+	system_or_bail('psql', '-Xqc', 'RELOAD', console($t));
+	is($say->('insta8', $count), "insta8\n", 'connect_query: each entry has its shard');
+};
+
+$_->stop for $a, $b;
+done_testing();

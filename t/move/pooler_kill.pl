@@ -1,0 +1,121 @@
+# The program is killed while the clients of PgBouncer wait, before the decision, after
+# it, and before the pooler has the new file; the pooler and a server are killed, too.
+# The clients wait, as no error says, until the same command, "abort" or "status" lets
+# them go on.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PoolerTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+plan skip_all => 'pgbouncer is not installed' unless have_pgbouncer();
+
+my $a = move_node('a');
+my $b = move_node('b');
+$_->start for $a, $b;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
+fresh_shard($a, $b);
+my $p = start_pooler($a);
+my @options = pooler_options($p);
+my $none = qr/^$/;
+
+# Run a command that is held at a step of a server, and kill it there; its clients wait.
+sub kill_in_pause
+{
+	my ($name, $at, $in_commit, $step, $command, @more) = @_;
+	my $hold = hold_at_step($at, $step, $in_commit);
+	my $run = IPC::Run::start([ move_command($a, $b, 5, $command, @options, @more) ], '>', \my $out, '2>', \my $err);
+
+	wait_until_held($at) or die "does not get there: $err";
+	$run->kill_kill;
+	$at->safe_psql('postgres', q{
+SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
+	$hold->{run}->kill_kill;
+	let_go_steps($at);
+	like(led_to($p, 'insta5'), qr/ paused/, "$name: the pool stays paused");
+	return;
+}
+
+# That command makes the clients go on, on the server, without an error.
+sub ends_ok
+{
+	my ($name, $clients, $node, $code, @command) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	moves_ok($a, $b, 5, \@command, $code, $name);
+	is(led_to($p, 'insta5'), $node->port, "$name: the pool leads to where the shard is");
+	clients_ok($name, $node, $clients, $none);
+	return;
+}
+
+subtest 'before the decision' => sub {
+	my @clients = clients($p, 'insta5', 0, 5);
+	kill_in_pause('status', $a, 0, 'fenced', 'move');
+	ends_ok('status', \@clients, $a, 0, 'status');
+	@clients = clients($p, 'insta5', 0, 5);
+	kill_in_pause('abort', $a, 0, 'fenced', 'move');
+	ends_ok('abort', \@clients, $a, 0, 'abort');
+};
+
+subtest 'after the decision' => sub {
+	my @clients = clients($p, 'insta5', 0, 5);
+	kill_in_pause('decided', $b, 1, 'open', 'move', '--reverse');
+	moves_ok($a, $b, 5, ['status'], 0, 'status', qr/decided, but not complete/);
+	like(led_to($p, 'insta5'), qr/ paused/, 'status does not send clients to a closed shard');
+	ends_ok('move', \@clients, $b, 0, 'move', @options);
+};
+
+subtest 'the way back' => sub {
+	my @clients = clients($p, 'insta5', 0, 5);
+	kill_in_pause('undecided', $b, 0, 'fenced', 'back');
+	ends_ok('status', \@clients, $b, 0, 'status');
+	@clients = clients($p, 'insta5', 0, 5);
+	my $run = IPC::Run::start([ move_command($a, $b, 5, 'back', @options, '--pooler-command', 'kill -9 $PPID; :') ], '>', \my $out, '2>', \my $err);
+	$run->finish;
+	is($? & 127, 9, 'killed when the shard was open, and the pooler not led there') or diag $err;
+	like(led_to($p, 'insta5'), qr/ paused/, 'the clients wait');
+	ends_ok('back', \@clients, $a, 0, 'back', @options);
+	moves_ok($a, $b, 5, [ 'finish', @options ], 0, 'finish');
+};
+
+subtest 'the pooler is killed' => sub {
+	stop_pooler($p, 'KILL');
+	moves_ok($a, $b, 5, [ 'plan', @options ], 1, 'plan', qr/FAILED +poolers: no connection to .*admin_users/s);
+	restart_pooler($p);
+	my $pid = slurp_file("$p->{dir}/pid") + 0;
+	moves_ok($a, $b, 5, [ @options, '--pooler-command', "kill -9 $pid; :" ], 3, 'in the pause',
+		qr/warning: the pooler at .* does not lead shard 5 to .*hint: Its clients get SN001.*now lives at/s);
+	lives_on_ok($b, $a, 'the decision stands');
+	restart_pooler($p);
+	ends_ok('the same command', [ clients($p, 'insta5', 0, 5) ], $b, 0, @options);
+	moves_ok($a, $b, 5, [ 'finish', @options ], 0, 'finish');
+};
+
+subtest 'a server is killed' => sub {
+	fresh_shard($a, $b);
+	write_entries($p, $a);
+	system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
+	my $hold = hold_at_step($a, 'fenced', 0);
+	my @clients = clients($p, 'insta5', 0, 5);
+	my $run = IPC::Run::start([ move_command($a, $b, 5, @options) ], '>', \my $out, '2>', \my $err);
+	wait_until_held($a) or die "does not get there: $err";
+	crash($a);
+	$hold->{run}->kill_kill;
+	$run->finish;
+	isnt($? >> 8, 0, 'the program gives up') or diag $err;
+	$a->start;
+	let_go_steps($a);
+	moves_ok($a, $b, 5, [@options], 0, 'the same command');
+	is(led_to($p, 'insta5'), $b->port, 'the pool leads to where the shard is');
+	# What a crash of that server does to a connection, and no more.
+	clients_ok('crash', $b, \@clients, qr/server conn crashed|terminating connection|server closed the connection|exit 2|connect(ion)? failed|08P01|57P01/);
+};
+
+$_->stop for $a, $b;
+done_testing();

@@ -1,0 +1,175 @@
+# What holds a move behind PgBouncer up, or endangers it, is named: by plan, if it is there
+# before; a transaction that PAUSE waits for; a client that keeps its session; a pooler
+# that answers nothing.  Nobody waits longer than he must.
+use strict;
+use warnings;
+
+use FindBin;
+use IO::Socket::UNIX;
+use POSIX ();
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PoolerTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+plan skip_all => 'pgbouncer is not installed' unless have_pgbouncer();
+
+my $a = move_node('a');
+my $b = move_node('b');
+$_->start for $a, $b;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
+fresh_set($a, $b);
+$a->safe_psql('postgres', q{UPDATE snowid.shard_registry SET pool = 'both' WHERE shard IN (2, 3)});
+my $p = start_pooler($a);
+my @options = pooler_options($p);
+
+my @false;	# process groups
+
+# A pooler that says what is given, and nothing to what is not.
+sub false_pooler
+{
+	my (%answers) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir_short();
+	my $port = PostgreSQL::Test::Cluster::get_free_port();
+	my $listener = IO::Socket::UNIX->new(Local => "$dir/.s.PGSQL.$port", Listen => 9) or die $!;
+	my $pid = fork() // die $!;
+	push @false, $pid;
+	return { dir => $dir, port => $port } if $pid;
+
+	setpgrp;
+
+	local $SIG{CHLD} = 'IGNORE';
+	while (my $client = $listener->accept)
+	{
+		next if fork();
+		my $message = sub { my ($type, $body) = @_; return $client->syswrite($type . pack('N', 4 + length $body) . $body) };
+		my $read = sub { my ($n) = @_; my $got = ''; while (length $got < $n) { $client->sysread($got, $n - length $got, length $got) or POSIX::_exit(0) } return $got };
+		$read->(unpack('N', $read->(4)) - 4);
+		$message->('R', pack 'N', 0);
+		$message->('Z', 'I');
+		while (1)
+		{
+			$read->(1);
+			my ($query) = $read->(unpack('N', $read->(4)) - 4) =~ /^(\w+ ?\w*)/;
+			my $rows = $answers{$query} // next;
+			my @columns = @{ $rows->[0] };
+			$message->('T', pack('n', scalar @columns) . join '', map { "$_\0" . pack('NnNnNn', 0, 0, 25, 65535, -1, 0) } @columns);
+			for my $row (@$rows[ 1 .. $#$rows ])
+			{
+				$message->('D', pack('n', scalar @columns) . join '', map { pack('N', length) . $_ } @$row);
+			}
+			$message->('C', "SHOW\0");
+			$message->('Z', 'I');
+		}
+	}
+	POSIX::_exit(0);
+}
+
+# plan, with a pooler.
+sub plan_says
+{
+	my ($name, $pooler, $shard, $like) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my (undef, $said) = snowid_move($a, $b, $shard, 'plan', '--pooler', console($pooler), '--pooler-file', $p->{file});
+
+	like($said, $like, $name);
+	return;
+}
+
+subtest 'plan' => sub {
+	my ($ini, $file) = map { slurp_file($_) } "$p->{dir}/ini", $p->{file};
+	my $with = sub { my ($line) = @_; return ($ini . $line, $file) };
+	my @cases = (
+		[ 'nothing wrong', 1, $with->(''), qr/^ok +poolers$/m ],
+		[ 'a part of a pool', 2, $with->(''), qr/FAILED +poolers: pool "both" has shards in two places: 3 at .*; 2 at .*\n.*All shards of a pool move together/ ],
+		[ 'a time-out as short', 1, $with->('query_wait_timeout = 1'), qr/FAILED +poolers: .* ends clients that wait for 1 s \(query_wait_timeout\)/ ],
+		[ 'no time-out', 1, $with->('query_wait_timeout = 0'), qr/warning +poolers: .* has query_wait_timeout = 0: should this program be killed/ ],
+		[ 'session mode', 1, $with->('pool_mode = session'), qr/warning +poolers: pool "insta1" is in session mode at .*; now kept by: client .*, process \d+ of / ],
+		[ 'too many connections', 1, $with->('default_pool_size = 500'), qr/warning +poolers: .* may open 500 connections to the target, for each user; that allows 100/ ],
+		[ 'another include', 1, $ini =~ s/include .*/include $p->{dir}\/other/r, $file, qr/FAILED +poolers: .* reads .*, which does not include/ ],
+		[ 'an old entry', 1, $ini, $file =~ s/^(insta1 .*port=)'\d+'/$1'1'/mr, qr/FAILED +poolers: .* does not lead pool "insta1" to/ ],
+		[ 'another registry', 1, $ini, $file =~ s/registry at/registry at x/r, qr/FAILED +poolers: file .* is not of the registry at/ ]);
+	my $client = clients($p, 'insta1', 0, 1);
+	append_to_file("$p->{dir}/other", $file);
+	for (@cases)
+	{
+		my ($name, $shard, @texts) = @$_;
+		my $like = pop @texts;
+		for my $path ("$p->{dir}/ini", $p->{file})
+		{
+			unlink $path;
+			append_to_file($path, shift @texts);
+		}
+		system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
+		plan_says($name, $p, $shard, $like);
+	}
+	$client->{run}->kill_kill;
+	unlink "$p->{dir}/ini", $p->{file};
+	plan_says('no file', $p, 1, qr/FAILED +poolers: file .*: No such file/);
+	append_to_file("$p->{dir}/ini", $ini);
+	append_to_file($p->{file}, $file);
+	system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
+};
+
+subtest 'what other versions say' => sub {
+	my @config = ([ 'key', 'value' ], [ conffile => '/not/there' ], [ track_extra_parameters => 'IntervalStyle, search_path' ]);
+	my $false = false_pooler('SHOW VERSION' => [ ['version'], ['PgBouncer 1.17.0'] ], 'SHOW CONFIG' => \@config, 'SHOW DATABASES' => [ ['name'] ]);
+	plan_says('1.17', $false, 1, qr/FAILED +poolers: .* says: PgBouncer 1\.17\.0\n.*1\.18/);
+	plan_says('tracking, before 1.25.1', $false, 1, qr/FAILED +poolers: .* has search_path in track_extra_parameters: .*CVE-2025-12819/);
+	plan_says('on another machine', $false, 1, qr/warning +poolers: .* reads \/not\/there, which cannot be read here/);
+	$false = false_pooler('SHOW VERSION' => [ ['version'], ['PgBouncer 1.25.1'] ], 'SHOW CONFIG' => \@config, 'SHOW DATABASES' => [ ['name'] ]);
+	unlike((snowid_move($a, $b, 1, 'plan', '--pooler', console($false), '--pooler-file', $p->{file}))[1], qr/CVE|1\.18/, 'tracking, since then');
+};
+
+subtest 'what keeps clients from being paused' => sub {
+	moves_ok($a, $b, 1, [ pooler_options($p), '--stop-after', 'copied' ], 0, 'copied');
+	my ($in, $out) = ("BEGIN;\nINSERT INTO insta1.users (name) VALUES ('slow') RETURNING 'open';\n", '');
+	my $slow = IPC::Run::start([ 'psql', '-XAtq', '-d', pooled($p, 'insta1') ], '<', \$in, '>', \$out, '2>', \my $err);
+	$slow->pump until $out =~ /open/;
+	my ($code, $said) = snowid_move($a, $b, 1, '--pooler', console($p), '--pooler-file', $p->{file}, '--pause-limit', 600, '--retries', 1, '--verify', 'none');
+	is($code, 1, 'a transaction: given up');
+	like($said, qr/error: pool "insta1" at the pooler at .* is held by client .*, process \d+ of .* since 20.*: INSERT INTO insta1/, 'it is named');
+	is(led_to($p, 'insta1'), $a->port, 'the others go on');
+	$in .= "COMMIT;\n\\q\n";
+	$slow->finish;
+	clients_ok('then', $a, [ clients($p, 'insta1', 0, 1) ], qr/^$/);
+
+	my $silent = false_pooler();
+	($code, $said) = snowid_move($a, $b, 1, pooler_options($p), '--pooler', console($silent), '--retries', 0, '--pause-limit', 600, '--verify', 'none');
+	is($code, 1, 'a pooler that does not answer: given up');
+	like($said, qr/held by a client/, 'after so long');
+	moves_ok($a, $b, 1, [pooler_options($p)], 0, 'then it is moved');
+};
+
+subtest 'a client that keeps its session' => sub {
+	append_to_file("$p->{dir}/ini", "pool_mode = session\n");
+	system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
+	my $keeper = clients($p, 'insta4', 0, 4);
+	moves_ok($a, $b, 4, [ '--pooler', console($p), '--pooler-file', $p->{file}, '--retries', 30, '--pause-limit', 2000 ], 0, 'moved without it');
+	is(led_to($p, 'insta4'), $b->port, 'the pool leads there');
+	my @new = clients($p, 'insta4', 1, 4);
+	clients_ok('new sessions', $b, \@new, qr/^$/);
+	$keeper->{run}->kill_kill;
+	like(slurp_file($keeper->{errors}), qr/SN001: shard 4 has moved/, 'the old one gets SN001');
+};
+
+subtest 'what fails after the decision' => sub {
+	moves_ok($a, $b, '2,3', [ pooler_options($p), '--pooler-command', 'false' ], 3, '--pooler-command', qr/warning: --pooler-command failed/);
+	is(living($b), '1,2,3,4', 'the decision stands');
+	moves_ok($a, $b, '2,3', [ pooler_options($p) ], 0, 'the same command');
+	chmod 0500, $p->{dir};
+	my ($code, $said) = snowid_move($a, $b, 5, pooler_options($p));
+	chmod 0700, $p->{dir};
+	is($code, 3, 'a directory that cannot be written');
+	like($said, qr/warning: file .*\.new.*does not lead shard 5 to/s, 'says so');
+	moves_ok($a, $b, 5, ['abort'], 1, 'abort without the file', qr/no --pooler-file was given/);
+	moves_ok($a, $b, 5, [ pooler_options($p) ], 0, 'the same command');
+	is(led_to($p, $_->[0]), $_->[1]->port, "$_->[0] leads there") for [ both => $b ], [ insta5 => $b ], [ insta6 => $a ];
+};
+
+$_->stop for $a, $b;
+done_testing();
+END { kill 'KILL', map { -$_ } grep { $_ > 0 } @false if @false && $false[-1] > 0 }
