@@ -44,19 +44,32 @@ set_up_session(PGconn *conn)
 		"WHERE current_setting('synchronous_commit') IN ('off', 'local')");
 }
 
-PGconn *
-open_connection(const char *label, const char *conninfo)
+static PGconn *
+connect_to(const char *label, const char *conninfo, const char *replication)
 {
 	/* A lost network is noticed in half a minute; conninfo may say otherwise. */
 	const char *const keywords[] = {"keepalives_idle", "keepalives_interval", "keepalives_count",
-	"tcp_user_timeout", "dbname", "fallback_application_name", NULL};
-	const char *const values[] = {"10", "5", "3", "25000", conninfo, progname, NULL};
+	"tcp_user_timeout", "dbname", "fallback_application_name", "replication", NULL};
+	const char *const values[] = {"10", "5", "3", "25000", conninfo, progname, replication, NULL};
 	PGconn	   *conn = PQconnectdbParams(keywords, values, true);
 
 	set_label(conn, label);
 	if (PQstatus(conn) == CONNECTION_OK)
 		set_up_session(conn);
 	return conn;
+}
+
+PGconn *
+open_connection(const char *label, const char *conninfo)
+{
+	return connect_to(label, conninfo, NULL);
+}
+
+/* A session that also knows the commands of replication. */
+PGconn *
+open_replication(const char *label, const char *conninfo)
+{
+	return connect_to(label, conninfo, "database");
 }
 
 /* Connect again after the server has ended the session. */

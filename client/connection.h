@@ -33,25 +33,12 @@ applies_as_owner(const Side *side)
 	return side->version >= 160000;
 }
 
-/* The launcher counts wal_retrieve_retry_interval for each subscription by itself. */
-static inline bool
-starts_workers_at_once(const Side *side)
-{
-	return side->version >= 160000;
-}
-
 static inline bool
 has_transaction_timeout(const Side *side)
 {
 	return side->version >= 170000;
 }
 
-/* pg_stat_subscription_stats counts sync_table_error_count, not sync_error_count. */
-static inline bool
-counts_table_sync_errors(const Side *side)
-{
-	return side->version >= 190000;
-}
 
 /* conninfo.c */
 
@@ -68,6 +55,7 @@ extern char *home_of_connection(PGconn *conn);
  * that may have failed, as PQstatus() tells.
  */
 extern PGconn *open_connection(const char *label, const char *conninfo);
+extern PGconn *open_replication(const char *label, const char *conninfo);
 extern bool reconnect(PGconn *conn);
 extern bool open_side(Side *side, const char *conninfo, const char *for_other_server, bool needed);
 extern void close_side(Side *side);
@@ -75,8 +63,14 @@ extern bool is_home_of(const char *home, const char *system, const Side *side);
 
 /* dump.c */
 
-extern char *find_pg_dump(const char *bindir);
+extern char *read_all(int fd);
+extern char *find_program(const char *bindir, const char *name);
+extern pid_t start_program(const char *bindir, const char **argv, PGconn *conn, int output);
 extern char *dump_definitions(PGconn *conn, const char *bindir, char *const *schemas, int nschemas);
+extern bool dump_archive(PGconn *conn, const char *bindir, char *const *schemas, int nschemas,
+						 const char *snapshot, int archive);
+extern char *script_before_rows(PGconn *conn, const char *bindir, int archive);
+extern pid_t start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs);
 extern void strip_script(char *script, const Side *target);
 
 #endif							/* CONNECTION_H */

@@ -1,12 +1,17 @@
 /*
- * pg_dump: where it is, what it says of some schemas, and how that can be run.
+ * pg_dump and pg_restore: where they are, what they say of some schemas, and how
+ * that can be run.
  */
 #include "connection.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char *
+/* All that can be read there, which is closed. */
+char *
 read_all(int fd)
 {
 	PQExpBufferData buf;
@@ -25,16 +30,16 @@ read_all(int fd)
 	return buf.data;
 }
 
-/* Where pg_dump is: as told, beside this program, or in the PATH. */
+/* Where a program of PostgreSQL's is: as told, beside this one, or in the PATH. */
 char *
-find_pg_dump(const char *bindir)
+find_program(const char *bindir, const char *name)
 {
 	char		self[MAXPGPATH];
 	ssize_t		len = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	char	   *slash;
 
 	if (bindir != NULL)
-		return text_of("%s/pg_dump", bindir);
+		return text_of("%s/%s", bindir, name);
 	if (len > 0)
 	{
 		self[len] = '\0';
@@ -44,12 +49,12 @@ find_pg_dump(const char *bindir)
 			char	   *path;
 
 			*slash = '\0';
-			path = text_of("%s/pg_dump", self);
+			path = text_of("%s/%s", self, name);
 			if (access(path, X_OK) == 0)
 				return path;
 		}
 	}
-	return pg_strdup("pg_dump");
+	return pg_strdup(name);
 }
 
 /* A name as a pattern of pg_dump's that matches it alone. */
@@ -71,21 +76,82 @@ pattern_of(const char *name)
 }
 
 /*
- * Run pg_dump for the definitions of schemas, and return its script; NULL after
- * saying what has failed.  No shell is involved, and a password goes through
- * the environment.  As we do, pg_dump sets its search path before all else.
+ * Start a program, with its output to a file descriptor; 0 after saying why that
+ * has failed.  No shell is involved, a password goes through the environment,
+ * and it does not outlive us.
  */
-char *
-dump_definitions(PGconn *conn, const char *bindir, char *const *schemas, int nschemas)
+pid_t
+start_program(const char *bindir, const char **argv, PGconn *conn, int output)
 {
-	const char **argv = pg_malloc0(sizeof(char *) * (nschemas + 12));
-	int			argc = 0;
-	char	   *program = find_pg_dump(bindir);
+	char	   *program = find_program(bindir, argv[0]);
 	char	   *password = PQpass(conn);
-	char	   *script;
-	int			fds[2];
-	int			status;
+	pid_t		parent = getpid();
 	pid_t		child;
+
+	fflush(NULL);
+	child = fork();
+	if (child < 0)
+	{
+		report_error("could not start \"%s\": %m", program);
+		return 0;
+	}
+	if (child > 0)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(127);
+	if (password != NULL && password[0] != '\0')
+		setenv("PGPASSWORD", password, 1);
+	dup2(output, STDOUT_FILENO);
+	execvp(program, (char *const *) argv);
+	report_error("could not run \"%s\": %m", program);
+	_exit(127);
+}
+
+static bool
+await_program(pid_t child, const char *name)
+{
+	int			status;
+
+	if (child != 0 && waitpid(child, &status, 0) == child && status == 0)
+		return true;
+	report_error("\"%s\" has failed", name);
+	return false;
+}
+
+/* Run a program, and return what it says; NULL after saying what has failed. */
+static char *
+output_of(const char *bindir, const char **argv, PGconn *conn)
+{
+	char	   *output;
+	int			fds[2];
+	pid_t		child;
+
+	if (pipe(fds) < 0)
+	{
+		report_error("could not make a pipe: %m");
+		return NULL;
+	}
+	fcntl(fds[0], F_SETFD, FD_CLOEXEC);
+	fcntl(fds[1], F_SETFD, FD_CLOEXEC);
+	child = start_program(bindir, argv, conn, fds[1]);
+	close(fds[1]);
+	output = read_all(fds[0]);
+	return await_program(child, argv[0]) ? output : NULL;
+}
+
+/*
+ * The definitions of schemas, by pg_dump: a script of all; or, out of a snapshot, an
+ * archive in a file.  NULL after saying what has failed.  As we do, pg_dump sets
+ * its search path before all else.
+ */
+static char *
+run_pg_dump(PGconn *conn, const char *bindir, char *const *schemas, int nschemas,
+			const char *snapshot, int archive)
+{
+	const char **argv = pg_malloc0(sizeof(char *) * (nschemas + 16));
+	int			argc = 0;
+	char	   *script = NULL;
 
 	argv[argc++] = "pg_dump";
 	argv[argc++] = "--schema-only";
@@ -97,33 +163,52 @@ dump_definitions(PGconn *conn, const char *bindir, char *const *schemas, int nsc
 	for (int i = 0; i < nschemas; i++)
 		argv[argc++] = text_of("--schema=%s", pattern_of(schemas[i]));
 	argv[argc++] = text_of("--dbname=%s", conninfo_of_connection(conn));
-
-	fflush(NULL);
-	if (pipe(fds) < 0 || (child = fork()) < 0)
+	if (snapshot == NULL)
+		script = output_of(bindir, argv, conn);
+	else
 	{
-		report_error("could not start \"%s\": %m", program);
-		return NULL;
-	}
-	if (child == 0)
-	{
-		if (password != NULL && password[0] != '\0')
-			setenv("PGPASSWORD", password, 1);
-		dup2(fds[1], STDOUT_FILENO);
-		close(fds[0]);
-		close(fds[1]);
-		execvp(program, (char *const *) argv);
-		report_error("could not run \"%s\": %m", program);
-		_exit(127);
-	}
-	close(fds[1]);
-	script = read_all(fds[0]);
-	if (waitpid(child, &status, 0) != child || status != 0)
-	{
-		report_error("\"%s\" has failed", program);
-		return NULL;
+		argv[argc++] = text_of("--snapshot=%s", snapshot);
+		argv[argc++] = "--format=custom";
+		argv[argc++] = "--compress=0";
+		if (await_program(start_program(bindir, argv, conn, archive), argv[0]))
+			script = "";
 	}
 	pg_free(argv);
 	return script;
+}
+
+char *
+dump_definitions(PGconn *conn, const char *bindir, char *const *schemas, int nschemas)
+{
+	return run_pg_dump(conn, bindir, schemas, nschemas, NULL, -1);
+}
+
+bool
+dump_archive(PGconn *conn, const char *bindir, char *const *schemas, int nschemas,
+			 const char *snapshot, int archive)
+{
+	return run_pg_dump(conn, bindir, schemas, nschemas, snapshot, archive) != NULL;
+}
+
+/* Of an archive: the definitions that rows need, as a script. */
+char *
+script_before_rows(PGconn *conn, const char *bindir, int archive)
+{
+	const char *argv[] = {"pg_restore", "--section=pre-data", "--file=-", text_of("/dev/fd/%d", archive), NULL};
+
+	return output_of(bindir, argv, conn);
+}
+
+/* Begin to make all others, by so many sessions. */
+pid_t
+start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs)
+{
+	const char *argv[] = {
+		"pg_restore", "--section=post-data", "--no-password", text_of("--jobs=%d", jobs),
+		text_of("--dbname=%s", conninfo_of_connection(conn)), text_of("/dev/fd/%d", archive), NULL
+	};
+
+	return start_program(bindir, argv, conn, STDERR_FILENO);
 }
 
 /* Take out a line, in place, if it stands at the given spot. */

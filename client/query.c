@@ -12,7 +12,7 @@ static struct
 {
 	PGconn	   *conn;
 	const char *label;
-}			labels[8];
+}			labels[64];
 
 void
 set_label(PGconn *conn, const char *label)

@@ -397,6 +397,23 @@ drop_new_copy(const Move *single, const Side *target)
 	run(conn, "COMMIT");
 }
 
+/* Before a batch is copied: drop what a copy has left that did not come to its end. */
+Status
+forget_copy(const Move *move)
+{
+	const Side *target = &move->target;
+
+	if (drop_slot(&move->source, move->name) != STATUS_DONE)
+		return STATUS_FAILED;
+	drop_publication(&move->source, move->name);
+	if (is_at(move, target, "claimed"))
+		return STATUS_DONE;
+	report_info("%s: what an unfinished copy has left at %s is dropped", move->title, target->home);
+	for (int i = 0; i < move->nshards; i++)
+		drop_new_copy(select_range(move, i, 1), target);
+	return claim_target(move) ? STATUS_DONE : STATUS_FAILED;
+}
+
 /* Does the batch have other shards that are still replicated? */
 static bool
 others_need_replication(const Move *move, const char *move_id)
@@ -448,11 +465,8 @@ abort_move(const Move *move)
 
 	if (is_shared)
 		take_out(move, source, target, name);
-	else if (on_source && on_target)
-		end_table_copies(move);
 	if (on_target && !is_shared)
 	{
-		calm_launcher(move);
 		drop_subscription(target, name);
 		if (drop_slot(target, reverse_name) != STATUS_DONE)
 			return STATUS_FAILED;
@@ -460,8 +474,7 @@ abort_move(const Move *move)
 	}
 	if (on_source && !is_shared)
 	{
-		if (drop_table_slots(move, source) != STATUS_DONE ||
-			drop_slot(source, name) != STATUS_DONE)
+		if (drop_slot(source, name) != STATUS_DONE)
 			return STATUS_FAILED;
 		drop_publication(source, name);
 	}

@@ -38,12 +38,6 @@ check_source(const Move *move)
 	return select_shards(move, has_not_failed, NULL)->nshards > 0;
 }
 
-static bool
-has_failed(const Move *move, Shard *shard, const void *unused)
-{
-	return shard->failed;
-}
-
 static int
 command_plan(Move *set)
 {
@@ -92,27 +86,18 @@ command_plan(Move *set)
 static Status
 copy_and_follow(const Move *move)
 {
-	const Side *source = &move->source;
-	const Side *target = &move->target;
+	Status		status;
 
-	if (!has_reached(move, target, "schema"))
-	{
-		if (copy_schema(move) != STATUS_DONE)
-			return STATUS_FAILED;
-		move = select_shards(move, has_not_failed, NULL);
-		if (move->nshards == 0)
-			return STATUS_DONE;
-	}
-	if (!has_reached(move, source, "published"))
-		publish(move, source, move->name);
-	if (!has_reached(move, target, "subscribed"))
-	{
-		await_turn(move);
-		create_slot(source, move->name);
-		subscribe(move);
-		leave_turn(move);
-	}
-	return has_reached(move, source, "copied") ? STATUS_DONE : wait_for_copy(move);
+	if (!has_reached(move, &move->target, "subscribed") && (status = copy_batch(move)) != STATUS_DONE)
+		return status;
+	move = select_shards(move, has_not_failed, NULL);
+	if (has_reached(move, &move->source, "copied"))
+		return STATUS_DONE;
+	if ((status = wait_for_lag(move, &move->source, move->name)) != STATUS_DONE)
+		return status;
+	record_step(move, &move->target, "copied");
+	record_step(move, &move->source, "copied");
+	return STATUS_DONE;
 }
 
 /*
@@ -229,6 +214,11 @@ move_batch(Move *batch)
 		record_detail(batch, source->conn, "keep_name", "true");
 		read_journal(batch, source);
 	}
+	if (batch->options->target_ddl != NULL)
+	{
+		record_detail(batch, source->conn, "target_ddl", batch->options->target_ddl);
+		read_journal(batch, source);
+	}
 
 	/* First what nobody can write. */
 	if (part->nshards > 0 || select_situations(batch, OPENED)->nshards > 0)
@@ -317,6 +307,11 @@ begin_batches(Move *move)
 	if (!check_source(move))
 		return EXIT_USAGE;
 	move = select_shards(move, has_not_failed, NULL);
+
+	/* Only what is checked now is copied. */
+	for (int i = 0; i < move->nshards; i++)
+		journal_of(move->shards[i], &move->source)->fingerprint =
+			take_fingerprint(move->source.conn, move->shards[i]->schema);
 	run_prechecks(move);
 	failing = select_shards(move, has_failed, NULL);
 	if (failing->nshards > 0)

@@ -64,20 +64,6 @@ found_error(const Check *check, PGconn *conn, const char *to_do)
 	pg_free(message);
 }
 
-/* Whom the target reads the source as. */
-static const char *
-reader(const Move *move)
-{
-	PQconninfoOption *options = PQconninfoParse(move->source.conninfo, NULL);
-	const char *user = PQuser(move->source.conn);
-
-	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
-		if (strcmp(o->keyword, "user") == 0 && o->val != NULL)
-			user = text_of("%s", o->val);
-	PQconninfoFree(options);
-	return user;
-}
-
 PGresult *
 ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 {
@@ -90,15 +76,13 @@ ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 		PQgetvalue(names, 0, 1),
 		other,
 		move->name,
-		reader(move),
 		text_of(INT64_FORMAT, move->options->max_lag),
 		text_of("%d", move->options->pause_limit_ms),
 		move->options->trust_owners ? "on" : "off",
 		PQgetvalue(names, 0, 0)
 	};
 	const Oid	types[lengthof(values)] = {
-		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
-		OIDARRAYOID
+		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, OIDARRAYOID
 	};
 	PGresult   *result;
 

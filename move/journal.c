@@ -6,10 +6,11 @@
  * takes another move's row for its own.  The steps, in order:
  *
  *		claimed		both		the shard belongs to this move
- *		schema		target		its definitions are there, closed
  *		published	source		publication, and then the slot
- *		subscribed	target		the copy runs
- *		copied		source		the target has it all, and follows
+ *		schema		target		what rows need is there, closed
+ *		rows		target		the rows are, too
+ *		subscribed	target		it follows
+ *		copied		both		it has caught up once
  *		verified	source		compared, if asked for
  *		ready		target		it could open: this is not yet the decision
  *		fenced		source		the decision: the shard is the target's
@@ -25,7 +26,7 @@
 #define LOCK_WAIT_MS		10000
 
 static const char *const steps[] = {
-	"claimed", "schema", "published", "subscribed", "copied", "verified",
+	"claimed", "published", "schema", "rows", "subscribed", "copied", "verified",
 	"ready", "fenced", "open", "moved"
 };
 
@@ -92,6 +93,12 @@ select_range(const Move *move, int first, int count)
 	part->nshards = Min(count, move->nshards - first);
 	give_title(part);
 	return part;
+}
+
+bool
+has_failed(const Move *move, Shard *shard, const void *unused)
+{
+	return shard->failed;
 }
 
 bool
@@ -298,7 +305,8 @@ read_journal(const Move *move, const Side *side)
 				"coalesce((details ->> 'reverse')::boolean, false), "
 				"coalesce((details ->> 'keep_name')::boolean, false), "
 				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
-				"peer, date_trunc('second', changed_at), details -> 'sequences', details ->> 'peer_system', details ->> 'poolers' "
+				"peer, date_trunc('second', changed_at), details -> 'sequences', details ->> 'peer_system', "
+				"details ->> 'poolers', details ->> 'target_ddl' "
 				"FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 	for (int row = 0; row < PQntuples(res); row++)
 	{
@@ -321,6 +329,7 @@ read_journal(const Move *move, const Side *side)
 		j->sequences = field(res, row, 14);
 		j->peer_system = field(res, row, 15);
 		j->poolers = field(res, row, 16);
+		j->target_ddl = field(res, row, 17);
 	}
 	PQclear(res);
 }
@@ -391,13 +400,15 @@ claim_source(const Move *move)
 			"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
 			"SELECT %d, %s, 'source', 'claimed', %s, jsonb_build_object("
 			"'move_id', %s::text, 'reverse', %s, "
-			"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, 'peer_system', %s::text)",
+			"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, 'peer_system', %s::text, "
+			"'fingerprint', %s::text)",
 			move->shards[i]->number, literal(conn, move->shards[i]->schema),
 			literal(conn, move->target.home), literal(conn, move_id),
 			move->options->reverse ? "true" : "false",
 			literal(conn, move->name), literal(conn, move->reverse_name),
 			literal(conn, registry == NULL ? NULL : without_password("--registry", registry)),
-			literal(conn, move->target.system));
+			literal(conn, move->target.system),
+			literal(conn, journal_of(move->shards[i], source)->fingerprint));
 	run(conn, "COMMIT");
 	read_journal(move, source);
 	report_verbose("%s: claimed", source->label);

@@ -39,6 +39,8 @@ typedef struct MoveOptions
 	int		   *shards;			/* rising, none twice */
 	int			nshards;
 	int			batch;			/* shards that are copied together; 0: choose */
+	int			jobs;			/* sessions that copy; 0: choose */
+	char	   *target_ddl;		/* what to run there before the rows; or NULL */
 	const char *from;			/* connection strings, as given */
 	const char *to;
 	const char *source_for_target;	/* how the servers reach each other; NULL: */
@@ -86,6 +88,7 @@ typedef struct Journal
 	char	   *registry;		/* as the option, without password */
 	char	   *poolers;		/* where the shard's pool may be paused, a
 								 * line each */
+	char	   *target_ddl;
 } Journal;
 
 typedef struct Shard
@@ -132,6 +135,7 @@ extern Move *make_set(const MoveOptions *options);
 extern Move *select_shards(const Move *move, ShardTest test, const void *argument);
 extern Shard *find_shard(const Move *move, int number);
 extern Move *select_range(const Move *move, int first, int count);
+extern bool has_failed(const Move *move, Shard *shard, const void *unused);
 extern bool has_not_failed(const Move *move, Shard *shard, const void *unused);
 extern bool is_source(const Move *move, const Side *side);
 

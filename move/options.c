@@ -3,6 +3,7 @@
  */
 #include "commands.h"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 
@@ -11,7 +12,7 @@ enum
 	OPT_SOURCE_FOR_TARGET = 256, OPT_TARGET_FOR_SOURCE, OPT_REGISTRY, OPT_PAUSE_LIMIT,
 	OPT_LOCK_TIMEOUT, OPT_RETRIES, OPT_VERIFY, OPT_MAX_WAL, OPT_MAX_LAG,
 	OPT_STOP_AFTER, OPT_REVERSE, OPT_KEEP_NAME, OPT_BINDIR, OPT_TRUST_OWNERS, OPT_CASCADE, OPT_BATCH,
-	OPT_FIX_SCRIPT,
+	OPT_FIX_SCRIPT, OPT_JOBS, OPT_TARGET_DDL,
 	OPT_POOLER, OPT_POOLER_FILE, OPT_POOLER_COMMAND, OPT_ENTRY_OPTIONS
 };
 
@@ -40,6 +41,8 @@ static const struct option long_options[] = {
 	{"cascade", no_argument, NULL, OPT_CASCADE},
 	{"batch", required_argument, NULL, OPT_BATCH},
 	{"fix-script", required_argument, NULL, OPT_FIX_SCRIPT},
+	{"jobs", required_argument, NULL, OPT_JOBS},
+	{"target-ddl", required_argument, NULL, OPT_TARGET_DDL},
 	{"verbose", no_argument, NULL, 'v'},
 	{"version", no_argument, NULL, 'V'},
 	{"help", no_argument, NULL, '?'},
@@ -67,6 +70,8 @@ usage(void)
 	printf("  -t, --to=CONNSTR       the server to move them to\n");
 	printf("      --batch=N          how many to copy together (default: by what the\n"
 		   "                         servers have free)\n");
+	printf("      --jobs=N           sessions that copy (default: by processors)\n");
+	printf("      --target-ddl=FILE  SQL to run in each new schema before the rows\n");
 	printf("      --source-for-target=CONNSTR\n");
 	printf("                         how the target reaches the source (default: as --from)\n");
 	printf("      --target-for-source=CONNSTR\n");
@@ -93,7 +98,7 @@ usage(void)
 	printf("      --cascade          finish also drops what other schemas have on the copy,\n"
 		   "                         and a copy that was changed after it was closed\n");
 	printf("      --fix-script=FILE  plan writes the commands for the source there\n");
-	printf("      --bindir=DIR       where pg_dump is\n");
+	printf("      --bindir=DIR       where pg_dump and pg_restore are\n");
 	printf("  -v, --verbose          show each step\n");
 	printf("  -V, --version          output version information, then exit\n");
 	printf("  -?, --help             show this help, then exit\n\n");
@@ -123,6 +128,20 @@ parse_stop_after(const char *value)
 	report_error("invalid value \"%s\" for option --stop-after", value);
 	report_detail("It must be copied.");
 	exit(EXIT_USAGE);
+}
+
+/* What a file has; without it, nothing is done. */
+static char *
+read_file(const char *path)
+{
+	int			fd = open(path, O_RDONLY);
+
+	if (fd < 0)
+	{
+		report_error("could not open file \"%s\": %m", path);
+		exit(EXIT_USAGE);
+	}
+	return read_all(fd);
 }
 
 /* What one option says. */
@@ -202,6 +221,12 @@ parse_option(int option, char *argv[], MoveOptions *options)
 			break;
 		case OPT_FIX_SCRIPT:
 			options->fix_script = optarg;
+			break;
+		case OPT_JOBS:
+			options->jobs = parse_int("--jobs", optarg, 1, 64);
+			break;
+		case OPT_TARGET_DDL:
+			options->target_ddl = read_file(optarg);
 			break;
 		case OPT_CASCADE:
 			options->cascade = true;

@@ -59,7 +59,7 @@ void
 check_pg_dump(const Move *move, const Check *check)
 {
 	int			source = move->source.version / 10000;
-	char	   *pg_dump = find_pg_dump(move->options->bindir);
+	char	   *pg_dump = find_program(move->options->bindir, "pg_dump");
 	int			version = program_version(pg_dump);
 
 	if (version == 0)

@@ -30,50 +30,18 @@ tell_blocked_workers(const Side *to, const char *name)
 					"WHERE s.subname = %s AND s.pid IS NOT NULL", literal(to->conn, name)));
 }
 
-/*
- * The slot for a table can only be made when all transactions have ended that
- * were writing on that server.
- */
-static void
-tell_blocked_senders(const Move *move)
+/* Is there a worker for it? */
+void
+tell_missing_worker(const Side *to, const char *name)
 {
-	const Side *source = &move->source;
-
-	tell_rows(source, "the copy of a table waits for",
-			  query(source->conn,
-					"SELECT DISTINCT " PROCESS_OF_B " FROM snowid.moves m, pg_stat_activity w, "
-					"unnest(pg_blocking_pids(w.pid)) p (pid) LEFT JOIN pg_stat_activity b ON b.pid = p.pid "
-					"WHERE m.shard IN (%s) AND w.backend_type = 'walsender' "
-					"AND w.application_name LIKE m.details ->> 'table_slots'", shard_list(move)));
-}
-
-/* Are there workers for all? */
-static void
-tell_missing_workers(const Move *move)
-{
-	const Side *target = &move->target;
-
-	tell_rows(target, "no worker is free for the copy:",
-			  query(target->conn,
-					"SELECT format('%%s of max_logical_replication_workers = %%s are at work, for %%s subscriptions; "
-					"another move may have them', used, total, subscriptions) "
+	tell_rows(to, "no worker is free to follow:",
+			  query(to->conn,
+					"SELECT format('%%s of max_logical_replication_workers = %%s are at work', used, total) "
 					"FROM (SELECT count(*) FILTER (WHERE backend_type LIKE 'logical replication %%' "
 					" AND backend_type <> 'logical replication launcher') AS used, "
-					" current_setting('max_logical_replication_workers')::int AS total, "
-					" (SELECT count(*) FROM pg_subscription WHERE subenabled) AS subscriptions "
-					" FROM pg_stat_activity) t "
-					"WHERE used >= total AND NOT EXISTS (SELECT FROM pg_stat_subscription "
-					" WHERE subname = %s AND pid IS NOT NULL AND relid IS NOT NULL)",
-					literal(target->conn, move->name)));
-}
-
-/* Why does the copy not get on? */
-void
-tell_reason_of_copy(const Move *move)
-{
-	tell_missing_workers(move);
-	tell_blocked_senders(move);
-	tell_blocked_workers(&move->target, move->name);
+					" current_setting('max_logical_replication_workers')::int AS total FROM pg_stat_activity) t "
+					"WHERE used >= total AND NOT EXISTS (SELECT FROM pg_stat_subscription WHERE subname = %s AND pid IS NOT NULL)",
+					literal(to->conn, name)));
 }
 
 /*
@@ -81,9 +49,9 @@ tell_reason_of_copy(const Move *move)
  * read it.
  */
 void
-tell_log_of_target(const Side *target)
+tell_log_of(const Side *side)
 {
-	PGresult   *res = try_query(target->aux,
+	PGresult   *res = try_query(side->aux,
 								"SELECT line FROM (SELECT pg_current_logfile('stderr') AS f) l, "
 								"regexp_split_to_table(pg_read_file(f, greatest((pg_stat_file(f)).size - 65536, 0), 65536), E'\\n') "
 								"WITH ORDINALITY x (line, n) WHERE line ~ '(ERROR|FATAL|PANIC):' ORDER BY n DESC LIMIT 1");
@@ -97,23 +65,18 @@ tell_log_of_target(const Side *target)
 
 /*
  * Run a statement that may wait for others, and tell for whom: observer is
- * another connection to the same server.
+ * another connection to the same server.  NULL if it fails, as try_query().
  */
-void
-run_and_tell(const Side *side, PGconn *conn, PGconn *observer, const char *fmt,...)
+PGresult *
+try_and_tell(const Side *side, PGconn *conn, PGconn *observer, const char *sql)
 {
-	va_list		args;
-	char	   *sql;
 	int64		told = now_ms() + SILENCE_MS - TELL_MS;
+	bool		goes_on = PQsendQuery(conn, sql);
 	PGresult   *res;
-	bool		failed = false;
+	PGresult   *last = NULL;
+	const char *sqlstate;
 
-	va_start(args, fmt);
-	sql = format_text(fmt, args);
-	va_end(args);
-	if (!PQsendQuery(conn, sql))
-		failed = true;
-	while (!failed && PQisBusy(conn))
+	while (goes_on && PQisBusy(conn))
 	{
 		int			mark = mark_texts();
 
@@ -127,18 +90,38 @@ run_and_tell(const Side *side, PGconn *conn, PGconn *observer, const char *fmt,.
 		}
 		free_texts(mark);
 		wait_ms(5);
-		failed = !PQconsumeInput(conn);
+		goes_on = PQconsumeInput(conn);
 	}
 	while ((res = PQgetResult(conn)) != NULL)
 	{
-		if (PQresultStatus(res) != PGRES_COMMAND_OK && PQresultStatus(res) != PGRES_TUPLES_OK)
-			failed = true;
-		PQclear(res);
+		PQclear(last);
+		last = res;
 	}
-	if (failed)
+	if (PQresultStatus(last) == PGRES_COMMAND_OK || PQresultStatus(last) == PGRES_TUPLES_OK)
+		return last;
+	sqlstate = PQresultErrorField(last, PG_DIAG_SQLSTATE);
+	strlcpy(last_sqlstate, sqlstate ? sqlstate : "08006", sizeof(last_sqlstate));
+	PQclear(last);
+	return NULL;
+}
+
+/* The same, but a failure ends the program. */
+void
+run_and_tell(const Side *side, PGconn *conn, PGconn *observer, const char *fmt,...)
+{
+	va_list		args;
+	char	   *sql;
+	PGresult   *res;
+
+	va_start(args, fmt);
+	sql = format_text(fmt, args);
+	va_end(args);
+	res = try_and_tell(side, conn, observer, sql);
+	if (res == NULL)
 	{
 		report_error("%s: %s", side->label, PQerrorMessage(conn));
 		fail();
 	}
+	PQclear(res);
 	free(sql);
 }

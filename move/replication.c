@@ -8,12 +8,8 @@
 /* How long what uses a slot may take to end. */
 #define END_WAIT_MS		10000
 
-/* How long to wait for a worker to be started. */
-#define HURRY_MS		2000
-
-/* How often to ask whether it is our turn to copy; the lock's second key. */
-#define TURN_MS			100
-#define TURN_KEY		-1
+/* How often to ask for a slot. */
+#define SLOT_WAIT_MS	500
 
 /*
  * Add the shards' tables to a publication that does not have them.  Partitions
@@ -82,7 +78,7 @@ publish(const Move *move, const Side *side, const char *name)
 /*
  * Take shards out of the replication that others of their batch still need.  A
  * subscription follows its publication by names, so this comes before any of
- * theirs changes.  The slots that tables have go with it.
+ * theirs changes.  What was sent before is applied before, since it needs them.
  */
 void
 take_out(const Move *move, const Side *from, const Side *to, const char *name)
@@ -96,148 +92,66 @@ take_out(const Move *move, const Side *from, const Side *to, const char *name)
 
 	if (tables != NULL)
 		run(from->conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(from->conn, name), tables);
-	if (to->conn != NULL && has_subscription(to->conn, name))
-		run_and_tell(to, to->conn, to->aux, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION", ident(to->conn, name));
+	if (to->conn == NULL || !has_subscription(to->conn, name))
+		return;
+	(void) wait_for_replay(from, to, name, now_ms() + END_WAIT_MS);
+	run_and_tell(to, to->conn, to->aux, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION WITH (copy_data = false)", ident(to->conn, name));
 }
 
 /*
- * Create a slot, unless it is there.  This waits for all transactions that
- * are writing on that server, whatever they write.
+ * Make a slot by a statement, and return a column of what that says.  It waits for
+ * all transactions that are writing on that server, whatever they write; and for a
+ * slot, if all are in use.
  */
+static char *
+make_slot(const Side *side, PGconn *conn, PGconn *observer, int column, const char *statement)
+{
+	int64		told = 0;
+	PGresult   *res;
+	char	   *value;
+	char	   *oldest = query_text(observer,
+									"SELECT format('%%s (process id %%s, since %%s)', count(*) OVER (), pid, xact_start) "
+									"FROM pg_stat_activity WHERE backend_xid IS NOT NULL "
+									"AND xact_start < clock_timestamp() - interval '1 s' AND pid <> pg_backend_pid() "
+									"ORDER BY xact_start LIMIT 1");
+
+	if (oldest != NULL)
+		report_info("%s: waiting for transactions that are writing: %s", side->label, oldest);
+	while ((res = try_and_tell(side, conn, observer, statement)) == NULL)
+	{
+		if (strcmp(last_sqlstate, "53400") != 0)
+		{
+			report_error("%s: %s", side->label, PQerrorMessage(conn));
+			fail();
+		}
+		if (told == 0 || now_ms() - told >= TELL_MS)
+		{
+			report_info("%s: waiting for a slot: %s", side->label, PQerrorMessage(conn));
+			told = now_ms();
+		}
+		wait_ms(SLOT_WAIT_MS);
+	}
+	value = field(res, 0, column);
+	PQclear(res);
+	return value;
+}
+
+/* The slot for the way back, unless it is there. */
 void
 create_slot(const Side *side, const char *name)
 {
-	char	   *oldest;
-
-	if (query_bool(side->conn,
-				   "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s)",
-				   literal(side->conn, name)))
-		return;
-	oldest = query_text(side->conn,
-						"SELECT format('%%s (process id %%s, since %%s)', count(*) OVER (), pid, xact_start) "
-						"FROM pg_stat_activity WHERE backend_xid IS NOT NULL "
-						"AND xact_start < clock_timestamp() - interval '1 s' AND pid <> pg_backend_pid() "
-						"ORDER BY xact_start LIMIT 1");
-	if (oldest != NULL)
-		report_info("%s: waiting for transactions that are writing: %s", side->label, oldest);
-
-	/* On the second connection: the wait is long, and the first looks on. */
-	run_and_tell(side, side->aux, side->conn, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')",
-				 literal(side->aux, name));
+	if (!query_bool(side->conn, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s)",
+					literal(side->conn, name)))
+		free(make_slot(side, side->aux, side->conn, 0,
+					   text_of("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", literal(side->aux, name))));
 }
 
-/* The setting is as it was, as far as we are concerned. */
-static void
-forget_hurry(const Move *move)
+/* A slot whose snapshot lasts as long as that session, which does nothing else. */
+char *
+create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name)
 {
-	run(move->target.conn, "UPDATE snowid.moves SET details = details - 'hurried' WHERE shard IN (%s)",
-		shard_list(move));
-}
-
-/*
- * Undo hurry_launcher(), also after another run of this program that did not
- * get to it.
- */
-void
-calm_launcher(const Move *move)
-{
-	PGconn	   *conn = move->target.conn;
-
-	if (!query_bool(conn, "SELECT bool_or(details ? 'hurried') FROM snowid.moves WHERE shard IN (%s)",
-					shard_list(move)))
-		return;
-	if (!try_run(conn, "ALTER SYSTEM RESET wal_retrieve_retry_interval") ||
-		!try_run(conn, "SELECT pg_reload_conf()"))
-	{
-		report_warning("%s: could not reset wal_retrieve_retry_interval, which stays at 100ms: %s",
-					   move->target.label, PQerrorMessage(conn));
-		report_hint("On the target, type: ALTER SYSTEM RESET wal_retrieve_retry_interval; SELECT pg_reload_conf();");
-	}
-	forget_hurry(move);
-}
-
-/*
- * Have the new subscription's worker started now.
- *
- * An older launcher starts one worker in wal_retrieve_retry_interval, 5 s by
- * default, so who moves one shard after the other would wait for it each time.
- * Where the server does not let us, it is waited for.
- */
-static void
-hurry_launcher(const Move *move)
-{
-	PGconn	   *conn = move->target.conn;
-	int64		until = now_ms() + HURRY_MS;
-
-	if (starts_workers_at_once(&move->target) ||
-		query_bool(conn,
-				   "SELECT s.setting::int <= 1000 OR EXISTS (SELECT FROM pg_file_settings f "
-				   "WHERE f.name = s.name AND f.sourcefile LIKE '%%/postgresql.auto.conf') "
-				   "FROM pg_settings s WHERE s.name = 'wal_retrieve_retry_interval'"))
-		return;
-	record_detail(move, conn, "hurried", "yes");
-	if (!try_run(conn, "ALTER SYSTEM SET wal_retrieve_retry_interval = '100ms'"))
-	{
-		report_verbose("%s: %s", move->target.label, PQerrorMessage(conn));
-		forget_hurry(move);
-		return;
-	}
-	(void) try_run(conn, "SELECT pg_reload_conf()");
-	while (now_ms() < until &&
-		   !query_bool(conn, "SELECT EXISTS (SELECT FROM pg_stat_subscription WHERE subname = %s AND pid IS NOT NULL)",
-					   literal(conn, move->name)))
-		wait_ms(10);
-	calm_launcher(move);
-}
-
-/*
- * May one more subscription be made here?  Each enabled one has a worker for
- * as long as it is there; of moves that copy, each may need another one, or all
- * have a worker and wait for ever for one that copies a table.
- */
-#define HAS_WORKERS \
-"SELECT count(*) + count(*) FILTER (WHERE EXISTS (SELECT FROM pg_subscription_rel " \
-" WHERE srsubid = s.oid AND srsubstate NOT IN ('r', 's'))) + 2 " \
-" <= current_setting('max_logical_replication_workers')::int " \
-"FROM pg_subscription s WHERE subenabled"
-
-/*
- * Wait until there are workers for us.  Other moves wait until leave_turn(), so
- * that no two of them see the same workers.
- */
-void
-await_turn(const Move *move)
-{
-	PGconn	   *conn = move->target.conn;
-	int64		told = now_ms() + SILENCE_MS - TELL_MS;
-
-	for (;;)
-	{
-		bool		is_turn = query_bool(conn, "SELECT pg_try_advisory_lock(%d, %d)", LOCK_CLASS, TURN_KEY);
-
-		if (is_turn && query_bool(conn, HAS_WORKERS))
-			return;
-		if (is_turn)
-			leave_turn(move);
-		if (now_ms() - told >= TELL_MS)
-		{
-			char	   *reason = is_turn ?
-			query_text(conn, "SELECT format('%%s subscriptions have those of max_logical_replication_workers = %%s', "
-					   "count(*), current_setting('max_logical_replication_workers')) FROM pg_subscription WHERE subenabled") :
-			pg_strdup("another move begins its copy");
-
-			report_info("%s: waiting for a worker: %s", move->target.label, reason);
-			free(reason);
-			told = now_ms();
-		}
-		wait_ms(TURN_MS);
-	}
-}
-
-void
-leave_turn(const Move *move)
-{
-	run(move->target.conn, "SELECT pg_advisory_unlock(%d, %d)", LOCK_CLASS, TURN_KEY);
+	return make_slot(side, conn, side->aux, 2,
+					 text_of("CREATE_REPLICATION_SLOT %s LOGICAL pgoutput (SNAPSHOT 'export')", ident(side->conn, name)));
 }
 
 /* Rows are applied as the table's owner, where the server can do that. */
@@ -247,36 +161,21 @@ as_table_owner(const Side *side)
 	return applies_as_owner(side) ? ", run_as_owner = false" : "";
 }
 
-/* Start copying and following, with the journal. */
+/* Begin to follow, from the slot's snapshot on, with the journal. */
 void
 subscribe(const Move *move)
 {
 	const Side *target = &move->target;
 	PGconn	   *conn = target->conn;
-	char	   *slots;
 
 	run(conn, "BEGIN");
 	run(conn,
 		"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s "
-		"WITH (create_slot = false, slot_name = %s, copy_data = true, enabled = true%s)",
+		"WITH (create_slot = false, slot_name = %s, copy_data = false, enabled = true%s)",
 		ident(conn, move->name), literal_for_subscription(conn, &move->source),
 		ident(conn, move->name), literal(conn, move->name), as_table_owner(target));
-
-	/*
-	 * What the slots are called that the copy of single tables uses.  The
-	 * source is told as well, since it must drop them if the target is gone;
-	 * and with the target's identifier, since other targets have the same
-	 * OIDs.
-	 */
-	slots = query_text(conn,
-					   "SELECT format('pg\\_%%s\\_sync\\_%%%%\\_%%s', s.oid, c.system_identifier) "
-					   "FROM pg_subscription s, pg_control_system() c WHERE subname = %s",
-					   literal(conn, move->name));
-	record_detail(move, conn, "table_slots", slots);
-	record_detail(move, move->source.conn, "table_slots", slots);
 	record_step(move, target, "subscribed");
 	run(conn, "COMMIT");
-	hurry_launcher(move);
 }
 
 /*
@@ -333,27 +232,6 @@ drop_subscription(const Side *side, const char *name)
 }
 
 /*
- * Stop the copy of tables that has not come to its end.  To drop the
- * subscription would wait for their slots, which wait for all transactions that
- * are writing on the source.
- */
-void
-end_table_copies(const Move *move)
-{
-	const Side *source = &move->source;
-	const Side *target = &move->target;
-
-	if (!has_subscription(target->conn, move->name))
-		return;
-	run(target->conn, "ALTER SUBSCRIPTION %s DISABLE", ident(target->conn, move->name));
-	if (!try_run(source->conn,
-				 "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots, snowid.moves "
-				 "WHERE slot_name LIKE details ->> 'table_slots' AND shard IN (%s) AND active_pid IS NOT NULL",
-				 shard_list(move)))
-		report_warning("%s: %s", source->label, PQerrorMessage(source->conn));
-}
-
-/*
  * Drop a slot if it is there.  A process that still reads it serves a
  * subscription or a program that is gone, and may not have noticed yet.
  */
@@ -381,25 +259,6 @@ drop_slot(const Side *side, const char *name)
 		wait_ms(10);
 	}
 	return STATUS_DONE;
-}
-
-/*
- * The slots that the copy of single tables uses go with the subscription,
- * unless the target could not reach the source just then.
- */
-Status
-drop_table_slots(const Move *move, const Side *source)
-{
-	Status		status = STATUS_DONE;
-	PGresult   *res = query(source->conn,
-							"SELECT DISTINCT slot_name FROM pg_replication_slots, snowid.moves "
-							"WHERE slot_name LIKE details ->> 'table_slots' AND shard IN (%s) "
-							"AND database = current_database()", shard_list(move));
-
-	for (int i = 0; i < PQntuples(res) && status == STATUS_DONE; i++)
-		status = drop_slot(source, PQgetvalue(res, i, 0));
-	PQclear(res);
-	return status;
 }
 
 void

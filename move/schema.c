@@ -1,8 +1,10 @@
 /*
- * The definitions: read by pg_dump, made on the target in one transaction, and
- * compared with what they were.
+ * The definitions: read by pg_dump, made on the target as far as rows need them,
+ * in one transaction, and compared with what they were.
  */
 #include "stages.h"
+
+#include <unistd.h>
 
 /*
  * An expression: is somebody creating a relation in one of the schemas?  He
@@ -43,64 +45,118 @@ dump_casts(const Move *move)
 	return script != NULL ? script : pg_strdup("");
 }
 
-/*
- * Read the shards' definitions from the source, and their fingerprints into
- * its journal.
- */
-static Status
-read_definitions(const Move *move, char **script)
+/* Are the definitions those that were checked?  What is new may call anything. */
+Status
+check_definitions(const Move *move)
 {
 	const Side *source = &move->source;
-	PGconn	   *conn = source->conn;
-	char	  **schemas = pg_malloc(move->nshards * sizeof(char *));
 
-	for (int i = 0; i < move->nshards; i++)
-		journal_of(move->shards[i], source)->fingerprint =
-			take_fingerprint(conn, move->shards[i]->schema);
-	for (int i = 0; i < move->nshards; i++)
-		schemas[i] = move->shards[i]->schema;
-	*script = dump_definitions(conn, move->options->bindir, schemas, move->nshards);
-	free(schemas);
-	if (*script == NULL)
-		return STATUS_FAILED;
-	*script = text_of("%s%s", *script, dump_casts(move));
 	for (int i = 0; i < move->nshards; i++)
 	{
-		const Shard *shard = move->shards[i];
-		const char *before = journal_of(move->shards[i], source)->fingerprint;
-		const char *after = take_fingerprint(conn, shard->schema);
+		Shard	   *shard = move->shards[i];
+		const char *before = journal_of(shard, source)->fingerprint;
+		char	   *now = take_fingerprint(source->conn, shard->schema);
 
-		if (strcmp(before, after) != 0)
+		if (before == NULL || strcmp(before, now) != 0)
 		{
-			report_error("the definitions of the shard have changed while they were read");
-			report_hint("Type the same command again.");
+			report_error("the definitions of shard %d have changed since they were checked", shard->number);
+			report_hint("Type snowid-move abort, and begin again.");
 			return STATUS_FAILED;
 		}
-		record_fingerprint(source, shard->number, before);
+		free(now);
 	}
 	return STATUS_DONE;
 }
 
 /*
- * Make the shards' schemas on the target, closed, in one transaction with the
+ * Take the schemas on the target from their owners, for as long as rows come:
+ * who may not use a schema can alter nothing in it.  How that is undone goes into
+ * the journal.
+ */
+static void
+take_schemas(const Move *move, PGconn *conn)
+{
+	const char *theirs = text_of("FROM pg_namespace n WHERE nspname IN (%s)", schema_list(move, conn));
+	char	   *taking;
+
+	run(conn,
+		"UPDATE snowid.moves SET details = details || jsonb_build_object('rights', ("
+		"SELECT format('ALTER SCHEMA %%I OWNER TO %%I', nspname, pg_get_userbyid(nspowner)) || coalesce((SELECT string_agg("
+		" format('; GRANT %%s ON SCHEMA %%I TO %%s%%s', privilege_type, nspname, CASE grantee WHEN 0 THEN 'PUBLIC' "
+		" ELSE quote_ident(pg_get_userbyid(grantee)) END, CASE WHEN is_grantable THEN ' WITH GRANT OPTION' END), '') "
+		" FROM aclexplode(nspacl) WHERE grantee <> nspowner), '') FROM pg_namespace WHERE nspname = moves.schema)) WHERE shard IN (%s)",
+		shard_list(move));
+	taking = query_text(conn,
+						"SELECT string_agg(what, '; ') FROM (SELECT DISTINCT format('REVOKE ALL ON SCHEMA %%I FROM %%s CASCADE', nspname, "
+						"CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END) "
+						"FROM (SELECT *, nspowner AS owner %s) n, aclexplode(nspacl) WHERE grantee <> owner "
+						"UNION ALL SELECT format('ALTER SCHEMA %%I OWNER TO CURRENT_USER', nspname) %s) t (what)", theirs, theirs);
+	run(conn, "%s", taking);
+}
+
+/* What the target has of a table must take each column that the source has. */
+static Status
+check_columns(const Move *move, PGconn *keeper, PGconn *conn)
+{
+	const char *columns = "SELECT string_agg(format('%%I.%%I.%%I', nspname, relname, attname), E'\n') FROM pg_attribute a "
+		"JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace "
+		"WHERE nspname IN (%s) AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped AND attgenerated = ''";
+	char	   *here = query_text(keeper, columns, schema_list(move, keeper));
+	char	   *missing = query_text(conn, text_of("SELECT string_agg(c, ', ') FROM unnest(string_to_array(%%s, E'\n')) c "
+												   "WHERE c <> ALL (string_to_array(coalesce((%s), ''), E'\n'))", columns),
+									 literal(conn, here), schema_list(move, conn));
+
+	if (missing == NULL)
+		return STATUS_DONE;
+	report_error("after --target-ddl the target has no column for %s", missing);
+	report_hint("A column may get another type there, but must stay. Correct the file, and type the same command again.");
+	return STATUS_FAILED;
+}
+
+/* In each shard, what the user wants to be otherwise on the target. */
+static Status
+alter_target(const Move *move, PGconn *keeper, PGconn *conn)
+{
+	const char *ddl = set_journal(move, &move->source)->target_ddl;
+
+	if (ddl == NULL)
+		return STATUS_DONE;
+	for (int i = 0; i < move->nshards; i++)
+	{
+		run(conn, "SET search_path = pg_catalog, %s, pg_temp", ident(conn, move->shards[i]->schema));
+		if (try_run(conn, "%s", ddl))
+			continue;
+		report_error("target: --target-ddl, for %s: %s", select_range(move, i, 1)->title, PQerrorMessage(conn));
+		report_hint("Correct the file, and type the same command again.");
+		return STATUS_FAILED;
+	}
+	run(conn, "SET search_path = pg_catalog, pg_temp");
+	return check_columns(move, keeper, conn);
+}
+
+/*
+ * Make what rows need on the target, closed, in one transaction with the
  * journal.
  */
 static Status
-copy_schemas(const Move *move)
+make_schemas(const Move *move, PGconn *keeper, int archive)
 {
 	const Side *target = &move->target;
-	char	   *script;
+	char	   *script = script_before_rows(target->conn, move->options->bindir, archive);
 	PGconn	   *conn;
+	Status		status;
 
-	if (read_definitions(move, &script) != STATUS_DONE)
+	if (script == NULL)
 		return STATUS_FAILED;
 	strip_script(script, target);
+	script = text_of("%s%s", script, dump_casts(move));
 
 	/* The script leaves its settings behind, so it has a session for itself. */
 	conn = open_connection(target->label, move->options->to);
 	if (PQstatus(conn) != CONNECTION_OK)
 	{
 		report_error("%s: %s", target->label, PQerrorMessage(conn));
+		PQfinish(conn);
 		return STATUS_FAILED;
 	}
 	run(conn, "BEGIN");
@@ -116,35 +172,52 @@ copy_schemas(const Move *move)
 		return STATUS_FAILED;
 	}
 	run(conn, "SET search_path = pg_catalog, pg_temp");
-	run(conn, "SELECT snowid_internal.prepare_table(t) FROM snowid_internal.shard_tables(%s) t", schema_list(move, conn));
-	run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], NULL)", shard_list(move));
-	record_detail(move, conn, "schema_made", "yes");
-	record_step_on(move, target, conn, "schema");
-	run(conn, "COMMIT");
+	status = alter_target(move, keeper, conn);
+	if (status == STATUS_DONE)
+	{
+		take_schemas(move, conn);
+		run(conn, "SELECT snowid_internal.prepare_table(t) FROM snowid_internal.shard_tables(%s) t", schema_list(move, conn));
+		run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], NULL)", shard_list(move));
+
+		/* The sequences stay closed, but rows are to come. */
+		run(conn, "SELECT snowid_internal.enable_fence(ARRAY(SELECT t::oid FROM snowid_internal.shard_tables(%s) t), false)",
+			schema_list(move, conn));
+		record_detail(move, conn, "schema_made", "yes");
+		record_step_on(move, target, conn, "schema");
+		run(conn, "COMMIT");
+	}
 	PQfinish(conn);
-	return STATUS_DONE;
+	return status;
+}
+
+static Status
+dump_and_make(const Move *move, PGconn *keeper, const char *snapshot, int archive)
+{
+	char	  **schemas = pg_malloc(move->nshards * sizeof(char *));
+	bool		done;
+
+	for (int i = 0; i < move->nshards; i++)
+		schemas[i] = move->shards[i]->schema;
+	done = ftruncate(archive, 0) == 0 && lseek(archive, 0, SEEK_SET) == 0 &&
+		dump_archive(move->source.conn, move->options->bindir, schemas, move->nshards, snapshot, archive);
+	free(schemas);
+	if (!done || check_definitions(move) != STATUS_DONE)
+		return STATUS_FAILED;
+	return make_schemas(move, keeper, archive);
 }
 
 /*
- * The same for a batch: all at once; or, if that fails, one by one.  A shard
- * that cannot be made there is left, and its move undone, unless it is alone.
+ * The definitions of a batch, out of the snapshot: into the archive, and on the
+ * target those that rows need.  If that fails, it is tried with one shard after
+ * the other, to find out which are to be left.
  */
 Status
-copy_schema(const Move *move)
+copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive)
 {
-	if (copy_schemas(move) == STATUS_DONE)
+	if (dump_and_make(move, keeper, snapshot, archive) == STATUS_DONE)
 		return STATUS_DONE;
-	if (move->nshards == 1)
-		return STATUS_FAILED;
-	for (int i = 0; i < move->nshards; i++)
-	{
-		const Move *single = select_range(move, i, 1);
-
-		if (copy_schemas(single) == STATUS_DONE)
-			continue;
-		leave_shard(move, move->shards[i]);
-		if (abort_move(single) != STATUS_DONE)
-			return STATUS_FAILED;
-	}
-	return STATUS_DONE;
+	for (int i = 0; i < move->nshards && move->nshards > 1; i++)
+		if (dump_and_make(select_range(move, i, 1), keeper, snapshot, archive) != STATUS_DONE)
+			leave_shard(move, move->shards[i]);
+	return STATUS_FAILED;
 }

@@ -4,6 +4,15 @@
  */
 #include "stages.h"
 
+Shard *
+shard_of_schema(const Move *move, const char *schema)
+{
+	for (int i = 0; i < move->nshards; i++)
+		if (strcmp(move->shards[i]->schema, schema) == 0)
+			return move->shards[i];
+	return NULL;
+}
+
 /* Count what the shards have, where they live, and how large they are. */
 void
 measure_shards(const Move *move, const Side *side)
@@ -67,7 +76,7 @@ progress_of_set(const Move *move)
 void
 leave_shard(const Move *move, Shard *shard)
 {
-	shard->failed = true;
-	if (move->set->nshards > 1)
+	if (!shard->failed && move->set->nshards > 1)
 		report_info("shard %d is left where it is", shard->number);
+	shard->failed = true;
 }

@@ -44,48 +44,46 @@ extern char *take_fingerprint(PGconn *conn, const char *schema);
 /* schema.c: the definitions */
 
 extern char *being_extended_sql(const Move *move, PGconn *conn);
-extern Status copy_schema(const Move *move);
+extern Status check_definitions(const Move *move);
+extern Status copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive);
+
+/* copy.c: definitions, rows, and what is made of rows, out of one snapshot */
+
+extern Status copy_batch(const Move *move);
 
 /* replication.c: publications, slots and subscriptions, made and dropped */
 
 extern void publish(const Move *move, const Side *side, const char *name);
-extern void await_turn(const Move *move);
-extern void leave_turn(const Move *move);
 extern bool extend_publication(const Move *move, const Side *side, const char *name);
 extern void take_out(const Move *move, const Side *from, const Side *to, const char *name);
 extern void create_slot(const Side *side, const char *name);
+extern char *create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name);
 extern void subscribe(const Move *move);
-extern void calm_launcher(const Move *move);
 extern void subscribe_back(const Move *move, const Side *from, const Side *to);
 extern void drop_subscription(const Side *side, const char *name);
-extern void end_table_copies(const Move *move);
 extern Status drop_slot(const Side *side, const char *name);
-extern Status drop_table_slots(const Move *move, const Side *source);
 extern void drop_publication(const Side *side, const char *name);
 
 /* set.c: what concerns the set as a whole */
 
+extern Shard *shard_of_schema(const Move *move, const char *schema);
 extern void measure_shards(const Move *move, const Side *side);
 extern void tell_moved(const Move *move, const Side *to, int pause_ms);
 extern char *progress_of_set(const Move *move);
 extern void leave_shard(const Move *move, Shard *shard);
 
-/* mend.c: tables that must be copied anew */
-
-extern void resume_mending(const Move *move);
-extern void mend_copy(const Move *move);
-
 /* reason.c: what is being waited for */
 
 extern void tell_blocked_workers(const Side *to, const char *name);
-extern void tell_reason_of_copy(const Move *move);
-extern void tell_log_of_target(const Side *target);
+extern void tell_missing_worker(const Side *to, const char *name);
+extern void tell_log_of(const Side *side);
+extern PGresult *try_and_tell(const Side *side, PGconn *conn, PGconn *observer, const char *sql);
 extern void run_and_tell(const Side *side, PGconn *conn, PGconn *observer,
 						 const char *fmt,...) pg_attribute_printf(4, 5);
 
 /* follow.c: waiting for the other server */
 
-extern Status wait_for_copy(const Move *move);
+extern Status check_slot(const Move *move, const Side *from, const char *name);
 extern Status wait_for_lag(const Move *move, const Side *from, const char *name);
 extern bool wait_for_replay(const Side *from, const Side *to, const char *name, int64 until);
 extern void flush_log(const Side *side);
@@ -139,6 +137,7 @@ extern Status tell_registry(const Move *move, const Side *from, const Side *to);
 extern Status check_copies(const Move *move, const Side *source);
 extern Status drop_copies(const Move *move, const Side *source, bool throttled);
 extern Status finish(const Move *move);
+extern Status forget_copy(const Move *move);
 extern Status abort_move(const Move *move);
 
 #endif							/* STAGES_H */

@@ -132,15 +132,6 @@ compare_table(const Move *move, const char *schema, const char *table, bool *dif
 	return STATUS_DONE;
 }
 
-static Shard *
-shard_of_schema(const Move *move, const char *schema)
-{
-	for (int i = 0; i < move->nshards; i++)
-		if (strcmp(move->shards[i]->schema, schema) == 0)
-			return move->shards[i];
-	return NULL;
-}
-
 /*
  * Compare all tables, within the two snapshots.  A shard with a table that
  * differs is told, and left.

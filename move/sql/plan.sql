@@ -8,7 +8,7 @@
 -- only C can look at:
 --
 --	psql -X -v source='host=a dbname=app' -v target='host=b dbname=app' \
---		-v shards='{5}' -v schemas='{insta5}' -v name=snowid_move_5_x -v reader=postgres \
+--		-v shards='{5}' -v schemas='{insta5}' -v name=snowid_move_5_x \
 --		-v max_lag=1000000 -v pause_limit=1000 -v trust_owners=off -v reverse=off -f plan.sql
 \ir common.sql
 \set users_of :'schemas'
@@ -141,15 +141,11 @@ SELECT 'FAILED', 'role ' || quote_ident(current_user) || ' may not create replic
 FROM pg_roles WHERE rolname = current_user AND NOT rolsuper AND NOT rolreplication
 $$ AS may_replicate \gset
 
--- Parameters that only superusers set, and roles that have been granted them.
+-- A parameter that only superusers set, and roles that have been granted it.
 SELECT $$
-SELECT 'warning', format('role %I may not set %s: %s', current_user, parameter, why),
- format('As a superuser, type: GRANT SET ON PARAMETER %s TO %I;', parameter, current_user)
-FROM (VALUES
- ('source', 'deadlock_timeout', 'an autovacuum in the way makes writers wait longer, or stops the cut-over'),
- ('target', 'deadlock_timeout', 'an autovacuum in the way makes writers wait longer, or stops the cut-over'),
- ('target', 'session_replication_role', 'after a crash there, a table may not be copied again')) AS t (side, parameter, why)
-WHERE NOT has_parameter_privilege(parameter, 'SET')
+SELECT 'warning', format('role %I may not set deadlock_timeout: an autovacuum in the way makes writers wait longer, or stops the cut-over', current_user),
+ format('As a superuser, type: GRANT SET ON PARAMETER deadlock_timeout TO %I;', current_user)
+WHERE NOT has_parameter_privilege('deadlock_timeout', 'SET')
 $$ AS may_set \gset
 
 \echo rights on the source
@@ -162,7 +158,7 @@ WHERE NOT has_database_privilege(current_database(), 'CREATE')
 UNION ALL
 :may_see_sessions
 UNION ALL
-:may_set AND side = 'source'
+:may_set
 UNION ALL
 :may_write;
 
@@ -181,7 +177,7 @@ WHERE NOT has_database_privilege(current_database(), 'CREATE')
 UNION ALL
 :may_see_sessions
 UNION ALL
-:may_set AND side = 'target'
+:may_set
 UNION ALL
 :may_write;
 
@@ -270,23 +266,27 @@ LEFT JOIN (SELECT *, extnamespace::regnamespace::text AS here FROM pg_extension)
 WHERE extname IS NULL OR here <> schema OR extversion <> version ORDER BY 2;
 
 \echo owners
--- Expressions that PostgreSQL simplifies when it plans a query, or attaches a
--- partition.  Called with constants, an immutable function runs at that time, as
--- the role that we have.  (What a later index build, row or write runs is run as
--- the table's owner.)
+-- Functions that the copy runs as the role that we have: those of CHECKs, domains,
+-- generated columns, range types and partition bounds for each row; of casts, which
+-- a foreign key may need; and, when a query is planned, of index expressions and
+-- statistics.
 \c :source
 SELECT 'ok', 'trusted', '' WHERE :'trust_owners'::bool
 UNION ALL
-SELECT 'FAILED', format('%s calls %s, whose owner is no superuser, and could run it as one when tables are compared or'
- ' partitions attached', pg_describe_object(classid, objid, 0), code::regprocedure),
+SELECT DISTINCT 'FAILED', format('%s calls %s, whose owner is no superuser, and the copy could run it as one',
+ pg_describe_object(classid, objid, 0), code::regprocedure),
  'If you trust that role with both servers, say so: --trust-owners.'
 FROM (SELECT d.classid, d.objid, coalesce(o.oprcode, d.refobjid) AS code FROM (
-  SELECT tableoid, oid FROM pg_class WHERE relnamespace :in_shard AND relkind IN ('i', 'I')
-  UNION ALL SELECT k.tableoid, k.oid FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
-   WHERE k.connamespace :in_shard AND k.contype = 'c' AND (c.relispartition OR c.relkind = 'p')
-  UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxnamespace :in_shard) AS i (classid, objid)
+  SELECT tableoid, oid FROM pg_class WHERE relnamespace :in_shard
+  UNION ALL SELECT tableoid, oid FROM pg_constraint WHERE connamespace :in_shard
+  UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxnamespace :in_shard
+  UNION ALL SELECT tableoid, oid FROM pg_type WHERE typnamespace :in_shard
+  UNION ALL SELECT f.tableoid, f.oid FROM pg_attrdef f JOIN pg_attribute a ON (attrelid, attnum) = (adrelid, adnum)
+   JOIN pg_class c ON c.oid = adrelid WHERE relnamespace :in_shard AND attgenerated <> '') AS i (classid, objid)
  JOIN pg_depend d USING (classid, objid) LEFT JOIN pg_operator o ON d.refclassid = o.tableoid AND o.oid = d.refobjid
- WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)) t
+ WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+ UNION ALL SELECT x.tableoid, x.oid, castfunc FROM pg_cast x JOIN pg_type t ON t.oid IN (castsource, casttarget)
+ WHERE typnamespace :in_shard AND castfunc <> 0) t
 JOIN pg_proc p ON p.oid = code JOIN pg_roles r ON r.oid = p.proowner WHERE NOT rolsuper AND NOT :'trust_owners'::bool
 ORDER BY 2;
 
@@ -443,12 +443,6 @@ SELECT 'warning', format('%s: its rows stay on server "%s"', c.oid::regclass, s.
 FROM pg_class c JOIN pg_foreign_table f ON f.ftrelid = c.oid JOIN pg_foreign_server s ON s.oid = f.ftserver
 WHERE relnamespace :in_shard ORDER BY 2;
 
-\echo materialized views
-\c :source
-SELECT 'warning', format('%s will be empty on the target', oid::regclass),
- format('After the move, type: REFRESH MATERIALIZED VIEW %s;', oid::regclass)
-FROM pg_class WHERE relnamespace :in_shard AND relkind = 'm' ORDER BY 2;
-
 \echo foreign keys
 \c :source
 SELECT 'FAILED', format('%s leads from %s to %s, out of the shard or into it', quote_ident(conname), conrelid::regclass, confrelid::regclass),
@@ -469,6 +463,14 @@ SELECT 'FAILED', format('%I on %s would fire a second time, on the target, for e
  format('Type: ALTER TABLE %s ENABLE TRIGGER %I; and set it back after the move.', c.oid::regclass, tgname)
 FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid
 WHERE relnamespace :in_shard AND NOT tgisinternal AND tgenabled IN ('A', 'R') ORDER BY 2;
+
+\echo row security on the source
+\c :source
+SELECT 'FAILED', format('it hides rows of %s from role %I', c.oid::regclass, current_user),
+ format('As a superuser, type: ALTER ROLE %I BYPASSRLS;', current_user)
+FROM pg_class c JOIN pg_roles r ON r.rolname = current_user
+WHERE relnamespace :in_shard AND c.relkind = 'r' AND c.relrowsecurity AND NOT r.rolsuper AND NOT r.rolbypassrls
+AND (c.relforcerowsecurity OR NOT pg_has_role(c.relowner, 'USAGE')) ORDER BY 2;
 
 \echo row security
 \c :source
@@ -546,36 +548,15 @@ $$ AS wal_level \gset
 \c :source
 :wal_level;
 
--- Is enough free of what a setting limits?  :in_use says how much is taken, :claimed
--- what other moves, which are in the journal, will still take: what they need of
--- it, less what they have, where they are at those steps.  :few must be 2, or all
--- that is wanted.
+-- Is one free of what a setting limits?  :in_use says how many are not.  Other moves
+-- give theirs back, which is waited for.
 SELECT $$
-SELECT CASE WHEN :few < least(wanted, 2) THEN 'FAILED' WHEN free < wanted THEN 'warning' ELSE 'ok' END,
- format('%s of %s = %s are free', free, name, setting)
- || CASE WHEN claimed > 0 THEN format(', not counting %s that other moves have claimed', claimed) ELSE '' END,
- CASE WHEN free < wanted THEN format('The move needs %s. Type: ALTER SYSTEM SET %s = %s; and restart that server%s.',
-  wanted, name, setting::int + wanted - free,
-  CASE WHEN name = 'max_replication_slots' THEN '; or drop slots that nothing uses' END) END
-FROM (SELECT greatest(setting::int - (:in_use) - claimed, 0) AS free, claimed, name, setting, 1 + least(:'other'::int, (:wanted)) AS wanted
- FROM pg_settings, CAST((:claimed) AS int) AS claimed WHERE name = :'setting') t
+SELECT CASE WHEN free > 0 THEN 'ok' WHEN total > 0 AND EXISTS (SELECT FROM snowid.moves) THEN 'warning' ELSE 'FAILED' END,
+ format('%s of %s = %s are free', greatest(free, 0), name, total),
+ CASE WHEN free < 1 THEN format('The move needs one. Type: ALTER SYSTEM SET %s = %s; and restart that server.', name, total + 1 - free) END
+FROM (SELECT name, setting::int AS total, setting::int - (:in_use) AS free FROM pg_settings
+ WHERE name = ANY (string_to_array(:'settings', ',')) ORDER BY name LIMIT 1) t
 $$ AS is_free \gset
-SELECT $$
-SELECT coalesce(sum(greatest(1 + :'other'::int - (:in_use AND (:named = o.name OR :named LIKE o.tables)), 0)), 0) FROM (
- SELECT DISTINCT details ->> 'name' AS name, coalesce(details ->> 'table_slots', '') AS tables
- FROM snowid.moves WHERE role = 'source' AND step IN ('claimed', 'published')) o
-$$ AS claimed_on_source \gset
-SELECT $$
-SELECT count(*) AS other FROM pg_class WHERE relkind = 'r' AND relnamespace :in_shard
-$$ AS count_tables \gset
-SELECT $$
-SELECT current_setting('max_sync_workers_per_subscription')::int AS other
-$$ AS sync_workers \gset
-
--- One for the subscription, and one for each table that is copied at once.
-SELECT $$
-SELECT count(*) FROM pg_replication_slots WHERE true
-$$ AS slots_in_use \gset
 SELECT $$
 SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender'
 $$ AS senders_in_use \gset
@@ -587,106 +568,40 @@ SELECT count(*) FROM pg_stat_activity WHERE backend_type NOT IN ('client backend
  'autovacuum worker', 'background writer', 'checkpointer', 'walwriter', 'startup', 'walreceiver', 'archiver', 'logger',
  'walsummarizer', 'slotsync worker', 'io worker', 'standalone backend')
 $$ AS processes_in_use \gset
-SELECT $$
-SELECT coalesce(sum(greatest(1 + (:sync_workers) - (
-  SELECT count(*) FROM pg_stat_subscription WHERE subname = o.name AND pid IS NOT NULL), 0)), 0)
-FROM (SELECT DISTINCT details ->> 'name' AS name FROM snowid.moves
- WHERE role = 'target' AND step IN ('claimed', 'schema', 'subscribed')) o
-$$ AS claimed_on_target \gset
-SELECT $$
-SELECT CASE WHEN free < least(wanted, 1 + workers) THEN 'FAILED' WHEN free < wanted THEN 'warning' ELSE 'ok' END,
- format('%s of %s = %s are free', free, s.name, s.setting),
- CASE WHEN free < wanted THEN format('The move needs %s%s. Type: ALTER SYSTEM SET %s = %s; and restart that server.', wanted,
-  CASE WHEN wanted > 1 + workers THEN ', since each table that is copied keeps one while the target is behind' END,
-  s.name, s.setting::int + wanted - free) END
-FROM (SELECT name, setting FROM pg_settings WHERE name IN ('max_active_replication_origins', 'max_replication_slots')
- ORDER BY name LIMIT 1) s,
-LATERAL (SELECT s.setting::int - (SELECT count(*) FROM pg_replication_origin) AS free,
- least(:'other'::int, (:sync_workers)) AS workers,
- 1 + CASE WHEN :applies_as_owner THEN least(:'other'::int, (:sync_workers)) ELSE :'other'::int END AS wanted) t
-$$ AS free_origins \gset
 
 \echo replication slots on the source
-\c :target
-:sync_workers \gset
 \c :source
-\set setting max_replication_slots
-\set few free
-\set named slot_name
-\set in_use :slots_in_use
-\set claimed :claimed_on_source
-\set wanted :count_tables
+\set settings max_replication_slots
+\set in_use 'SELECT count(*) FROM pg_replication_slots'
 :is_free;
 
 \echo walsenders on the source
-\c :target
-:sync_workers \gset
 \c :source
-\set setting max_wal_senders
-\set named application_name
+\set settings max_wal_senders
 \set in_use :senders_in_use
 :is_free;
 
 \echo replication origins on the target
-\c :source
-:count_tables \gset
 \c :target
-:free_origins;
+\set settings max_active_replication_origins,max_replication_slots
+\set in_use 'SELECT count(*) FROM pg_replication_origin'
+:is_free;
 
 \echo replication workers on the target
-\c :source
-:count_tables \gset
 \c :target
-\set setting max_logical_replication_workers
-\set few 'free + claimed'
+\set settings max_logical_replication_workers
 \set in_use :workers_in_use
-\set claimed :claimed_on_target
-\set wanted :sync_workers
 :is_free;
 
 \echo background workers on the target
-\c :source
-:count_tables \gset
 \c :target
-\set setting max_worker_processes
-\set few free
+\set settings max_worker_processes
 \set in_use :processes_in_use
-\set claimed 'SELECT 0'
 :is_free;
-
-\echo copying workers on the target
-\c :target
-SELECT 'FAILED', 'max_sync_workers_per_subscription is 0, so no table would ever be copied',
- 'Type: ALTER SYSTEM SET max_sync_workers_per_subscription = 2; SELECT pg_reload_conf();'
-WHERE current_setting('max_sync_workers_per_subscription')::int = 0;
 
 \echo connection from the target to the source
 -- probe: check_connection
 \c :target
-
-\echo rights of that connection
--- May its role read all rows?  Without SELECT the copy fails; under row security it
--- would leave rows out and say nothing.
-\c :source
-SELECT 'FAILED', format('role %I may not read %s', r.rolname, c.oid::regclass),
- format('Type: GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I; GRANT USAGE ON SCHEMA %I TO %I;',
-  n.nspname, r.rolname, n.nspname, r.rolname)
-FROM pg_roles r, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE r.rolname = :'reader' AND n.nspname = ANY (:'schemas') AND c.relkind = 'r'
-AND NOT (has_schema_privilege(r.oid, n.oid, 'USAGE') AND has_table_privilege(r.oid, c.oid, 'SELECT'))
-UNION ALL
-SELECT 'FAILED', format('row security hides rows of %s from role %I, so they would be lost', c.oid::regclass, r.rolname),
- format('As a superuser, type: ALTER ROLE %I BYPASSRLS;', r.rolname)
-FROM pg_roles r, pg_class c
-WHERE r.rolname = :'reader' AND c.relnamespace :in_shard AND c.relkind = 'r' AND c.relrowsecurity
-AND NOT r.rolsuper AND NOT r.rolbypassrls AND (c.relforcerowsecurity OR NOT pg_has_role(r.oid, c.relowner, 'USAGE'))
-UNION ALL
-SELECT 'warning', format('role %I may not end sessions of role %I, so an abort may have to wait for them', current_user, r.rolname),
- CASE WHEN r.rolsuper THEN 'Name a role that is no superuser: --source-for-target CONNINFO.'
- ELSE format('As a superuser, type: GRANT %I TO %I;', r.rolname, current_user) END
-FROM pg_roles r JOIN pg_roles c ON c.rolname = current_user
-WHERE r.rolname = :'reader' AND NOT c.rolsuper
-AND (r.rolsuper OR NOT (pg_has_role(r.oid, 'USAGE') OR pg_has_role('pg_signal_backend', 'USAGE')));
 
 \echo WAL kept by slots on the source
 \c :source
@@ -819,50 +734,33 @@ $$ AS standbys_behind \gset
 :runs_as_superuser;
 
 \echo replication slots on the target
-\c :source
-SELECT 0 AS other \gset
 \c :target
-\set setting max_replication_slots
-\set named slot_name
-\set in_use :slots_in_use
-\set claimed :claimed_on_source
-\set wanted :count_tables
+\set settings max_replication_slots
+\set in_use 'SELECT count(*) FROM pg_replication_slots'
 :is_free;
 
 \echo walsenders on the target
-\c :source
-SELECT 0 AS other \gset
 \c :target
-\set setting max_wal_senders
-\set named application_name
+\set settings max_wal_senders
 \set in_use :senders_in_use
 :is_free;
 
 \echo replication origins on the source
-\c :target
-SELECT 0 AS other \gset
 \c :source
-:free_origins;
+\set settings max_active_replication_origins,max_replication_slots
+\set in_use 'SELECT count(*) FROM pg_replication_origin'
+:is_free;
 
 \echo replication workers on the source
-\c :target
-SELECT 0 AS other \gset
 \c :source
-\set setting max_logical_replication_workers
-\set few 'free + claimed'
+\set settings max_logical_replication_workers
 \set in_use :workers_in_use
-\set claimed :claimed_on_target
-\set wanted :sync_workers
 :is_free;
 
 \echo background workers on the source
-\c :target
-SELECT 0 AS other \gset
 \c :source
-\set setting max_worker_processes
-\set few free
+\set settings max_worker_processes
 \set in_use :processes_in_use
-\set claimed 'SELECT 0'
 :is_free;
 
 \echo connection from the source to the target

@@ -1,0 +1,690 @@
+/*
+ * The copy of a batch: all that it has in one snapshot of the source, which is
+ * the point from which on its slot tells what changes.
+ *
+ * PostgreSQL's own programs make the definitions: pg_dump, out of the snapshot;
+ * what rows need, in one transaction, closed; and what is quicker to make of
+ * rows that are there, by pg_restore.  In between the rows come, by COPY to COPY
+ * over pairs of sessions, in pieces: a table, or a range of its pages, each in a
+ * transaction of its own.  A session that breaks has its piece copied again, as
+ * long as the snapshot is held.  Whoever comes after a copy that has not come to
+ * its end begins anew.
+ *
+ * Until the rows are there, the schemas on the target belong to us alone: else
+ * the owner of a table could give it what COPY would run with our rights.
+ */
+#include "stages.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A table of twice as many pages is copied in pieces of so many. */
+#define PIECE_PAGES			8192
+
+/* Not more sessions than this without being told. */
+#define JOBS_MAX			8
+
+/* How often the slot is looked at, and a terminal told of progress. */
+#define WATCH_MS			1000
+
+/* What is done at once; for the whole table, or on the target, there is no range. */
+typedef struct Piece
+{
+	Shard	   *shard;
+	char	   *table;
+	char	   *columns;		/* in parentheses; "" for all */
+	char	   *rows;			/* what to copy of it, as COPY takes it */
+	const char *statement;		/* for the target alone, instead of a copy */
+	int64		bytes;
+} Piece;
+
+/* A pair of sessions, and what they are at. */
+typedef struct Worker
+{
+	PGconn	   *from;
+	PGconn	   *to;
+	const Piece *piece;			/* NULL: none */
+	char	   *xid;			/* of its COMMIT, if that was sent */
+	bool		is_full;		/* the target must take some before more is read */
+	bool		is_new;			/* its first rows may have been read already */
+} Worker;
+
+typedef struct Copy
+{
+	const Move *move;
+	PGconn	   *keeper;			/* keeps the snapshot, and the tables as they are */
+	char	   *snapshot;
+	int			archive;		/* file without a name, with the definitions */
+	PGresult   *views;			/* to be filled, and in which order */
+	PGresult   *wanted;			/* what comes after the rows */
+	int			jobs;
+	Worker	   *workers;
+	Piece	   *pieces;
+	int			npieces;
+	int			next;
+	int			done;
+	int64		bytes;			/* of all pieces */
+	int64		bytes_done;
+	int64		start;
+	int64		told;
+	int64		watched;
+} Copy;
+
+/* Tell how far the copy is; on a terminal, over the line before. */
+static void
+tell_progress(const Copy *copy)
+{
+	const char *set = progress_of_set(copy->move);
+	double		rate = copy->bytes_done / (Max(now_ms() - copy->start, 1) / 1000.0) / 1048576.0;
+	bool		terminal = isatty(STDERR_FILENO);
+	bool		goes_on = copy->done < copy->npieces;
+
+	fprintf(stderr, "%s%s: %s%scopied %lld of about %lld MB, %.1f MB/s",
+			terminal ? "\r" : "", progname, set, *set != '\0' ? "; " : "",
+			(long long) copy->bytes_done >> 20, (long long) copy->bytes >> 20, rate);
+	if (goes_on && rate > 0)
+		fprintf(stderr, ", %d s left", (int) (((copy->bytes - copy->bytes_done) >> 20) / rate));
+	fputs(terminal && goes_on ? "   " : "\n", stderr);
+}
+
+/* To be called while the copy waits for anything. */
+static Status
+watch(Copy *copy)
+{
+	int			mark = mark_texts();
+	int64		now = now_ms();
+	Status		status;
+
+	if (now - copy->watched < WATCH_MS)
+		return STATUS_DONE;
+	copy->watched = now;
+	status = check_slot(copy->move, &copy->move->source, copy->move->name);
+	if (copy->keeper != NULL && now - copy->told >= (isatty(STDERR_FILENO) ? WATCH_MS : TELL_MS))
+	{
+		tell_progress(copy);
+		copy->told = now;
+	}
+	free_texts(mark);
+	return status;
+}
+
+/*
+ * As many sessions as we have processors, but at most half of those that the
+ * servers still give.
+ */
+static int
+choose_jobs(const Move *move)
+{
+	const Side *sides[] = {&move->source, &move->target};
+	int			jobs = (int) Min(sysconf(_SC_NPROCESSORS_ONLN), JOBS_MAX);
+
+	if (move->options->jobs > 0)
+		return move->options->jobs;
+	for (int i = 0; i < 2; i++)
+		jobs = Min(jobs, (int) query_int64(sides[i]->conn,
+										   "SELECT (current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int "
+										   "- count(*)) / 2 FROM pg_stat_activity WHERE backend_type = 'client backend'"));
+	return Max(jobs, 1);
+}
+
+/*
+ * Make the slot, and take over its snapshot, which else would end with the
+ * session that has made it.  The tables stay as they are in their files while
+ * they are read: VACUUM FULL would move rows from one range to another.
+ */
+static Status
+take_snapshot(Copy *copy)
+{
+	const Move *move = copy->move;
+	const Side *source = &move->source;
+	PGconn	   *maker = open_replication(source->label, move->options->from);
+	char	   *tables;
+	char	   *snapshot;
+
+	copy->keeper = open_connection(source->label, move->options->from);
+	if (PQstatus(maker) != CONNECTION_OK || PQstatus(copy->keeper) != CONNECTION_OK)
+	{
+		report_error("%s: %s", source->label,
+					 PQerrorMessage(PQstatus(maker) != CONNECTION_OK ? maker : copy->keeper));
+		PQfinish(maker);
+		return STATUS_FAILED;
+	}
+	snapshot = create_slot_with_snapshot(source, maker, move->name);
+	run(copy->keeper, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+	run(copy->keeper, "SET TRANSACTION SNAPSHOT %s", literal(copy->keeper, snapshot));
+	tables = query_text(copy->keeper,
+						"SELECT string_agg(format('ONLY %%I.%%I', nspname, relname), ', ' ORDER BY c.oid) "
+						"FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname IN (%s) AND relkind = 'r'",
+						schema_list(move, copy->keeper));
+	if (tables != NULL)
+		run_and_tell(source, copy->keeper, source->aux, "LOCK TABLE %s IN ACCESS SHARE MODE", tables);
+	copy->snapshot = query_text(copy->keeper, "SELECT pg_export_snapshot()");
+	PQfinish(maker);
+	return STATUS_DONE;
+}
+
+/* What there is to copy, the large tables first. */
+static void
+list_pieces(Copy *copy)
+{
+	const Move *move = copy->move;
+	PGresult   *res = query(copy->keeper,
+							"SELECT nspname, format('%%I.%%I', nspname, relname), a.columns, "
+							"s.bytes / current_setting('block_size')::int AS pages, s.bytes "
+							"FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace, "
+							"LATERAL (SELECT coalesce('(' || string_agg(quote_ident(attname), ', ' ORDER BY attnum) || ')', '') AS columns "
+							" FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '') a, "
+							"LATERAL (SELECT pg_relation_size(c.oid) AS bytes) s "
+							"WHERE nspname IN (%s) AND relkind = 'r' AND relpersistence = 'p' ORDER BY s.bytes DESC, c.oid",
+							schema_list(move, copy->keeper));
+	int			ranges = 0;
+
+	for (int i = 0; i < PQntuples(res); i++)
+		ranges += 1 + strtoll(PQgetvalue(res, i, 3), NULL, 10) / PIECE_PAGES;
+	copy->pieces = pg_malloc0(sizeof(Piece) * Max(ranges, 1));
+	for (int i = 0; i < PQntuples(res); i++)
+	{
+		char	   *table = field(res, i, 1);
+		char	   *columns = field(res, i, 2);
+		int64		pages = strtoll(PQgetvalue(res, i, 3), NULL, 10);
+		int64		bytes = strtoll(PQgetvalue(res, i, 4), NULL, 10);
+		int			n = pages < 2 * PIECE_PAGES ? 1 : (int) (pages / PIECE_PAGES);
+
+		copy->bytes += bytes;
+		for (int j = 0; j < n; j++)
+		{
+			Piece	   *piece = &copy->pieces[copy->npieces++];
+			char	   *list = pg_strdup(columns);
+
+			*piece = (Piece) {.shard = shard_of_schema(move, PQgetvalue(res, i, 0)),.table = table,
+				.columns = columns,.bytes = bytes / n};
+			if (*list != '\0')
+				list[strlen(list) - 1] = '\0';
+			piece->rows = n == 1 ? text_of("%s %s", table, columns) :
+				text_of("(SELECT %s FROM ONLY %s WHERE ctid >= '(%lld,0)'%s)", *list != '\0' ? list + 1 : "", table,
+						(long long) j * PIECE_PAGES,
+						j == n - 1 ? "" : text_of(" AND ctid < '(%lld,0)'", (long long) (j + 1) * PIECE_PAGES));
+			free(list);
+		}
+	}
+	PQclear(res);
+}
+
+static PGconn *
+open_session(const Side *side, const char *conninfo, const Side *target)
+{
+	PGconn	   *conn = open_connection(side->label, conninfo);
+
+	if (PQstatus(conn) != CONNECTION_OK)
+	{
+		report_error("%s: %s", side->label, PQerrorMessage(conn));
+		return conn;
+	}
+
+	/* No text is converted between servers that have the same encoding. */
+	run(conn, "SET client_encoding = %s", literal(conn, PQparameterStatus(target->conn, "server_encoding")));
+	run(conn, "SET xmloption = content");
+	return conn;
+}
+
+static void
+close_worker(Worker *worker)
+{
+	PQfinish(worker->from);
+	PQfinish(worker->to);
+	worker->from = worker->to = NULL;
+}
+
+/* The sessions that a piece needs; false if there is none to be had. */
+static bool
+open_worker(const Copy *copy, Worker *worker)
+{
+	const Move *move = copy->move;
+
+	if (worker->to == NULL)
+		worker->to = open_session(&move->target, move->options->to, &move->target);
+	if (PQstatus(worker->to) != CONNECTION_OK)
+		return false;
+	if (worker->piece->statement != NULL || worker->from != NULL)
+		return true;
+	worker->from = open_session(&move->source, move->options->from, &move->target);
+	if (PQstatus(worker->from) != CONNECTION_OK)
+		return false;
+	run(worker->from, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+	if (try_run(worker->from, "SET TRANSACTION SNAPSHOT %s", literal(worker->from, copy->snapshot)))
+		return true;
+	report_error("%s: the copy's snapshot is lost: %s", move->source.label, PQerrorMessage(worker->from));
+	return false;
+}
+
+/* Begin with what may be many statements; false after an error, which the connection has. */
+static bool
+begin_copy(PGconn *conn, ExecStatusType expected, const char *statement)
+{
+	PGresult   *res = PQexec(conn, statement);
+	bool		done = PQresultStatus(res) == expected;
+
+	PQclear(res);
+	return done;
+}
+
+static bool
+begin_piece(Worker *worker)
+{
+	const Piece *piece = worker->piece;
+
+	worker->is_full = false;
+	worker->is_new = true;
+	free(worker->xid);
+	worker->xid = NULL;
+	if (piece->statement != NULL)
+		return PQsendQuery(worker->to, piece->statement);
+	if (!begin_copy(worker->to, PGRES_COPY_IN, text_of("BEGIN; COPY %s %s FROM STDIN", piece->table, piece->columns)) ||
+		!begin_copy(worker->from, PGRES_COPY_OUT, text_of("COPY %s TO STDOUT", piece->rows)))
+		return false;
+	PQsetnonblocking(worker->to, true);
+	return true;
+}
+
+/* Take what has ended; false after an error, which the connection has. */
+static bool
+take_results(PGconn *conn)
+{
+	bool		done = true;
+	PGresult   *res;
+
+	while ((res = PQgetResult(conn)) != NULL)
+	{
+		if (PQresultStatus(res) != PGRES_COMMAND_OK && PQresultStatus(res) != PGRES_TUPLES_OK)
+			done = false;
+		PQclear(res);
+		if (!done && PQstatus(conn) != CONNECTION_OK)
+			break;
+	}
+	return done;
+}
+
+/*
+ * All rows of the piece have been sent.  If the answer to the COMMIT is lost,
+ * its number tells.
+ */
+static bool
+end_piece(Worker *worker)
+{
+	PGresult   *res;
+
+	PQsetnonblocking(worker->to, false);
+	if (PQputCopyEnd(worker->to, NULL) != 1 || !take_results(worker->to))
+		return false;
+	res = try_query(worker->to, "SELECT pg_current_xact_id()");
+	if (res == NULL)
+		return false;
+	worker->xid = field(res, 0, 0);
+	PQclear(res);
+	return try_run(worker->to, "COMMIT");
+}
+
+typedef enum Progress
+{
+	GOES_ON,
+	ENDED,
+	BROKEN
+} Progress;
+
+/* Do what can be done for a piece without waiting. */
+static Progress
+go_on(Worker *worker)
+{
+	char	   *row;
+	int			length;
+
+	if (worker->piece->statement != NULL)
+	{
+		if (!PQconsumeInput(worker->to))
+			return BROKEN;
+		if (PQisBusy(worker->to))
+			return GOES_ON;
+		return take_results(worker->to) ? ENDED : BROKEN;
+	}
+	if (worker->is_full && !PQconsumeInput(worker->to))
+		return BROKEN;
+	if (!PQconsumeInput(worker->from))
+		return BROKEN;
+	while ((length = PQgetCopyData(worker->from, &row, true)) > 0)
+	{
+		int			sent = PQputCopyData(worker->to, row, length);
+
+		PQfreemem(row);
+		if (sent != 1)
+			return BROKEN;
+	}
+	if (length == -1)
+		return take_results(worker->from) && end_piece(worker) ? ENDED : BROKEN;
+	if (length == -2 || (length = PQflush(worker->to)) < 0)
+		return BROKEN;
+	worker->is_full = length == 1;
+	return GOES_ON;
+}
+
+/* Has the piece whose COMMIT was not answered been committed? */
+static bool
+is_committed(const Copy *copy, const char *xid)
+{
+	char	   *state;
+
+	do
+		state = query_text(copy->move->target.conn, "SELECT pg_xact_status(%s)", literal(copy->move->target.conn, xid));
+	while (state != NULL && strcmp(state, "in progress") == 0);
+	return state != NULL && strcmp(state, "committed") == 0;
+}
+
+/*
+ * A piece has failed.  If that was a session's end, it is to be copied again.
+ * Else its shard is left, or what was only a statement told.  False if the copy
+ * cannot go on.
+ */
+static bool
+mend_piece(const Copy *copy, Worker *worker)
+{
+	const Piece *piece = worker->piece;
+	PGconn	   *from = worker->from;
+	PGconn	   *to = worker->to;
+	bool		is_broken = PQstatus(to) != CONNECTION_OK || (from != NULL && PQstatus(from) != CONNECTION_OK);
+	bool		at_source = from != NULL && *PQerrorMessage(from) != '\0' && (PQstatus(from) != CONNECTION_OK || PQstatus(to) == CONNECTION_OK);
+	const char *label = at_source ? copy->move->source.label : copy->move->target.label;
+	char	   *message = pg_strdup(PQerrorMessage(at_source ? from : to));
+	bool		is_done = is_broken && worker->xid != NULL && is_committed(copy, worker->xid);
+
+	close_worker(worker);
+	if (is_done)
+		worker->piece = NULL;
+	else if (is_broken)
+		report_info("%s: a session has ended; %s is begun again: %s", label,
+					piece->statement != NULL ? piece->statement : piece->table, message);
+	else if (piece->statement != NULL)
+	{
+		report_warning("%s: %s: %s", label, piece->statement, message);
+		worker->piece = NULL;
+	}
+	else
+	{
+		report_error("%s: table %s cannot be copied: %s", label, piece->table, message);
+		leave_shard(copy->move, piece->shard);
+		worker->piece = NULL;
+	}
+	free(message);
+	return PQstatus(copy->keeper) == CONNECTION_OK;
+}
+
+/* Give each worker that has none a piece; how many have one, or -1 if the copy cannot go on. */
+static int
+hand_out(Copy *copy)
+{
+	int			busy = 0;
+
+	for (int i = 0; i < copy->jobs; i++)
+	{
+		Worker	   *worker = &copy->workers[i];
+		bool		is_begun = worker->piece != NULL && worker->to != NULL;
+
+		while (!is_begun)
+		{
+			while (worker->piece == NULL && copy->next < copy->npieces)
+			{
+				worker->piece = &copy->pieces[copy->next++];
+				if (worker->piece->shard != NULL && worker->piece->shard->failed)
+					worker->piece = NULL;
+			}
+			if (worker->piece == NULL)
+				break;
+			if (!open_worker(copy, worker))
+				return -1;
+			is_begun = begin_piece(worker);
+			if (!is_begun && !mend_piece(copy, worker))
+				return -1;
+		}
+		if (is_begun)
+			busy++;
+	}
+	return busy;
+}
+
+/* Do all pieces, by as many sessions as there are jobs. */
+static Status
+do_pieces(Copy *copy)
+{
+	struct pollfd *fds = pg_malloc(sizeof(struct pollfd) * copy->jobs);
+	Status		status = STATUS_DONE;
+	int			busy;
+
+	copy->start = copy->told = now_ms();
+	while (status == STATUS_DONE && (busy = hand_out(copy)) != 0)
+	{
+		int			mark = mark_texts();
+		int			wait = WATCH_MS;
+
+		if (busy < 0)
+			status = STATUS_FAILED;
+		for (int i = 0; i < copy->jobs && busy > 0; i++)
+		{
+			Worker	   *worker = &copy->workers[i];
+			bool		reads = worker->piece != NULL && worker->piece->statement == NULL && !worker->is_full;
+
+			fds[i].fd = worker->piece == NULL ? -1 : PQsocket(reads ? worker->from : worker->to);
+			fds[i].events = POLLIN | (worker->is_full ? POLLOUT : 0);
+			fds[i].revents = 0;
+			if (worker->piece != NULL && worker->is_new)
+				wait = 0;
+			worker->is_new = false;
+		}
+		if (busy > 0)
+			(void) poll(fds, copy->jobs, wait);
+		for (int i = 0; i < copy->jobs && busy > 0; i++)
+		{
+			Worker	   *worker = &copy->workers[i];
+			const Piece *piece = worker->piece;
+			Progress	progress = piece != NULL ? go_on(worker) : GOES_ON;
+
+			if (progress == BROKEN && !mend_piece(copy, worker))
+				status = STATUS_FAILED;
+			else if (progress == ENDED)
+				worker->piece = NULL;
+			if (progress != GOES_ON && worker->piece == NULL)
+			{
+				copy->done++;
+				copy->bytes_done += piece->bytes;
+			}
+		}
+		if (status == STATUS_DONE)
+			status = watch(copy);
+		free_texts(mark);
+	}
+	free(fds);
+	return status;
+}
+
+/* Open the schemas to those whose they are, and close the tables for writers instead. */
+static void
+give_back(const Move *move)
+{
+	PGconn	   *conn = move->target.conn;
+	char	   *rights;
+
+	run(conn, "BEGIN");
+	rights = query_text(conn, "SELECT string_agg(details ->> 'rights', '; ') FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
+	run(conn, "%s", rights);
+	run(conn, "SELECT snowid_internal.enable_fence(ARRAY(SELECT t::oid FROM snowid_internal.shard_tables(%s) t), true)",
+		schema_list(move, conn));
+	record_step(move, &move->target, "rows");
+	run(conn, "COMMIT");
+}
+
+/* How many indexes, constraints and so on each schema has: those that come after the rows. */
+#define COUNT_AFTER_ROWS \
+"SELECT nspname, (SELECT count(*) FROM pg_index x JOIN pg_class c ON c.oid = indexrelid WHERE relnamespace = n.oid AND indisvalid)" \
+" + (SELECT count(*) FROM pg_constraint WHERE connamespace = n.oid AND contype <> 'n' AND conparentid = 0)" \
+" + (SELECT count(*) FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE relnamespace = n.oid AND NOT tgisinternal AND tgparentid = 0 AND tgname <> 'snowid_fence')" \
+" + (SELECT count(*) FROM pg_rewrite JOIN pg_class c ON c.oid = ev_class WHERE relnamespace = n.oid)" \
+" + (SELECT count(*) FROM pg_policy JOIN pg_class c ON c.oid = polrelid WHERE relnamespace = n.oid)" \
+" + (SELECT count(*) FROM pg_statistic_ext WHERE stxnamespace = n.oid)" \
+" FROM pg_namespace n WHERE nspname IN (%s) ORDER BY nspname"
+
+/*
+ * Have pg_restore make what comes after the rows.  It goes on after an error; a
+ * shard that then lacks something is left.
+ */
+static Status
+restore_after_rows(Copy *copy)
+{
+	PGresult   *wanted = copy->wanted;
+	const Move *move = copy->move;
+	const Side *target = &move->target;
+	pid_t		child = start_after_rows(target->conn, move->options->bindir, copy->archive, copy->jobs);
+	PGresult   *made;
+	Status		status = STATUS_DONE;
+	int			code;
+	bool		all = true;
+
+	if (child == 0)
+		return STATUS_FAILED;
+	while (waitpid(child, &code, WNOHANG) == 0)
+	{
+		if (status == STATUS_DONE && (status = watch(copy)) != STATUS_DONE)
+			kill(child, SIGTERM);
+		wait_ms(5);
+	}
+	if (status != STATUS_DONE)
+		return status;
+	made = query(target->conn, COUNT_AFTER_ROWS, schema_list(move, target->conn));
+	for (int i = 0; i < PQntuples(wanted); i++)
+		if (strcmp(PQgetvalue(wanted, i, 1), PQgetvalue(made, i, 1)) != 0)
+		{
+			report_error("schema %s has %s indexes, constraints, triggers and so on, but only %s of them could be made on the target",
+						 PQgetvalue(wanted, i, 0), PQgetvalue(wanted, i, 1), PQgetvalue(made, i, 1));
+			leave_shard(move, shard_of_schema(move, PQgetvalue(wanted, i, 0)));
+			all = false;
+		}
+	PQclear(made);
+	if (all && code != 0)
+		report_warning("pg_restore has told errors, but all that it was to make is there");
+	return all ? STATUS_DONE : STATUS_FAILED;
+}
+
+/* Run the statements of a result on the target. */
+static Status
+do_statements(Copy *copy, PGresult *res, int jobs)
+{
+	copy->jobs = jobs;
+	copy->npieces = copy->next = 0;
+	copy->pieces = pg_malloc0(sizeof(Piece) * Max(PQntuples(res), 1));
+	for (int i = 0; i < PQntuples(res); i++)
+		copy->pieces[copy->npieces++].statement = field(res, i, 0);
+	PQclear(res);
+	return do_pieces(copy);
+}
+
+/* Fill the materialized views, each after those that it may read, and have statistics. */
+static Status
+fill_and_analyze(Copy *copy)
+{
+	const Move *move = copy->move;
+	PGconn	   *conn = move->target.conn;
+	int			jobs = copy->jobs;
+	Status		status = do_statements(copy, copy->views, 1);
+
+	if (status != STATUS_DONE)
+		return status;
+	return do_statements(copy,
+						 query(conn,
+							   "SELECT format('ANALYZE %%I.%%I', nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+							   "WHERE nspname IN (%s) AND relkind IN ('r', 'p', 'm') AND NOT relispartition ORDER BY relpages DESC",
+							   schema_list(move, conn)), jobs);
+}
+
+/* The rows, and what else has to be read out of the snapshot. */
+static Status
+copy_rows(Copy *copy)
+{
+	const Move *move = copy->move;
+	Status		status;
+
+	list_pieces(copy);
+	copy->wanted = query(copy->keeper, COUNT_AFTER_ROWS, schema_list(move, copy->keeper));
+	copy->views = query(copy->keeper,
+						"SELECT format('REFRESH MATERIALIZED VIEW %%I.%%I', nspname, relname) "
+						"FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+						"WHERE nspname IN (%s) AND relkind = 'm' AND relispopulated ORDER BY c.oid", schema_list(move, copy->keeper));
+	if ((status = do_pieces(copy)) != STATUS_DONE)
+		return status;
+	tell_progress(copy);
+	for (int i = 0; i < copy->jobs; i++)
+		close_worker(&copy->workers[i]);
+	if (!try_run(copy->keeper, "COMMIT"))
+	{
+		report_error("%s: the session that kept the copy's snapshot was ended: %s", move->source.label, PQerrorMessage(copy->keeper));
+		return STATUS_FAILED;
+	}
+	PQfinish(copy->keeper);
+	copy->keeper = NULL;
+	return select_shards(move, has_failed, NULL)->nshards > 0 ? STATUS_FAILED : STATUS_DONE;
+}
+
+/* All of the copy, up to the subscription that goes on from its snapshot. */
+static Status
+copy_once(Copy *copy)
+{
+	const Move *move = copy->move;
+	Status		status;
+
+	if ((status = check_definitions(move)) != STATUS_DONE)
+		return status;
+	publish(move, &move->source, move->name);
+	if ((status = take_snapshot(copy)) != STATUS_DONE ||
+		(status = copy_schemas(move, copy->keeper, copy->snapshot, copy->archive)) != STATUS_DONE ||
+		(status = copy_rows(copy)) != STATUS_DONE)
+		return status;
+	give_back(move);
+	if ((status = restore_after_rows(copy)) == STATUS_DONE &&
+		(status = fill_and_analyze(copy)) == STATUS_DONE)
+		subscribe(move);
+	return status;
+}
+
+/*
+ * Copy a batch, and begin to follow.  A shard that cannot be copied is left, and its
+ * move undone; the others begin anew, since their slot has its changes, too.
+ */
+Status
+copy_batch(const Move *move)
+{
+	for (;;)
+	{
+		FILE	   *archive = tmpfile();
+		Copy		copy = {.move = move,.archive = archive == NULL ? -1 : fileno(archive),.jobs = choose_jobs(move)};
+		const Move *failed;
+		Status		status;
+
+		if (archive == NULL)
+		{
+			report_error("could not make a temporary file: %m");
+			return STATUS_FAILED;
+		}
+		if ((status = forget_copy(move)) != STATUS_DONE)
+			return status;
+		copy.workers = pg_malloc0(sizeof(Worker) * copy.jobs);
+		status = copy_once(&copy);
+		for (int i = 0; i < copy.jobs; i++)
+			close_worker(&copy.workers[i]);
+		PQfinish(copy.keeper);
+		fclose(archive);
+		failed = select_shards(move, has_failed, NULL);
+		if (status != STATUS_FAILED || failed->nshards == 0 || failed->nshards == move->nshards)
+			return status;
+		if (abort_move(failed) != STATUS_DONE)
+			return STATUS_FAILED;
+		move = select_shards(move, has_not_failed, NULL);
+		report_info("%s: the copy begins anew without %s", move->title, failed->title);
+	}
+}
