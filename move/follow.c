@@ -112,7 +112,7 @@ Status
 wait_for_lag(const Move *move, const Side *from, const char *name)
 {
 	const Side *to = is_source(move, from) ? &move->target : &move->source;
-	int64		told = now_ms();
+	int64		told = now_ms() + SILENCE_MS - TELL_MS;
 	int			slow = 0;
 
 	for (;;)

@@ -73,22 +73,6 @@ subtest 'secrets' => sub {
 	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
 };
 
-# Slots of the copy that the target has left behind, without it: its own, and no
-# other target's.
-subtest 'slots of others' => sub {
-	fresh_shard($a, $b);
-	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
-	my $slots = $a->safe_psql('postgres', q{SELECT replace(details ->> 'table_slots', '\', '') FROM snowid.moves});
-	my $other = ($slots =~ s/_\d+$/_1/r) =~ s/%/1/r;
-	$a->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('$_', 'pgoutput')") for $slots =~ s/%/1/r, $other;
-	$b->stop;
-	moves_ok($a, $b, 5, ['abort'], 0, 'aborted without the target');
-	is($a->safe_psql('postgres', 'SELECT slot_name FROM pg_replication_slots'), $other, 'its slots are gone');
-	$a->safe_psql('postgres', "SELECT pg_drop_replication_slot('$other')");
-	$b->start;
-	moves_ok($a, $b, 5, ['abort'], 0, 'aborted there');
-};
-
 # All columns are compared, whatever they are called.
 subtest 'a column called t' => sub {
 	fresh_shard($a, $b);

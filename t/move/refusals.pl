@@ -67,10 +67,13 @@ subtest 'another one at work' => sub {
 	nothing_left_ok($_, 'refused') for $a, $b;
 };
 
-# A pg_dump that fails; one that cannot be started; tables that are changed
-# while it reads; a role that has gone from the target since the prechecks.
+# A pg_dump that fails; one that cannot be started; a role that has gone from the
+# target since the prechecks; and tables that are changed after them, which
+# nobody has checked.
 subtest 'pg_dump' => sub {
+	$_->safe_psql('postgres', 'CREATE ROLE reader') for $a, $b;
 	fresh_shard($a, $b);
+	$a->safe_psql('postgres', "GRANT SELECT ON $s.users TO reader");
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 	my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
 	my $pg_dump = sub {
@@ -79,17 +82,19 @@ subtest 'pg_dump' => sub {
 		append_to_file("$dir/pg_dump", "#!/bin/sh\n[ \"\$1\" != --version ] || exec $bindir/pg_dump \"\$@\"\n$script\n");
 		chmod 0755, "$dir/pg_dump";
 	};
-	my $change = "$bindir/psql -Xq -c 'ALTER TABLE $s.users ADD late int' '" . $a->connstr('postgres') . q{'};
+	my $with = sub { "$bindir/psql -Xq -c '$_[1]' '" . $_[0]->connstr('postgres') . "' && exec $bindir/pg_dump \"\$@\"" };
+	append_to_file("$dir/pg_restore", "#!/bin/sh\nexec $bindir/pg_restore \"\$@\"\n");
+	chmod 0755, "$dir/pg_restore";
 	$pg_dump->('exit 1');
 	moves_ok($a, $b, 5, [ '--bindir', $dir ], 1, 'pg_dump fails', qr/pg_dump" has failed/);
-	$pg_dump->('echo SELECT nonsense');
-	moves_ok($a, $b, 5, [ '--bindir', $dir ], 1, 'what pg_dump writes fails', qr/cannot be created there: .*nonsense.*Correct that/s);
 	moves_ok($a, $b, 5, [ '--bindir', '/nowhere' ], 1, 'pg_dump is not there', qr{could not run "/nowhere/pg_dump": No such file});
-	$pg_dump->("$change; exec $bindir/pg_dump \"\$@\"");
-	moves_ok($a, $b, 5, [ '--bindir', $dir ], 1, 'tables are changed meanwhile', qr/have changed while they were read.*Type the same command again/s);
-	$a->safe_psql('postgres', "CREATE ROLE reader; GRANT SELECT ON $s.users TO reader");
-	moves_ok($a, $b, 5, [], 1, 'a role is missing', qr/cannot be created there: .*"reader" does not exist.*Create the role/s);
-	$a->safe_psql('postgres', "REVOKE SELECT ON $s.users FROM reader; ALTER TABLE $s.users DROP late");
+	$pg_dump->('echo nonsense');
+	moves_ok($a, $b, 5, [ '--bindir', $dir ], 1, 'what pg_dump writes is no archive', qr/"pg_restore" has failed/);
+	$pg_dump->($with->($b, 'DROP ROLE reader'));
+	moves_ok($a, $b, 5, [ '--bindir', $dir ], 1, 'a role is missing', qr/cannot be created there: .*"reader" does not exist.*Create the role/s);
+	$pg_dump->($with->($a, "CREATE TABLE $s.late (id int PRIMARY KEY)"));
+	moves_ok($a, $b, 5, [ '--bindir', $dir ], 1, 'tables are changed meanwhile', qr/definitions of shard 5 have changed since they were checked.*snowid-move abort/s);
+	moves_ok($a, $b, 5, [], 1, '... for good', qr/definitions of shard 5 have changed since they were checked/);
 	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
 	nothing_left_ok($_, 'aborted') for $a, $b;
 };

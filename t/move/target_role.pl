@@ -83,7 +83,6 @@ is_deeply(
 		'b: GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.moves TO mover;',
 		'b: GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry TO mover;',
 		'b: GRANT SET ON PARAMETER deadlock_timeout TO mover;',
-		'b: GRANT SET ON PARAMETER session_replication_role TO mover;',
 		'b: GRANT owner TO mover;',
 		'b: GRANT pg_create_subscription TO mover;',
 		'b: GRANT pg_read_all_stats TO mover;'
@@ -121,7 +120,6 @@ is_deeply(
 	[ type_rights(@both_ways) ],
 	[
 		'a: GRANT EXECUTE ON FUNCTION pg_replication_origin_advance(text,pg_lsn) TO mover;',
-		'a: GRANT SELECT ON ALL TABLES IN SCHEMA insta7 TO reader; GRANT USAGE ON SCHEMA insta7 TO reader;',
 		'a: GRANT pg_create_subscription TO mover;',
 		'b: ALTER ROLE mover REPLICATION;'
 	],
