@@ -1,0 +1,186 @@
+# The copy: what it brings, what it does when a session ends in it, or a shard
+# cannot be copied, and that nobody can plant anything in it.  Where a test needs
+# the copy to wait, a CHECK waits on the target.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use IPC::Run;
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+my $b = move_node('b');
+$_->start for $a, $b;
+for ($a, $b)
+{
+	my $body = $_ == $a ? 'RETURN true' : 'PERFORM pg_advisory_xact_lock_shared(47); RETURN true';
+	my $good = $_ == $a ? 'true' : 'false';
+	my $one = $_ == $a ? 'i' : '1';
+
+	$_->safe_psql('postgres', qq{
+CREATE EXTENSION snowid;
+CREATE ROLE owner;
+CREATE ROLE reader;
+CREATE FUNCTION public.hold(i int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS 'BEGIN $body; END';
+CREATE FUNCTION public.good(i int) RETURNS boolean IMMUTABLE LANGUAGE sql RETURN $good;
+CREATE FUNCTION public.one(i int) RETURNS int IMMUTABLE LANGUAGE sql RETURN $one});
+}
+my $s = 'insta5';
+
+# Shard 5, with a table whose copy waits; and the lock that it waits for.
+sub begin_slow
+{
+	fresh_shard($a, $b);
+	$a->safe_psql('postgres', "CREATE TABLE $s.slow (id int PRIMARY KEY CHECK (public.hold(id))); INSERT INTO $s.slow VALUES (1)");
+	return hold();
+}
+
+sub hold
+{
+	my $session = $b->background_psql('postgres');
+	$session->query_safe('SELECT pg_advisory_lock(47)');
+	return $session;
+}
+
+sub start_move
+{
+	my ($said, @args) = @_;
+	my $tool = IPC::Run::start([ move_command($a, $b, 5, @args) ], '>&', $said, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+
+	wait_until_held($b) or die 'does not get there';
+	return $tool;
+}
+
+# All kinds of rows, in ranges too, views that read each other, and statistics.
+subtest 'what arrives' => sub {
+	fresh_shard($a, $b);
+	$a->safe_psql('postgres', qq{
+CREATE TABLE $s.large (id int, t text, u text GENERATED ALWAYS AS (upper(left(t, 3))) STORED, dropped int, "q "" ""\\" int DEFAULT 7);
+ALTER TABLE $s.large DROP dropped, ALTER t SET STORAGE PLAIN, REPLICA IDENTITY FULL;
+INSERT INTO $s.large SELECT i, repeat('x', 7500) FROM generate_series(1, 17000) i;
+CREATE TABLE $s.nothing ();
+INSERT INTO $s.nothing DEFAULT VALUES;
+ALTER TABLE $s.nothing REPLICA IDENTITY FULL;
+CREATE TABLE $s.parent (id int PRIMARY KEY, x xml, a text[] DEFAULT '{"a b",NULL,"\\\\"}');
+CREATE TABLE $s.child (PRIMARY KEY (id)) INHERITS ($s.parent);
+INSERT INTO $s.parent VALUES (1, 'text only'); INSERT INTO $s.child VALUES (2, NULL);
+CREATE MATERIALIZED VIEW $s.counted AS SELECT count(*) AS n FROM $s.large;
+CREATE MATERIALIZED VIEW $s.counted_twice AS SELECT 2 * n AS n FROM $s.counted;
+CREATE MATERIALIZED VIEW $s.empty AS SELECT 1 WITH NO DATA;
+CREATE STATISTICS $s.both ON id, u FROM $s.large;
+GRANT USAGE ON SCHEMA $s TO reader WITH GRANT OPTION;
+GRANT USAGE ON SCHEMA $s TO PUBLIC;
+ALTER SCHEMA $s OWNER TO owner});
+	my $rights = q{SELECT nspowner::regrole, (SELECT string_agg(concat_ws(' ', grantee::regrole, privilege_type, is_grantable), ',' ORDER BY 1) FROM aclexplode(nspacl)) FROM pg_namespace WHERE nspname = 'insta5'};
+	my $before = $a->safe_psql('postgres', $rights);
+	moves_ok($a, $b, 5, [ '--jobs', 3, '--verify', 'checksums', '--trust-owners' ], 0, 'moved', qr/no difference/);
+	is($b->safe_psql('postgres', "SELECT count(*), count(DISTINCT id), min(u), max(\"q \"\" \"\"\\\") FROM $s.large"), '17000|17000|XXX|7', 'a large table');
+	is($b->safe_psql('postgres', "SELECT tableoid::regclass, id, x, a FROM $s.parent ORDER BY id"),
+		"$s.parent|1|text only|{\"a b\",NULL,\"\\\\\\\\\"}\n$s.child|2||{\"a b\",NULL,\"\\\\\\\\\"}", 'parent and child');
+	is($b->safe_psql('postgres', "SELECT n FROM $s.counted_twice"), '34000', 'materialized views are filled');
+	like($b->safe_psql('postgres', "SELECT relispopulated FROM pg_class WHERE relname = 'empty'"), qr/f/, '... as they were');
+	is($b->safe_psql('postgres', q{SELECT count(*) > 5, count(*) FILTER (WHERE tablename = 'likes') FROM pg_stats WHERE schemaname = 'insta5'}), 't|3', 'statistics are there');
+	is($b->safe_psql('postgres', q{SELECT count(*) FROM pg_statistic_ext_data}), '1', '... of all kinds');
+	is($b->safe_psql('postgres', $rights), $before, 'the schema is whose it was');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+	nothing_left_ok($_, 'finished') for $a, $b;
+};
+
+# Until the rows are there, the owner may not make anything there that copying
+# them would run; nobody writes; and a session that ends costs its table.
+subtest 'a session ends' => sub {
+	my $hold = begin_slow();
+	$a->safe_psql('postgres', "ALTER SCHEMA $s OWNER TO owner; ALTER TABLE $s.users OWNER TO owner");
+	my $said = '';
+	my $tool = start_move(\$said, '--trust-owners');
+	is(sqlstate($b, "SET ROLE owner; ALTER TABLE $s.users ADD CHECK (true)"), '42501', 'the owner alters nothing');
+	is(sqlstate($b, "SET ROLE owner; INSERT INTO $s.users (name) VALUES ('there')"), '42501', '... and writes nothing');
+	is(sqlstate($b, "SELECT $s.next_id()"), 'SN001', 'no id is given');
+	$b->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
+	ok(eval { $tool->pump until $said =~ /a session has ended; insta5\.slow is begun again/; 1 }, 'the table is copied again') or diag $said;
+	wait_until_held($b) or die 'is not';
+	$hold->quit;
+	ok(eval { $tool->finish; $? == 0 }, 'moved') or diag $said;
+	is($b->safe_psql('postgres', "SELECT count(*) FROM $s.slow"), '1', 'once');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+};
+
+# Without the session that keeps tables from being rewritten, ranges would not be
+# those of the snapshot.
+subtest 'the snapshot ends' => sub {
+	my $hold = begin_slow();
+	my $said = '';
+	my $tool = start_move(\$said);
+	$a->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'insta5.slow'::regclass AND mode = 'AccessShareLock'});
+	$hold->quit;
+	$tool->finish;
+	is($? >> 8, 1, 'the copy fails');
+	like($said, qr/snapshot.* (?:was ended|is lost)/, 'and says so');
+	moves_ok($a, $b, 5, [], 0, 'the same command begins anew', qr/what an unfinished copy has left at .* is dropped/);
+	is($b->safe_psql('postgres', "SELECT count(*) FROM $s.slow"), '1', 'once');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+};
+
+# The log that is kept meanwhile has its limit.
+subtest '--max-wal' => sub {
+	my $hold = begin_slow();
+	my $said = '';
+	my $tool = start_move(\$said, '--max-wal', '1MB');
+	$a->safe_psql('postgres', q{SELECT count(pg_logical_emit_message(true, 'fill', repeat('x', 100000))) FROM generate_series(1, 30)});
+	ok(eval { $tool->pump until $said =~ /more than --max-wal allows/; 1 }, 'it is looked at') or diag $said;
+	$hold->quit;
+	$tool->finish;
+	is($? >> 8, 1, 'the move is undone');
+	nothing_left_ok($_, 'undone') for $a, $b;
+};
+
+# All slots are in use: it waits for one, and says so.
+subtest 'no slot' => sub {
+	my $said = '';
+
+	fresh_shard($a, $b);
+	hold_and_kill($a, 'published', 0, 'move', $a, $b);
+	$a->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('s' || i) FROM generate_series(1, 10) i});
+	my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	ok(eval { $tool->pump until $said =~ /waiting for a slot: .*all replication slots are in use/; 1 }, 'it is told') or diag $said;
+	$a->safe_psql('postgres', q{SELECT pg_drop_replication_slot('s' || i) FROM generate_series(1, 10) i});
+	ok(eval { $tool->finish; $? == 0 }, 'moved') or diag $said;
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+};
+
+# One shard of a batch cannot be made, copied, or indexed on the target.
+subtest 'one of a batch' => sub {
+	for ([ 'definitions', 'CREATE VIEW v AS SELECT public.only_here()', qr/cannot be created there/ ],
+		[ 'rows', 'CREATE TABLE t (id int PRIMARY KEY CHECK (public.good(id))); INSERT INTO t VALUES (1)', qr/table insta6\.t cannot be copied: .*check constraint/ ],
+		[ 'indexes', 'CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1), (2); CREATE UNIQUE INDEX ON t (public.one(id))', qr/only \d+ of them could be made/ ])
+	{
+		my ($name, $ddl, $like) = @$_;
+
+		fresh_shard($a, $b);
+		$_->safe_psql('postgres', 'CREATE FUNCTION public.only_here() RETURNS int LANGUAGE sql RETURN 1') for $a, $b;
+		$a->safe_psql('postgres', "CALL snowid.create_shards(6, 6, ddl => \$\$$ddl\$\$)");
+		make_shard($a, 7, 'insta7');
+		my $hold = hold_at_step($a, 'published');
+		my $said = '';
+		my $tool = IPC::Run::start([ move_command($a, $b, '5-7') ], '>&', \$said, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+		wait_until_held($a) or die 'does not get there';
+		$b->safe_psql('postgres', 'DROP FUNCTION public.only_here');
+		$hold->quit;
+		let_go_steps($a);
+		$tool->finish;
+		is($? >> 8, 1, "$name: one fails") or diag $said;
+		like($said, $like, "$name: it is told");
+		like($said, qr/the copy begins anew without shard 6/, "$name: the others begin anew");
+		is(living($b), '5,7', "$name: and are moved");
+		is(living($a), '6', "$name: it is where it was");
+		moves_ok($a, $b, '5-7', ['finish'], 0, "$name: finished");
+		nothing_left_ok($_, $name) for $a, $b;
+		$a->safe_psql('postgres', 'SELECT snowid.drop_shard(6, cascade => true); DROP FUNCTION public.only_here');
+	}
+};
+
+done_testing();
