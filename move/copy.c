@@ -48,6 +48,7 @@ typedef struct Worker
 	const Piece *piece;			/* NULL: none */
 	char	   *xid;			/* of its COMMIT, if that was sent */
 	bool		is_full;		/* the target must take some before more is read */
+	bool		is_sent;		/* all rows have been read */
 	bool		is_new;			/* its first rows may have been read already */
 } Worker;
 
@@ -275,7 +276,7 @@ begin_piece(Worker *worker)
 {
 	const Piece *piece = worker->piece;
 
-	worker->is_full = false;
+	worker->is_full = worker->is_sent = false;
 	worker->is_new = true;
 	free(worker->xid);
 	worker->xid = NULL;
@@ -306,20 +307,15 @@ take_results(PGconn *conn)
 	return done;
 }
 
-/*
- * All rows of the piece have been sent.  If the answer to the COMMIT is lost,
- * its number tells.
- */
+/* All rows are there.  If the answer to the COMMIT is lost, its number tells. */
 static bool
-end_piece(Worker *worker)
+commit_piece(Worker *worker)
 {
 	PGresult   *res;
 
 	PQsetnonblocking(worker->to, false);
-	if (PQputCopyEnd(worker->to, NULL) != 1 || !take_results(worker->to))
-		return false;
-	res = try_query(worker->to, "SELECT pg_current_xact_id()");
-	if (res == NULL)
+	if (!take_results(worker->to) ||
+		(res = try_query(worker->to, "SELECT pg_current_xact_id()")) == NULL)
 		return false;
 	worker->xid = field(res, 0, 0);
 	PQclear(res);
@@ -339,33 +335,37 @@ go_on(Worker *worker)
 {
 	char	   *row;
 	int			length;
+	int			left;
 
+	if (worker->piece->statement == NULL && !worker->is_sent)
+	{
+		if (!PQconsumeInput(worker->from))
+			return BROKEN;
+		while ((length = PQgetCopyData(worker->from, &row, true)) > 0)
+		{
+			int			sent = PQputCopyData(worker->to, row, length);
+
+			PQfreemem(row);
+			if (sent != 1)
+				return BROKEN;
+		}
+		if (length == -2 ||
+			(length == -1 && (!take_results(worker->from) || PQputCopyEnd(worker->to, NULL) != 1)))
+			return BROKEN;
+		worker->is_sent = length == -1;
+	}
+	if ((left = PQflush(worker->to)) < 0)
+		return BROKEN;
+	worker->is_full = left == 1;
+	if (worker->piece->statement == NULL && !worker->is_sent)
+		return GOES_ON;
+	if (!PQconsumeInput(worker->to))
+		return BROKEN;
+	if (worker->is_full || PQisBusy(worker->to))
+		return GOES_ON;
 	if (worker->piece->statement != NULL)
-	{
-		if (!PQconsumeInput(worker->to))
-			return BROKEN;
-		if (PQisBusy(worker->to))
-			return GOES_ON;
 		return take_results(worker->to) ? ENDED : BROKEN;
-	}
-	if (worker->is_full && !PQconsumeInput(worker->to))
-		return BROKEN;
-	if (!PQconsumeInput(worker->from))
-		return BROKEN;
-	while ((length = PQgetCopyData(worker->from, &row, true)) > 0)
-	{
-		int			sent = PQputCopyData(worker->to, row, length);
-
-		PQfreemem(row);
-		if (sent != 1)
-			return BROKEN;
-	}
-	if (length == -1)
-		return take_results(worker->from) && end_piece(worker) ? ENDED : BROKEN;
-	if (length == -2 || (length = PQflush(worker->to)) < 0)
-		return BROKEN;
-	worker->is_full = length == 1;
-	return GOES_ON;
+	return commit_piece(worker) ? ENDED : BROKEN;
 }
 
 /* Has the piece whose COMMIT was not answered been committed? */
@@ -470,7 +470,7 @@ do_pieces(Copy *copy)
 		for (int i = 0; i < copy->jobs && busy > 0; i++)
 		{
 			Worker	   *worker = &copy->workers[i];
-			bool		reads = worker->piece != NULL && worker->piece->statement == NULL && !worker->is_full;
+			bool		reads = worker->piece != NULL && worker->piece->statement == NULL && !worker->is_full && !worker->is_sent;
 
 			fds[i].fd = worker->piece == NULL ? -1 : PQsocket(reads ? worker->from : worker->to);
 			fds[i].events = POLLIN | (worker->is_full ? POLLOUT : 0);

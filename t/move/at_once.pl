@@ -25,7 +25,7 @@ sub start_move
 }
 
 # Two have all workers, and are held; the third waits for one of them.
-my $hold = hold_at_step($a, 'copied');
+my $hold = hold_at_step($b, 'copied');
 my %said = map { $_ => '' } 1 .. 3;
 my %tools = map { $_ => start_move($_, \$said{$_}) } 1, 2;
 $b->poll_query_until('postgres', q{SELECT count(*) = 2 FROM pg_stat_subscription WHERE pid IS NOT NULL}) or die 'they do not follow';
@@ -36,7 +36,7 @@ ok(eval { $tools{3}->pump until $said{3} =~ /no worker is free to follow: 2 of m
 	'who waits for a worker says so')
   or diag $said{3};
 $hold->quit;
-let_go_steps($a);
+let_go_steps($b);
 for (1 .. 3)
 {
 	ok(eval { $tools{$_}->finish; $? == 0 }, "move $_ has ended well") or diag $said{$_};

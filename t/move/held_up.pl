@@ -168,7 +168,7 @@ subtest 'a long transaction' => sub {
 	$long->query_safe('BEGIN; CREATE TABLE elsewhere ()');
 	my $said = '';
 	my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>', \$said, '2>&1');
-	$a->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_create_logical%' AND state = 'active' AND wait_event_type = 'Lock'})
+	$a->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CREATE_REPLICATION_SLOT%' AND state = 'active' AND wait_event_type = 'Lock'})
 	  or die 'does not wait';
 	lives_on_ok($a, $b, 'a long transaction');
 	$long->query_safe('COMMIT');

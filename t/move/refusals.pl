@@ -110,7 +110,7 @@ subtest 'a session that is ended' => sub {
 	my $said = '';
 	my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said);
 	$a->poll_query_until('postgres', q{
-	SELECT count(pg_terminate_backend(pid)) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_create_logical%' AND wait_event_type = 'Lock'})
+	SELECT count(pg_terminate_backend(pid)) = 1 FROM pg_stat_activity WHERE query LIKE 'CREATE_REPLICATION_SLOT%' AND wait_event_type = 'Lock'})
 	  or die 'does not wait';
 	$tool->finish;
 	is($? >> 8, 1, 'a session that is ended') or diag $said;
