@@ -47,7 +47,8 @@ typedef struct Worker
 	PGconn	   *to;
 	const Piece *piece;			/* NULL: none */
 	char	   *xid;			/* of its COMMIT, if that was sent */
-	bool		is_full;		/* the target must take some before more is read */
+	bool		is_full;		/* the target must take some before more is
+								 * read */
 	bool		is_sent;		/* all rows have been read */
 	bool		is_new;			/* its first rows may have been read already */
 } Worker;
@@ -55,7 +56,8 @@ typedef struct Worker
 typedef struct Copy
 {
 	const Move *move;
-	PGconn	   *keeper;			/* keeps the snapshot, and the tables as they are */
+	PGconn	   *keeper;			/* keeps the snapshot, and the tables as they
+								 * are */
 	char	   *snapshot;
 	int			archive;		/* file without a name, with the definitions */
 	PGresult   *views;			/* to be filled, and in which order */
@@ -199,8 +201,11 @@ list_pieces(Copy *copy)
 			Piece	   *piece = &copy->pieces[copy->npieces++];
 			char	   *list = pg_strdup(columns);
 
-			*piece = (Piece) {.shard = shard_of_schema(move, PQgetvalue(res, i, 0)),.table = table,
-				.columns = columns,.bytes = bytes / n};
+			*piece = (Piece)
+			{
+				.shard = shard_of_schema(move, PQgetvalue(res, i, 0)),.table = table,
+					.columns = columns,.bytes = bytes / n
+			};
 			if (*list != '\0')
 				list[strlen(list) - 1] = '\0';
 			piece->rows = n == 1 ? text_of("%s %s", table, columns) :

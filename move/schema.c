@@ -99,8 +99,8 @@ static Status
 check_columns(const Move *move, PGconn *keeper, PGconn *conn)
 {
 	const char *columns = "SELECT string_agg(format('%%I.%%I.%%I', nspname, relname, attname), E'\n') FROM pg_attribute a "
-		"JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace "
-		"WHERE nspname IN (%s) AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped AND attgenerated = ''";
+	"JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace "
+	"WHERE nspname IN (%s) AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped AND attgenerated = ''";
 	char	   *here = query_text(keeper, columns, schema_list(move, keeper));
 	char	   *missing = query_text(conn, text_of("SELECT string_agg(c, ', ') FROM unnest(string_to_array(%%s, E'\n')) c "
 												   "WHERE c <> ALL (string_to_array(coalesce((%s), ''), E'\n'))", columns),

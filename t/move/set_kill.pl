@@ -23,13 +23,13 @@ my $rows;				# of all shards that clients were told of
 my @shards = (1, 2, 5, 6, 7, 8);
 my $set = '1-2,5-8';
 my @steps = (
-	[ 'source', 'claimed' ], [ 'target', 'schema' ], [ 'target', 'subscribed', 1 ], [ 'source', 'copied' ], [ 'source', 'verified', 1 ],
+	[ 'source', 'claimed' ], [ 'target', 'schema' ], [ 'target', 'rows' ], [ 'target', 'subscribed', 1 ], [ 'source', 'copied' ], [ 'source', 'verified', 1 ],
 	[ 'target', 'ready', 1 ], [ 'source', 'fenced', 1 ], [ 'target', 'open', 1 ], [ 'source', 'moved', 1 ]);
 my @victims = ('tool', 'source', 'target');
 my @cases = ([ 1, 'move' ], [ 5, 'move' ], [ 6, 'move' ], [ 2, 'abort' ]);
 if (($ENV{SNOWID_MOVE_KILL} // '') ne 'all')
 {
-	@steps = @steps[ 2, 6, 7 ];
+	@steps = @steps[ 3, 7, 8 ];
 	@cases = ($cases[1]);
 }
 for my $i (0 .. $#steps)
