@@ -76,7 +76,7 @@ sub ran_as_superuser
 my %since = map { $_->name => -s $_->logfile } $a, $b;
 my $said = moves_ok($a, $b, 5, [], 1, 'an owner who is no superuser', qr/FAILED +owners: .*--trust-owners/s);
 like($said, qr/owners(?: on the target)?: \Q$_\E/, "it names $_")
-  for 'constraint t_check on table insta5.t calls', 'constraint checked_check calls', 'default value for column g of table insta5.t calls',
+  for 'constraint t_id_check on table insta5.t calls', 'constraint checked_check calls', 'default value for column g of table insta5.t calls',
   'constraint given on table insta5.p1 calls insta5.note(text)', 'index insta5.t_note_idx calls',
   'index insta5.t_id_idx calls', 'statistics object insta5.s calls', $old ? 'app owns objects' : ();
 nothing_left_ok($_, 'refused') for $a, $b;
@@ -90,7 +90,7 @@ ALTER TABLE insta5.p DROP CONSTRAINT given;
 ALTER TABLE insta5.p1 DROP CONSTRAINT own, DROP CONSTRAINT IF EXISTS given;
 });
 $a->safe_psql('postgres', q{
-ALTER TABLE insta5.t DROP CONSTRAINT t_check, DROP g;
+ALTER TABLE insta5.t DROP CONSTRAINT t_id_check, DROP g;
 ALTER DOMAIN insta5.checked DROP CONSTRAINT checked_check}) if !$old;
 %since = map { $_->name => -s $_->logfile } $a, $b;
 my @trust = $old ? ('--trust-owners') : ();
