@@ -89,7 +89,7 @@ CALL snippet('insta7', 7, seq => 'table_id_seq');
 BEGIN;
 SELECT snowid.adopt_shard(7, 'insta7');
 -- a second ahead, for calls of the snippet that wait for this transaction
-SELECT last_id_at >= now() + interval '999 ms' AS ahead FROM snowid.shards WHERE shard = 7;
+SELECT snowid.id_timestamp(last_value >> 10 << 23) >= now() + interval '999 ms' AS ahead FROM insta7.table_id_seq;
 COMMIT;
 SELECT sequence FROM snowid.shard_registry WHERE shard = 7;
 
