@@ -6,9 +6,11 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 /* All that can be read there, which is closed. */
 char *
@@ -97,7 +99,9 @@ start_program(const char *bindir, const char **argv, PGconn *conn, int output)
 	}
 	if (child > 0)
 		return child;
+#ifdef __linux__
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
+#endif
 	if (getppid() != parent)
 		_exit(127);
 	if (password != NULL && password[0] != '\0')
