@@ -23,7 +23,7 @@ sub start_each
 	my $run = { said => '' };
 
 	$run->{name} = 'n' . ++$n;
-	$_->safe_psql('postgres', 'TRUNCATE runs') for grep { $_->{_pid} } $a, $b;
+	$_->safe_psql('postgres', 'SET synchronous_commit = local; TRUNCATE runs') for grep { $_->{_pid} } $a, $b;
 	my @command = each_command($a, '--name', $run->{name}, '--file',
 		script_file('ALTER TABLE photos ALTER n SET DEFAULT 1; INSERT INTO runs SELECT current_schema'), @args);
 	$run->{run} = IPC::Run::start(\@command, '>', \$run->{said}, '2>&1');
@@ -77,33 +77,48 @@ subtest 'a server that is down' => sub {
 	$b->start;
 };
 
-# Once with a worker, and once with the program itself; in the script, and in the commit.
+# The workers; the program, which they outlive; and all, in their commits.
 subtest 'kill -9' => sub {
-	for my $case ('worker', 'program', 'commit')
-	{
-		my @hold = map { my $h = $_->background_psql('postgres'); $h->query_safe('SELECT pg_advisory_lock(47)'); $h } $a, $b;
-		$_->safe_psql('postgres', q{
-CREATE OR REPLACE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-	IF NEW.s IN ('insta4', 'insta14') THEN PERFORM pg_advisory_xact_lock_shared(47); END IF;
-	RETURN NEW;
-END $$;
-DROP TRIGGER IF EXISTS hold ON runs;
-CREATE CONSTRAINT TRIGGER hold AFTER INSERT ON runs DEFERRABLE INITIALLY } . ($case eq 'commit' ? 'DEFERRED' : 'IMMEDIATE') . q{
-FOR EACH ROW EXECUTE FUNCTION hold()}) for $a, $b;
-		my $run = start_each('--lock-timeout', 60000, '--jobs', 2);
-		$_->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted}) for $a, $b;
-		my @workers = split /\s+/, `ps -o pid= --ppid $run->{run}->{KIDS}->[0]->{PID}`;
-		kill 'KILL', $case eq 'worker' ? grep { $_ } @workers : $run->{run}->{KIDS}->[0]->{PID};
+	my $end = sub {
+		my ($run, $case, $let_go) = @_;
+		my $program = $run->{run}->{KIDS}->[0]->{PID};
+		my @workers = split ' ', `ps -o pid= --ppid $program`;
 
-		# Its session may commit after all.
-		$_->quit for @hold;
+		is(scalar @workers, 4, "$case: there are workers");
+		kill 'KILL', $case eq 'the program' ? () : @workers, $case eq 'workers' ? () : $program;
+
+		# Their sessions may commit after all.
+		$let_go->();
 		$run->{run}->finish;
 		my ($code, $said) = snowid_each(each_args($a), '--name', $run->{name});
 		is($code, 0, "$case: the same command goes on") or diag $said;
 		is(runs($a, $b), '20 20', "$case: each once");
+	};
+
+	$_->safe_psql('postgres', q{
+CREATE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF NEW.s IN ('insta4', 'insta14') THEN PERFORM pg_advisory_xact_lock_shared(47); END IF;
+	RETURN NEW;
+END $$;
+CREATE TRIGGER hold BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION hold()}) for $a, $b;
+	for my $case ('workers', 'the program')
+	{
+		my @hold = map { my $h = $_->background_psql('postgres'); $h->query_safe('SELECT pg_advisory_lock(47)'); $h } $a, $b;
+		my $run = start_each('--lock-timeout', 60000, '--jobs', 2);
+		$_->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted}) for $a, $b;
+		$end->($run, $case, sub { $_->quit for @hold });
 	}
 	$_->safe_psql('postgres', 'DROP TRIGGER hold ON runs') for $a, $b;
+
+	my $standbys = sub {
+		my ($names) = @_;
+		for ($a, $b) { $_->append_conf('postgresql.conf', "synchronous_standby_names = '$names'"); $_->reload }
+	};
+	$standbys->('none');
+	my $run = start_each('--jobs', 2);
+	$_->poll_query_until('postgres', q{SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) for $a, $b;
+	$end->($run, 'all', sub { $standbys->('') });
 };
 
 subtest 'a move' => sub {
