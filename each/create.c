@@ -8,49 +8,21 @@
  */
 #include "each.h"
 
-/* What has the number of the shard in it: next_id(), DEFAULTs, guards. */
-#define RENUMBER \
-	"DO $$ DECLARE" \
-	" s snowid.shard_registry := (SELECT r FROM snowid.shard_registry r WHERE shard = %d);" \
-	" old text := %d; x record; BEGIN" \
-	" FOR x IN SELECT oid, pg_get_function_arguments(oid) AS arguments, prosecdef FROM pg_proc" \
-	"  WHERE pronamespace = quote_ident(s.schema)::regnamespace AND proname = 'next_id' LOOP" \
-	"  PERFORM snowid_internal.define_next_id(s.schema, x.arguments, s.shard, s.sequence, s.epoch, x.prosecdef);" \
-	" END LOOP;" \
-	" FOR x IN SELECT attrelid::regclass AS t, attname, pg_get_expr(adbin, adrelid) AS call FROM pg_attrdef" \
-	"  JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum JOIN pg_class c ON c.oid = adrelid" \
-	"  WHERE relnamespace = quote_ident(s.schema)::regnamespace AND attgenerated = '' LOOP" \
-	"  IF strpos(x.call, format('snowid.next_id(%%s, ', old)) > 0 THEN" \
-	"   EXECUTE format('ALTER TABLE ONLY %%s ALTER %%I SET DEFAULT %%s', x.t, x.attname," \
-	"    replace(x.call, format('snowid.next_id(%%s, ', old), format('snowid.next_id(%%s, ', s.shard)));" \
-	"  END IF;" \
-	" END LOOP;" \
-	" FOR x IN SELECT conrelid::regclass AS t, conname, attname FROM pg_constraint k JOIN pg_attribute ON attrelid = conrelid AND attnum = conkey[1]" \
-	"  WHERE connamespace = quote_ident(s.schema)::regnamespace AND contype = 'c' AND conislocal" \
-	"  AND pg_get_constraintdef(k.oid) ^@ format('CHECK ((snowid.id_shard(%%I) = %%s))', attname, old) LOOP" \
-	"  EXECUTE format('ALTER TABLE %%s DROP CONSTRAINT %%I', x.t, x.conname);" \
-	"  PERFORM snowid_internal.add_guard(x.t, x.attname, s.shard);" \
-	" END LOOP; END $$"
+/* Where pg_dump's script has the number of the shard: next_id(), DEFAULTs, guards. */
+#define NUMBERED "(\\msnowid(_internal)?\\.(next_id\\w*\\(|id_shard\\(([^()\"]*|\"[^\"]*\")\\) = ))%d\\M"
 
 static void
 create_shard(PGconn *conn, const char *like, const char *script, int number, const char *schema)
 {
 	char	   *l = ident(conn, like);
 	char	   *s = ident(conn, schema);
-	char	   *users;
 
 	run(conn, "SELECT snowid_internal.claim_shard(%d, %s, sequence, epoch) FROM snowid.shard_registry WHERE shard = %d",
 		number, literal(conn, schema), options.like);
 	run(conn, "ALTER SCHEMA %s RENAME TO snowid_each_like", l);
-	run(conn, "%s", script);
+	run(conn, "%s", query_text(conn, "SELECT regexp_replace(%s, '" NUMBERED "', '\\1%d', 'g')", literal(conn, script), options.like, number));
 	run(conn, "SET search_path = pg_catalog, pg_temp; ALTER SCHEMA %s RENAME TO %s; ALTER SCHEMA snowid_each_like RENAME TO %s", l, s, l);
-	run(conn, RENUMBER, number, options.like);
 	run(conn, "INSERT INTO %s." LEDGER " SELECT * FROM %s." LEDGER " WHERE finished_at IS NOT NULL", s, l);
-	users = query_text(conn, "SELECT string_agg(oid::regprocedure::text, ', ') FROM pg_proc "
-					   "WHERE pronamespace = quote_ident(%s)::regnamespace AND strpos(prosrc, %s || '.') > 0",
-					   literal(conn, schema), literal(conn, like));
-	if (users != NULL)
-		report_warning("functions of shard %d name the schema of shard %d: %s", number, options.like, users);
 }
 
 int
@@ -60,9 +32,9 @@ command_create(PGconn *registry)
 	int			n = options.shards.n;
 	PGconn	   *conn;
 	Side		side = {0};
+	PGresult   *ledger;
 	const char *home;
 	char	   *like;
-	char	   *ledger;
 	char	   *script;
 
 	options.shards = (ShardSet)
@@ -81,9 +53,13 @@ command_create(PGconn *registry)
 	}
 
 	/* A migration waits, so that the ledger says what the definitions are. */
-	ledger = text_of("%s." LEDGER, ident(conn, like));
 	run(conn, "BEGIN; SET LOCAL lock_timeout = %d", options.lock_timeout_ms);
-	run(conn, CREATE_LEDGER "LOCK TABLE %s IN SHARE MODE", ledger, ledger);
+	ledger = open_ledger(conn, text_of("%s." LEDGER, ident(conn, like)), "SHARE");
+	if (ledger == NULL || PQntuples(ledger) > 0)
+	{
+		report_error("shard %d: %s", options.like, ledger == NULL ? PQerrorMessage(conn) : PQgetvalue(ledger, 0, 0));
+		fail();
+	}
 	script = dump_definitions(conn, options.bindir, &like, 1);
 	if (script == NULL)
 		fail();

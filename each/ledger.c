@@ -32,19 +32,34 @@
 	"(SELECT reset_val FROM pg_settings WHERE name = 'search_path') " \
 	"FROM (SELECT %s AS lag) l LEFT JOIN (SELECT *, snowid_internal.lives(r) FROM snowid.shard_registry r) r ON shard = %d"
 
+/*
+ * Make the ledger, if it is not there, and lock it.  A row says why it cannot be
+ * used: with triggers and the like, its owner could have us run his own code.
+ */
+PGresult *
+open_ledger(PGconn *conn, const char *ledger, const char *mode)
+{
+	return try_query(conn,
+					 "CREATE TABLE IF NOT EXISTS %s (name text PRIMARY KEY, checksum text NOT NULL, script text NOT NULL, "
+					 "statements int NOT NULL DEFAULT 0, run_by name NOT NULL DEFAULT session_user, "
+					 "started_at timestamptz NOT NULL DEFAULT clock_timestamp(), finished_at timestamptz, error text); "
+					 "LOCK TABLE ONLY %s IN %s MODE; SELECT 'its ledger is of another role: ' || relowner::regrole "
+					 "FROM pg_class WHERE oid = %s::regclass AND NOT " TRUSTED, ledger, ledger, mode, literal(conn, ledger));
+}
+
 /* The row is written anew by each attempt; but statements stays. */
 static bool
-begin_row(PGconn *conn, const char *ledger)
+write_row(PGconn *conn, const char *ledger, const char *error)
 {
 	return try_run(conn,
-				   CREATE_LEDGER "INSERT INTO %s (name, checksum, script) VALUES (%s, %s, %s) ON CONFLICT (name) DO UPDATE "
+				   "INSERT INTO %s (name, checksum, script, error) VALUES (%s, %s, %s, %s) ON CONFLICT (name) DO UPDATE "
 				   "SET checksum = excluded.checksum, script = excluded.script, run_by = session_user, "
-				   "started_at = clock_timestamp(), error = NULL", ledger, ledger,
-				   literal(conn, options.name), literal(conn, script.checksum), literal(conn, script.text));
+				   "started_at = clock_timestamp(), error = excluded.error", ledger,
+				   literal(conn, options.name), literal(conn, script.checksum), literal(conn, script.text), literal(conn, error));
 }
 
 static bool
-finish_row(PGconn *conn, const char *ledger, const char *set)
+update_row(PGconn *conn, const char *ledger, const char *set)
 {
 	return try_run(conn, "UPDATE %s SET %s WHERE name = %s", ledger, set, literal(conn, options.name));
 }
@@ -64,15 +79,23 @@ run_statements(PGconn *conn, const char *schema, const char *ledger, const char 
 							 "EXECUTE format('LOCK TABLE %%s IN SHARE UPDATE EXCLUSIVE MODE', i.indrelid::regclass); "
 							 "IF EXISTS (SELECT FROM pg_index WHERE indexrelid = i.indexrelid AND NOT indisvalid) THEN "
 							 "EXECUTE format('DROP INDEX %%s', i.indexrelid::regclass); END IF; END LOOP; END $$",
-							 literal(conn, schema)) && begin_row(conn, ledger);
+							 literal(conn, schema)) && write_row(conn, ledger, NULL);
 
 	for (; ok && done < script.nstatements; done++)
 		ok = try_run(conn, "SELECT set_config('search_path', concat_ws(', ', quote_ident(%s), nullif(%s, '')), false)",
 					 literal(conn, schema), literal(conn, path)) &&
 			try_run(conn, "%s", script.statements[done]) &&
 			try_run(conn, "SET search_path = pg_catalog, pg_temp") &&
-			finish_row(conn, ledger, text_of("statements = %d", done + 1));
-	return ok && finish_row(conn, ledger, "finished_at = clock_timestamp()");
+			update_row(conn, ledger, text_of("statements = %d", done + 1));
+	return ok && update_row(conn, ledger, "finished_at = clock_timestamp()");
+}
+
+/* Is nothing in the way?  The first value of a row says what is. */
+static bool
+is_free(PGresult *res, Task *task)
+{
+	set_message(task, PQntuples(res) > 0 ? PQgetvalue(res, 0, 0) : "");
+	return res != NULL && task->message[0] == '\0';
 }
 
 /* FAILED without a message: a query has failed. */
@@ -84,39 +107,35 @@ attempt(PGconn *conn, Task *task, char **schema, char **ledger)
 								options.lock_timeout_ms, options.statement_timeout_ms,
 								whole ? "BEGIN; SELECT pg_advisory_xact_lock" : "SELECT pg_advisory_lock", LOCK_CLASS, task->shard,
 								(long long) Max(options.max_lag, 0), options.max_lag < 0 ? "0" : LAG, task->shard);
+	char	   *table;
 	char	   *path;
-	bool		done = false;
-	int			statements = 0;
+	int			done;
 
-	if (res == NULL)
-		return FAILED;
-	set_message(task, PQgetvalue(res, 0, 0));
-	if (task->message[0] != '\0')
-		return *PQgetvalue(res, 0, 1) == 't' ? FAILED : TODO;
+	if (!is_free(res, task))
+		return res == NULL || *PQgetvalue(res, 0, 1) == 't' ? FAILED : TODO;
 	*schema = keep_text(field(res, 0, 2));
-	*ledger = text_of("%s." LEDGER, ident(conn, *schema));
+	table = text_of("%s." LEDGER, ident(conn, *schema));
 	path = keep_text(field(res, 0, 3));
 	PQclear(res);
-
-	res = try_query(conn, CREATE_LEDGER "SELECT checksum, finished_at IS NOT NULL, statements FROM %s WHERE name = %s",
-					*ledger, *ledger, literal(conn, options.name));
-	if (res == NULL)
+	res = open_ledger(conn, table, "ROW EXCLUSIVE");
+	if (!is_free(res, task))
 		return FAILED;
-	if (PQntuples(res) > 0)
-	{
-		done = *PQgetvalue(res, 0, 1) == 't';
-		statements = atoi(PQgetvalue(res, 0, 2));
-		if ((done || statements > 0) && strcmp(PQgetvalue(res, 0, 0), script.checksum) != 0)
-			set_message(task, "another script was run under this name");
-	}
 	PQclear(res);
-	if (done || task->message[0] != '\0')
-		return task->message[0] != '\0' ? FAILED : HAD;
-	if (whole ? begin_row(conn, *ledger) &&
+	*ledger = table;
+	res = try_query(conn, "SELECT CASE WHEN checksum <> %s AND done <> 0 THEN 'another script was run under this name' END, done "
+					"FROM %s, LATERAL (SELECT CASE WHEN finished_at IS NOT NULL THEN -1 ELSE statements END AS done) d WHERE name = %s",
+					literal(conn, script.checksum), table, literal(conn, options.name));
+	if (!is_free(res, task))
+		return FAILED;
+	done = PQntuples(res) > 0 ? atoi(PQgetvalue(res, 0, 1)) : 0;
+	PQclear(res);
+	if (done < 0)
+		return HAD;
+	if (whole ? write_row(conn, table, NULL) &&
 		try_run(conn, "SELECT snowid_internal.run_in_shard(%d, %s, %s, %s, NULL)",
 				task->shard, literal(conn, *schema), literal(conn, script.text), literal(conn, path)) &&
-		finish_row(conn, *ledger, "finished_at = clock_timestamp()") && try_run(conn, "COMMIT")
-		: run_statements(conn, *schema, *ledger, path, statements))
+		update_row(conn, table, "finished_at = clock_timestamp()") && try_run(conn, "COMMIT")
+		: run_statements(conn, *schema, table, path, done))
 		return DONE;
 	return FAILED;
 }
@@ -142,7 +161,13 @@ migrate(PGconn *conn, Task *task)
 	if (PQtransactionStatus(conn) != PQTRANS_IDLE)
 		(void) try_run(conn, "ROLLBACK");
 	(void) try_run(conn, "SET search_path = pg_catalog, pg_temp; SELECT pg_advisory_unlock_all()");
-	if (by_query && state == FAILED && ledger != NULL && begin_row(conn, ledger))
-		(void) finish_row(conn, ledger, text_of("error = %s", literal(conn, task->message)));
+	if (by_query && state == FAILED && ledger != NULL)
+	{
+		PGresult   *res = open_ledger(conn, ledger, "ROW EXCLUSIVE");
+
+		if (res != NULL && PQntuples(res) == 0)
+			(void) write_row(conn, ledger, task->message);
+		PQclear(res);
+	}
 	return state;
 }

@@ -18,11 +18,7 @@ static int	nnotes = 0;
 void
 note(const char *subject, const char *what, int shard)
 {
-	/* Grown at each power of two. */
-	if (nnotes == 0)
-		notes = pg_malloc(sizeof(struct Note));
-	else if ((nnotes & (nnotes - 1)) == 0)
-		notes = pg_realloc(notes, 2 * nnotes * sizeof(struct Note));
+	notes = pg_realloc(notes, (nnotes + 1) * sizeof(struct Note));
 	notes[nnotes++] = (struct Note)
 	{
 		pg_strdup(subject), pg_strdup(what), shard
@@ -30,15 +26,19 @@ note(const char *subject, const char *what, int shard)
 }
 
 static int
-compare_notes(const void *a, const void *b)
+compare_texts(const struct Note *x, const struct Note *y)
 {
-	const struct Note *x = a;
-	const struct Note *y = b;
 	int			c = strcmp(x->subject, y->subject);
 
-	if (c == 0)
-		c = strcmp(x->what, y->what);
-	return c != 0 ? c : x->shard - y->shard;
+	return c != 0 ? c : strcmp(x->what, y->what);
+}
+
+static int
+compare_notes(const void *x, const void *y)
+{
+	int			c = compare_texts(x, y);
+
+	return c != 0 ? c : ((const struct Note *) x)->shard - ((const struct Note *) y)->shard;
 }
 
 static void
@@ -60,19 +60,15 @@ tell_notes(int all)
 	{
 		int			shards[MAX_SHARD + 1];
 		int			n = 0;
-		char	   *ranges;
 
-		for (end = i; end < nnotes && strcmp(notes[end].subject, notes[i].subject) == 0 &&
-			 strcmp(notes[end].what, notes[i].what) == 0; end++)
+		for (end = i; end < nnotes && compare_texts(&notes[end], &notes[i]) == 0; end++)
 			if (n == 0 || shards[n - 1] != notes[end].shard)
 				shards[n++] = notes[end].shard;
 		if (n == all)
 			continue;
 		if (strcmp(notes[i].subject, subject) != 0)
 			printf("%s\n", subject = notes[i].subject);
-		ranges = ranges_of(shards, n);
-		printf("  %s: %d shard%s: %s\n", notes[i].what, n, n == 1 ? "" : "s", ranges);
-		free(ranges);
+		printf("  %s: %d shard%s: %s\n", notes[i].what, n, n == 1 ? "" : "s", keep_text(ranges_of(shards, n)));
 	}
 	return subject[0] != '\0';
 }
@@ -92,8 +88,13 @@ read_ledgers(const char *columns, const char *condition, NoteTaker *taker)
 	for (int server = 0; server < nservers; server++)
 	{
 		PGconn	   *conn = connect_server(server, true);
-		PGresult   *res = query(conn, "SELECT shard, format('%%I." LEDGER "', schema) FROM snowid.shard_registry r "
-								"WHERE snowid_internal.lives(r) = 'here' AND to_regclass(format('%%I." LEDGER "', schema)) IS NOT NULL");
+		PGresult   *res = query(conn, "SELECT shard, format('%%I." LEDGER "', schema), " TRUSTED
+								" AND has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE') "
+								"FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = schema "
+								"JOIN pg_class c ON relnamespace = n.oid AND relname = '" LEDGER "' "
+								"WHERE snowid_internal.lives(r) = 'here' ORDER BY shard");
+		int			unread[MAX_SHARD + 1];
+		int			nunread = 0;
 
 		for (int row = 0; row < PQntuples(res);)
 		{
@@ -101,12 +102,20 @@ read_ledgers(const char *columns, const char *condition, NoteTaker *taker)
 
 			initPQExpBuffer(&sql);
 			do
-				appendPQExpBuffer(&sql, "%sSELECT %s, %s FROM %s WHERE %s", sql.len > 0 ? " UNION ALL " : "",
-								  columns, PQgetvalue(res, row, 0), PQgetvalue(res, row, 1), condition);
-			while (++row < PQntuples(res) && row % AT_ONCE != 0);
+			{
+				const char *shard = PQgetvalue(res, row, 0);
+
+				if (*PQgetvalue(res, row, 2) == 't')
+					appendPQExpBuffer(&sql, "%sSELECT %s, %s FROM %s WHERE %s", sql.len > 0 ? " UNION ALL " : "",
+									  columns, shard, PQgetvalue(res, row, 1), condition);
+				else
+					unread[nunread++] = atoi(shard);
+			} while (++row < PQntuples(res) && row % AT_ONCE != 0);
 			note_rows(query(conn, "%s", sql.data), taker);
 			termPQExpBuffer(&sql);
 		}
+		if (nunread > 0)
+			report_warning("ledgers of other roles are not read: shards %s", ranges_of(unread, nunread));
 		PQclear(res);
 		PQfinish(conn);
 	}
@@ -116,21 +125,21 @@ int
 command_status(void)
 {
 	int			known;
-	int			end;
+	int			i = 0;
 
 	read_ledgers("name, CASE WHEN finished_at IS NOT NULL THEN 'done' ELSE concat_ws(', ', 'not done', "
 				 "'but the first ' || nullif(statements, 0) || ' statements', 'failed: ' || error) END", "true", note);
 	sort_notes();
-	known = nnotes;
-	for (int i = 0; i < known; i = end)
+	for (known = nnotes; i < known;)
 	{
+		const char *name = notes[i].subject;
 		bool		has[MAX_SHARD + 1] = {false};
 
-		for (end = i; end < known && strcmp(notes[end].subject, notes[i].subject) == 0; end++)
-			has[notes[end].shard] = true;
+		for (; i < known && strcmp(notes[i].subject, name) == 0; i++)
+			has[notes[i].shard] = true;
 		for (Task *task = tasks; task < tasks + ntasks; task++)
 			if (!has[task->shard])
-				note(notes[i].subject, "not begun", task->shard);
+				note(name, "not begun", task->shard);
 	}
 	(void) tell_notes(-1);
 	return EXIT_DONE;
@@ -145,7 +154,7 @@ command_status(void)
 	"WITH shard AS (SELECT shard, schema, quote_ident(schema) AS name FROM snowid.shard_registry WHERE shard BETWEEN %s AND %s)," \
 	" entry AS (SELECT n, regexp_match(e, E'^([^\\n]*); Type: ([^\\n;]*); Schema: ([^\\n;]*); Owner: [^\\n]*(.*)$') AS m" \
 	"  FROM regexp_split_to_table(%s, E'\\n--\n-- Name: ') WITH ORDINALITY x (e, n))," \
-	" line AS (SELECT shard, n, k, replace(m[2] || ' ' || regexp_replace(m[1], schema || '$', '#'), name || '.', '') AS subject," \
+	" line AS (SELECT shard, n, k, replace(m[2] || ' ' || CASE WHEN right(m[1], length(schema)) = schema THEN left(m[1], -length(schema)) || '#' ELSE m[1] END, name || '.', '') AS subject," \
 	"  regexp_replace(replace(replace(rtrim(line, ','), name || '.', ''), 'SCHEMA ' || name, 'SCHEMA #')," \
 	"   CASE WHEN line ~ 'next_id|id_shard' THEN '\\m' || shard || '\\M' ELSE '^$' END, '#', 'g') AS line" \
 	"  FROM entry JOIN shard ON schema = CASE WHEN m[3] = '-' THEN regexp_replace(m[1], '^SCHEMA ', '') ELSE m[3] END," \

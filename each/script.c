@@ -33,6 +33,12 @@ use_ledger(const char *text, const char *unused, int shard)
 {
 	if (script.text == NULL)
 		script.text = pg_strdup(text);
+	else if (strcmp(script.text, text) != 0)
+	{
+		report_error("shard %d has another script \"%s\" than others", shard, options.name);
+		report_hint("Say which: --file");
+		exit(EXIT_USAGE);
+	}
 }
 
 static void
@@ -70,7 +76,14 @@ read_script(PGconn *registry)
 	if (options.file != NULL)
 		script.text = read_file(options.file);
 	else
-		read_ledgers("script, NULL", text_of("name = %s", literal(registry, options.name)), use_ledger);
+	{
+		char	   *name = text_of("name = %s", literal(registry, options.name));
+
+		/* One that has only failed may be wrong. */
+		read_ledgers("script, NULL", text_of("%s AND (finished_at IS NOT NULL OR statements > 0)", name), use_ledger);
+		if (script.text == NULL)
+			read_ledgers("script, NULL", name, use_ledger);
+	}
 	if (script.text == NULL)
 	{
 		report_error("no shard has a script \"%s\"", options.name);

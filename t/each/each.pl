@@ -66,7 +66,12 @@ subtest 'a shard that fails' => sub {
 		script_file('INSERT INTO runs VALUES (5); COMMIT'));
 	each_ok($a, 1, qr/not begun: \d+ shards/, '--name', 'stops', '--file', script_file('SELECT 1/0'), '--stop-on-error', '--jobs', 1);
 	each_ok($a, 0, qr/^stops\n  not begun: 1[89] shards.*\n  not done, failed: division by zero: [12] shard/m, 'status');
-	each_ok($a, 0, qr/20 shards done/, '--name', 'stops', '--file', script_file('SELECT 1'));
+
+	# By name alone goes on what has worked.
+	each_ok($a, 0, qr/1 shards done/, '--name', 'stops', '--file', script_file('SELECT 1'), '--shard', 12);
+	each_ok($a, 0, qr/19 shards done in .*, 1 had it/, '--name', 'stops');
+	each_ok($a, 0, qr/1 shards done/, '--name', 'two', '--file', script_file("SELECT $_"), '--shard', $_) for 3, 15;
+	each_ok($a, 2, qr/shard 15 has another script "two" than others\n.*--file/, '--name', 'two');
 };
 
 done_testing();

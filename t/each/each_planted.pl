@@ -1,0 +1,90 @@
+# Nothing that the owner of a shard has planted runs as the superuser who calls
+# snowid-each: a ledger of his own, functions and operators in the schemas of
+# everybody's search path.  And names may be whatever PostgreSQL allows.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use EachTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $node = new_node('main');
+$node->start;
+$node->safe_psql('postgres', q{
+CREATE EXTENSION snowid;
+CREATE ROLE planter LOGIN;
+GRANT CREATE ON DATABASE postgres TO planter;
+GRANT INSERT, UPDATE, DELETE ON snowid.shard_registry TO planter;
+SELECT snowid.create_shard(0), snowid.create_shard(1, 'we"ird (')});
+
+sub as_planter
+{
+	my ($sql) = @_;
+	return $node->safe_psql('postgres', $sql, extra_params => [ '-U', 'planter' ]);
+}
+
+# All that the program says, of which nothing may have run planted code.
+sub each_harmless
+{
+	my ($expected, $like, @args) = @_;
+	my $from = -s $node->logfile;
+
+	each_ok($node, $expected, $like, @args);
+	unlike(slurp_file($node->logfile, $from), qr/LOG:  planted/, '... and runs nothing that was planted');
+	return;
+}
+
+as_planter(q{
+SELECT snowid.create_shard(2), snowid.create_shard(3), snowid.create_shard(4);
+CREATE SCHEMA evil;
+GRANT USAGE ON SCHEMA evil TO PUBLIC;
+CREATE FUNCTION evil.bite(text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS
+	$$BEGIN RAISE LOG 'planted % as %', $1, current_user; RETURN $1; END$$;
+CREATE FUNCTION evil.bite() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM evil.bite('trigger'); RETURN NEW; END$$;
+CREATE FUNCTION evil.equal(text, text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RETURN evil.bite('=') = 'x'; END$$;
+CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal);
+CREATE OPERATOR evil.|| (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal)});
+as_planter("CREATE FUNCTION evil.$_ RETURNS text LANGUAGE sql AS \$\$SELECT evil.bite('$_')\$\$")
+  for 'format(text, text)', 'quote_ident(text)', 'set_config(text, text, boolean)', 'concat_ws(text, text, text)', 'quote_ident(name)';
+$node->safe_psql('postgres', 'ALTER DATABASE postgres SET search_path = evil, pg_catalog');
+
+# A ledger's columns, and what they may be.
+my $columns = 'name text PRIMARY KEY, checksum text, script text, statements int, run_by name, started_at timestamptz, finished_at timestamptz, error text';
+as_planter("SET search_path = evil, pg_catalog; $_") for
+	"CREATE TABLE insta2.snowid_migrations ($columns);
+	CREATE TRIGGER bite BEFORE INSERT OR UPDATE ON insta2.snowid_migrations FOR EACH ROW EXECUTE FUNCTION bite();
+	CREATE INDEX ON insta2.snowid_migrations (bite('index'));
+	INSERT INTO insta2.snowid_migrations (name, script) VALUES ('planted', 'SELECT 1')",
+	"CREATE VIEW insta3.snowid_migrations AS SELECT 'planted'::text AS name, bite('view') AS script, 'x'::text AS checksum,
+		1 AS statements, now() AS finished_at, ''::text AS error",
+	"CREATE TABLE insta4.snowid_migrations ($columns, CHECK (bite('check') > ''))";
+
+my $file = script_file('CREATE TABLE photos (id bigint)');
+my $refused = qr/its ledger is of another role: planter: 3 shards: 2-4/;
+each_harmless(1, qr/2 shards done.*$refused/s, '--name', 'table', '--file', $file);
+each_harmless(1, $refused, '--name', 'table');
+each_harmless(1, $refused, '--name', 'statements', '--file', script_file("-- no transaction\nVACUUM photos"));
+each_harmless(2, qr/no shard has a script "planted"/, '--name', 'planted');
+each_harmless(0, qr/warning: ledgers of other roles are not read: shards 2-4\n.*^table\n  done: 2 shards: 0-1$/ms, 'status');
+each_harmless(1, qr/shard 3: its ledger is of another role: planter/, 'create', '--like', 3, '--shard', 5);
+each_harmless(1, qr/^definitions$/m, 'diff');
+
+# Their owner may, but reads no other's ledgers.
+my ($code, $said) = snowid_each('--registry', $node->connstr('postgres') . ' user=planter', '--name', 'mine', '--file', $file, '--shard', '2,4');
+is($code, 0, 'the owner may run a script') or diag $said;
+($code, $said) = snowid_each('--registry', $node->connstr('postgres') . ' user=planter', 'status');
+like($said, qr/are not read: shards 0-1\n.*^mine\n  done: 2 shards: 2,4\n/ms, '... and see the status of his shards');
+
+# Names.
+$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET search_path; SELECT snowid.drop_shard(i, true) FROM generate_series(2, 4) i');
+my $name = q{it's "odd" \\ $$; %s 50%};
+each_harmless(0, qr/2 shards done/, '--name', $name, '--file', script_file(q{SELECT '%s%n', $a$'\\$a$; CREATE INDEX "i'" ON photos (id)}));
+each_harmless(0, qr/^\Q$name\E\n  done: 2 shards: 0-1$/m, 'status');
+each_harmless(0, qr/2 had it/, '--name', $name);
+each_harmless(0, qr/2 shards done/, '--name', "$name.", '--file', script_file("-- no transaction\nVACUUM photos"));
+each_harmless(0, qr/^$/, 'diff');
+
+done_testing();
