@@ -2161,7 +2161,8 @@ COMMENT ON FUNCTION snowid.shard_home(int) IS
 
 /*
  * refuse_relation: raises the error of a shard that is closed here, if the
- * sequence or table belongs to one, and else returns.
+ * sequence or table belongs to one, and else returns: true to the sessions that
+ * fill it from another server.
  *
  * next_id() calls it when a sequence has reached its MAXVALUE, and the fence's
  * trigger on each statement.  They see to it that it reads the journal as it is
@@ -2170,7 +2171,7 @@ COMMENT ON FUNCTION snowid.shard_home(int) IS
  * Errors: SN001 it lives elsewhere, SN002 it is closed, or not open yet.
  */
 CREATE FUNCTION snowid_internal.refuse_relation(relation regclass)
-RETURNS void
+RETURNS boolean
 LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -2185,7 +2186,13 @@ BEGIN
 	LEFT JOIN snowid.shard_registry r ON r.shard = j.shard
 	WHERE j.closed AND c.oid = relation;
 	IF NOT FOUND THEN
-		RETURN;
+		RETURN false;
+	END IF;
+	-- The copy may read all of the journal; writers need not.
+	IF m.role = 'target' AND m.step = 'schema' AND current_setting('snowid_move.copies', true) <> '' THEN
+		IF current_setting('snowid_move.copies') = (SELECT j.details ->> 'move_id' FROM snowid.moves j WHERE j.shard = m.shard) THEN
+			RETURN true;
+		END IF;
 	END IF;
 
 	-- As lives() has it.

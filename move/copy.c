@@ -250,7 +250,11 @@ open_worker(const Copy *copy, Worker *worker)
 	const Move *move = copy->move;
 
 	if (worker->to == NULL)
+	{
 		worker->to = open_session(&move->target, move->options->to, &move->target);
+		if (PQstatus(worker->to) == CONNECTION_OK)
+			run(worker->to, "SET snowid_move.copies = %s", literal(worker->to, set_journal(move, &move->target)->move_id));
+	}
 	if (PQstatus(worker->to) != CONNECTION_OK)
 		return false;
 	if (worker->piece->statement != NULL || worker->from != NULL)
@@ -510,7 +514,7 @@ do_pieces(Copy *copy)
 	return status;
 }
 
-/* Open the schemas to those whose they are, and close the tables for writers instead. */
+/* Give the schemas back to those whose they are; the fence stands. */
 static void
 give_back(const Move *move)
 {
@@ -520,8 +524,6 @@ give_back(const Move *move)
 	run(conn, "BEGIN");
 	rights = query_text(conn, "SELECT string_agg(details ->> 'rights', '; ') FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 	run(conn, "%s", rights);
-	run(conn, "SELECT snowid_internal.enable_fence(ARRAY(SELECT t::oid FROM snowid_internal.shard_tables(%s) t), true)",
-		schema_list(move, conn));
 	record_step(move, &move->target, "rows");
 	run(conn, "COMMIT");
 }

@@ -178,10 +178,6 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 		take_schemas(move, conn);
 		run(conn, "SELECT snowid_internal.prepare_table(t) FROM snowid_internal.shard_tables(%s) t", schema_list(move, conn));
 		run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], NULL)", shard_list(move));
-
-		/* The sequences stay closed, but rows are to come. */
-		run(conn, "SELECT snowid_internal.enable_fence(ARRAY(SELECT t::oid FROM snowid_internal.shard_tables(%s) t), false)",
-			schema_list(move, conn));
 		record_detail(move, conn, "schema_made", "yes");
 		record_step_on(move, target, conn, "schema");
 		run(conn, "COMMIT");

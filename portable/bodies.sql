@@ -1193,7 +1193,9 @@ $$;
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM snowid_internal.refuse_relation(TG_RELID);
+	IF snowid_internal.refuse_relation(TG_RELID) THEN
+		RETURN NULL;
+	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'SN002',
 		MESSAGE = format('table "%s" is closed for writing', TG_TABLE_NAME),
 		DETAIL = 'Its trigger snowid_fence is enabled, but the journal snowid.moves has no closed shard with its schema.',

@@ -61,7 +61,7 @@ static bool enable_trigger(Relation triggers, Oid relid, Oid function, bool is_c
  * refuse_write() → trigger
  *
  * Raises the error of a closed shard.  The trigger fires only while it is
- * enabled, and then nothing may pass, whatever the journal says.
+ * enabled, and then nothing but a move's copy may pass, whatever the journal says.
  */
 Datum
 snowid_refuse_write(PG_FUNCTION_ARGS)
@@ -73,7 +73,8 @@ snowid_refuse_write(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("refuse_write() can only be called as a trigger")));
 	rel = ((TriggerData *) fcinfo->context)->tg_relation;
-	refuse_if_fenced(RelationGetRelid(rel));
+	if (refuse_if_fenced(RelationGetRelid(rel)))
+		return (Datum) 0;
 	ereport(ERROR,
 			(errcode(MAKE_SQLSTATE('S', 'N', '0', '0', '2')),
 			 errmsg("table \"%s\" is closed for writing", RelationGetRelationName(rel)),

@@ -75,7 +75,7 @@ refuse_slot(SlotVerdict verdict, Oid seqid, int64 slot,
 			{
 				bool		is_narrow = rules.max_slot <= PG_INT32_MAX;
 
-				refuse_if_fenced(seqid);
+				(void) refuse_if_fenced(seqid);
 				ereport(ERROR,
 						(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
 						 errmsg("reached maximum value of sequence \"%s\" (%lld)",
@@ -142,22 +142,24 @@ sequence_name(Oid seqid)
 
 /*
  * Raise the error of a closed shard, if the sequence or the table belongs to
- * one.
+ * one.  True if this session is the one that fills the shard.
  *
  * The journal is read with a new snapshot: the call may have waited for the
  * fence, and its own snapshot would not show it.
  */
-void
+bool
 refuse_if_fenced(Oid relid)
 {
 	Oid			argtypes[1] = {REGCLASSOID};
 	Oid			function = LookupFuncName(list_make2(makeString(pstrdup("snowid_internal")),
 													 makeString(pstrdup("refuse_relation"))),
 										  1, argtypes, true);
+	bool		is_copy;
 
 	if (!OidIsValid(function))
-		return;
+		return false;
 	PushActiveSnapshot(GetLatestSnapshot());
-	(void) OidFunctionCall1(function, ObjectIdGetDatum(relid));
+	is_copy = DatumGetBool(OidFunctionCall1(function, ObjectIdGetDatum(relid)));
 	PopActiveSnapshot();
+	return is_copy;
 }

@@ -19,7 +19,7 @@ extern void refuse_advance(Oid seqid, int64 slot, TimestampTz now,
 						   TimestampTz epoch);
 extern void refuse_increment(Oid seqid, int64 increment);
 extern void refuse_reservation(void);
-extern void refuse_if_fenced(Oid relid);
+extern bool refuse_if_fenced(Oid relid);
 
 #pragma GCC visibility pop
 

@@ -99,6 +99,7 @@ subtest 'a session ends' => sub {
 	my $tool = start_move(\$said, '--trust-owners');
 	is(sqlstate($b, "SET ROLE owner; ALTER TABLE $s.users ADD CHECK (true)"), '42501', 'the owner alters nothing');
 	is(sqlstate($b, "SET ROLE owner; INSERT INTO $s.users (name) VALUES ('there')"), '42501', '... and writes nothing');
+	is(sqlstate($b, "INSERT INTO $s.users (id, name) VALUES (1, 'there')"), 'SN002', '... nor does a superuser');
 	is(sqlstate($b, "SELECT $s.next_id()"), 'SN002', 'no id is given');
 	$b->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
 	ok(eval { $tool->pump until $said =~ /a session has ended; insta5\.slow is begun again/; 1 }, 'the table is copied again') or diag $said;
