@@ -586,6 +586,10 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
 /*
  * The usual case, in as few steps as can be; all others are take_slots()'s.
  *
+ * In bulk, the first expression does all: whoever has logged in this transaction,
+ * and is not behind the clock, counts.  It looks at no privilege, since nextval()
+ * does, and at no definition, since the transaction has.
+ *
  * The lock on the sequence is an advisory lock of the session, taken and given
  * up in one expression.  PostgreSQL looks for cancels between statements, not
  * within one, and trying for a lock does not wait.  What setval() would refuse
@@ -628,6 +632,25 @@ DECLARE
 BEGIN
 	LOOP
 		BEGIN
+			-- In bulk: at most 8 ms ahead of the clock, in a transaction that has logged.
+			slot := CASE WHEN ((pg_catalog.pg_sequence_last_value(seq) OPERATOR(pg_catalog.-)
+					((((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) epoch)
+						OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 OPERATOR(pg_catalog./) 1000)
+					  OPERATOR(pg_catalog.&) 1099511627775) OPERATOR(pg_catalog.<<) 10)) OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+				AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+				AND pg_catalog.current_setting('snowid_internal.seen', true) OPERATOR(pg_catalog.=)
+					(((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+					  OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
+					 OPERATOR(pg_catalog.||) ' ' OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text)
+			THEN
+				CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
+					pg_catalog.nextval(seq)
+					OPERATOR(pg_catalog.*)
+					pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
+				END
+			END;
+			EXIT WHEN slot IS NOT NULL;
+
 			-- Who has the lock has it for a microsecond.
 			FOR attempt IN 1 .. 8 LOOP
 				last := pg_catalog.pg_sequence_last_value(seq);
@@ -638,20 +661,7 @@ BEGIN
 				key := ((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
 						OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text OPERATOR(pg_catalog.||) ' ';
 				seen := pg_catalog.current_setting('snowid_internal.seen', true);
-				slot := CASE WHEN seen OPERATOR(pg_catalog.=) (key OPERATOR(pg_catalog.||) xact)
-					AND last OPERATOR(pg_catalog.>=) now_slot AND at OPERATOR(pg_catalog.>=) epoch
-					AND (last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
-						 OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 896
-							AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
-					AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
-					AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
-				THEN
-					CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
-						pg_catalog.nextval(seq)
-						OPERATOR(pg_catalog.*)
-						pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
-					ELSE 0 END
-				WHEN at OPERATOR(pg_catalog.>=) epoch AND at OPERATOR(pg_catalog.>=) pg_catalog.now()
+				slot := CASE WHEN at OPERATOR(pg_catalog.>=) epoch AND at OPERATOR(pg_catalog.>=) pg_catalog.now()
 					-- No wait: near the clock, or in a millisecond that is open and not
 					-- almost full.  Not over a day ahead, not restarted, not in 2046.
 					AND (last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
@@ -687,10 +697,13 @@ BEGIN
 							OPERATOR(pg_catalog.*)
 							pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
 							OPERATOR(pg_catalog.*)
-							pg_catalog.setval('snowid_internal.flushed'::pg_catalog.regclass, 1)
-							OPERATOR(pg_catalog.*)
-							CASE WHEN xact IS NULL THEN 1
-								WHEN pg_catalog.set_config('snowid_internal.seen', key OPERATOR(pg_catalog.||) xact, false) IS NOT NULL THEN 1 END
+							CASE WHEN seen OPERATOR(pg_catalog.=) (key OPERATOR(pg_catalog.||) xact) THEN 1
+							ELSE
+								pg_catalog.setval('snowid_internal.flushed'::pg_catalog.regclass, 1)
+								OPERATOR(pg_catalog.*)
+								CASE WHEN xact IS NULL THEN 1
+									WHEN pg_catalog.set_config('snowid_internal.seen', key OPERATOR(pg_catalog.||) xact, false) IS NOT NULL THEN 1 END
+							END
 						ELSE 0 END
 					WHEN pg_catalog.pg_try_advisory_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
 						pg_catalog.setval(seq, pg_catalog.int8larger(
