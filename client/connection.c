@@ -106,6 +106,13 @@ close_side(Side *side)
 	side->conn = side->aux = NULL;
 }
 
+/* Of a primary; the control file has the old one until a checkpoint. */
+char *
+timeline_of(PGconn *conn)
+{
+	return query_text(conn, "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END");
+}
+
 /*
  * Connect to a server, twice, and find out what others are told about it.
  * Returns false after saying why it cannot be reached: an error if it is needed.
@@ -126,6 +133,7 @@ open_side(Side *side, const char *conninfo, const char *for_other_server, bool n
 	side->version = PQserverVersion(side->conn);
 	side->home = home_of_connection(side->conn);
 	side->system = query_text(side->conn, "SELECT system_identifier FROM pg_control_system()");
+	side->timeline = timeline_of(side->conn);
 	side->conninfo = for_other_server != NULL
 		? without_password(side->place == 0 ? "--source-for-target" : "--target-for-source",
 						   for_other_server)

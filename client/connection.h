@@ -17,6 +17,7 @@ typedef struct Side
 	int			version;		/* as PQserverVersion */
 	char	   *home;			/* hosts, ports, dbname: what clients use */
 	char	   *system;			/* its identifier: the same on all hosts */
+	char	   *timeline;		/* ... but not this, after a fail-over */
 	char	   *conninfo;		/* for the other server; never a password */
 	char	   *password;		/* ... which a subscription may need; or NULL */
 } Side;
@@ -34,11 +35,16 @@ applies_as_owner(const Side *side)
 }
 
 static inline bool
-has_transaction_timeout(const Side *side)
+has_failover_slots(const Side *side)
 {
 	return side->version >= 170000;
 }
 
+static inline bool
+has_transaction_timeout(const Side *side)
+{
+	return side->version >= 170000;
+}
 
 /* conninfo.c */
 
@@ -59,6 +65,7 @@ extern PGconn *open_replication(const char *label, const char *conninfo);
 extern bool reconnect(PGconn *conn);
 extern bool open_side(Side *side, const char *conninfo, const char *for_other_server, bool needed);
 extern void close_side(Side *side);
+extern char *timeline_of(PGconn *conn);
 extern bool is_home_of(const char *home, const char *system, const Side *side);
 
 /* dump.c */

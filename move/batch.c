@@ -52,11 +52,13 @@ situation_of(const Move *move, Shard *shard)
 		return ABORTING;
 	if (strcmp(s->step, "ready") == 0)
 		return RETURNING;
+
+	/* Whatever the other one says: it may have lost that in a fail-over. */
+	if (t->exists && strcmp(t->step, "open") == 0)
+		return strcmp(s->step, "moved") == 0 ? MOVED : OPENED;
 	if (strcmp(s->step, "moved") == 0)
-		return MOVED;
-	if (strcmp(s->step, "fenced") == 0)
-		return t->exists && strcmp(t->step, "open") == 0 ? OPENED : DECIDED;
-	return COPYING;
+		return t->exists ? DECIDED : MOVED;
+	return strcmp(s->step, "fenced") == 0 ? DECIDED : COPYING;
 }
 
 static bool

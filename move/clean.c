@@ -178,6 +178,12 @@ clean_up_after(const Move *move, const Side *from, const Side *to, const char *n
 	const Journal *journal = set_journal(move, from);
 	bool		is_first = is_source(move, from);
 
+	if (!wait_for_standbys(to, now_ms() + END_WAIT_MS))
+	{
+		report_error("a standby of %s does not have the shard yet", to->home);
+		report_hint("If it were promoted, the copy that is left behind would be needed. When it follows again, or is gone, type the same command again.");
+		return STATUS_FAILED;
+	}
 	if (is_complete)
 	{
 		drop_subscription(to, name);
@@ -313,12 +319,28 @@ forget_journal(const Move *move, const Side *side)
 	run(side->conn, "DELETE FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 }
 
+/* A fail-over has opened a copy for some time. */
+static Status
+refuse_reopened(const Move *move, const Side *source)
+{
+	char	   *names = query_text(source->conn, "SELECT string_agg(quote_ident(schema), ', ') FROM snowid.moves WHERE shard IN (%s) AND details ? 'reopened'",
+								   shard_list(move));
+
+	if (names == NULL || move->options->cascade)
+		return STATUS_DONE;
+	report_error("the copy at %s was open after a fail-over, and may have rows that are nowhere else: schema %s", source->home, names);
+	report_hint("Compare it, carry over what is missing, and type: snowid-move finish --cascade");
+	failure_exit_code = EXIT_FAILED;
+	return STATUS_FAILED;
+}
+
 /* Is nothing in the copies that would be lost with them? */
 Status
 check_copies(const Move *move, const Side *source)
 {
 	if (refuse_newer_tables(move, source, source->conn) != STATUS_DONE ||
-		refuse_outside_users(move, source, source->conn) != STATUS_DONE)
+		refuse_outside_users(move, source, source->conn) != STATUS_DONE ||
+		refuse_reopened(move, source) != STATUS_DONE)
 		return STATUS_FAILED;
 	return refuse_changed_copies(move, source);
 }
@@ -403,11 +425,13 @@ forget_copy(const Move *move)
 {
 	const Side *target = &move->target;
 
+	drop_subscription(target, move->name);
 	if (drop_slot(&move->source, move->name) != STATUS_DONE)
 		return STATUS_FAILED;
 	drop_publication(&move->source, move->name);
 	if (is_at(move, target, "claimed"))
 		return STATUS_DONE;
+	remove_fence(move, &move->source);
 	report_info("%s: what an unfinished copy has left at %s is dropped", move->title, target->home);
 	for (int i = 0; i < move->nshards; i++)
 		drop_new_copy(select_range(move, i, 1), target);

@@ -155,27 +155,44 @@ refuse_to_move(Move *part)
 	}
 }
 
-/* Copy, compare, and hand over shards that are claimed on the source. */
+static Status
+copy_and_compare(const Move *move)
+{
+	Status		status;
+
+	if (!is_known(move, &move->target) && !claim_target(move))
+		return STATUS_FAILED;
+	if ((status = copy_and_follow(move)) != STATUS_DONE)
+		return status;
+	move = select_shards(move, has_not_failed, NULL);
+	if (move->nshards > 0 && move->options->stop_after == STOP_COPIED)
+		report_info("the copy is there and follows; the same command without --stop-after cuts over");
+	else if (move->nshards > 0)
+		return verify(move);
+	return STATUS_DONE;
+}
+
+/*
+ * Copy, compare, and hand over shards that are claimed on the source.  A copy that
+ * a fail-over has spoilt is made anew.
+ */
 static Status
 copy_and_hand_over(const Move *move)
 {
 	const Side *source = &move->source;
 	const Side *target = &move->target;
+	const char *failed_over;
 	Status		status;
 
-	if (!is_known(move, target) && !claim_target(move))
-		return STATUS_FAILED;
-	if ((status = copy_and_follow(move)) != STATUS_DONE)
-		return status;
-	move = select_shards(move, has_not_failed, NULL);
-	if (move->nshards == 0)
-		return STATUS_DONE;
-	if (move->options->stop_after == STOP_COPIED)
+	while ((status = copy_and_compare(move)) == STATUS_UNDO && (failed_over = who_failed_over(move)) != NULL)
 	{
-		report_info("the copy is there and follows; the same command without --stop-after cuts over");
-		return STATUS_DONE;
+		report_info("%s: copied anew, since the %s has failed over", move->title, failed_over);
+		if (failed_over == source->label && !has_failover_slots(source))
+			report_detail("Before PostgreSQL 17 a standby does not have the slots of its primary.");
+		if ((status = forget_copy(move)) != STATUS_DONE)
+			return status;
 	}
-	if ((status = verify(move)) != STATUS_DONE)
+	if (status != STATUS_DONE || move->options->stop_after == STOP_COPIED)
 		return status;
 	move = select_shards(move, has_not_failed, NULL);
 	if (move->nshards == 0)
@@ -197,7 +214,19 @@ clean_up(const Move *batch, const Side *from, const Side *to, const char *name,
 
 	if (done->nshards == 0)
 		return STATUS_DONE;
+	close_again(done, from, to);
 	return clean_up_after(done, from, to, name, select_situations(batch, waiting)->nshards == 0);
+}
+
+/* Open what is decided; or undo it, if a fail-over has left the target without the rows. */
+static Status
+open_or_undo(const Move *move)
+{
+	Status		status = open_decided(move, &move->source, &move->target);
+
+	if (status == STATUS_UNDO && abort_move(move) == STATUS_DONE)
+		failure_exit_code = EXIT_FAILED;
+	return status;
 }
 
 /* Move a batch that is claimed on the source, or go on with it. */
@@ -223,7 +252,7 @@ move_batch(Move *batch)
 	/* First what nobody can write. */
 	if (part->nshards > 0 || select_situations(batch, OPENED)->nshards > 0)
 		failure_exit_code = EXIT_INCOMPLETE;
-	if (part->nshards > 0 && open_decided(part, source, target) != STATUS_DONE)
+	if (part->nshards > 0 && open_or_undo(part) != STATUS_DONE)
 		return failure();
 	batch->tally->moved += select_situations(batch, OPENED)->nshards;
 
@@ -396,6 +425,12 @@ back_batch(Move *batch)
 			report_hint("To see the state of the move, type: snowid-move status");
 		return EXIT_FAILED;
 	}
+	if (part->nshards > 0 && who_failed_over(part) != NULL)
+	{
+		report_error("there is no way back for %s, since the %s has failed over: the other server may lack rows", part->title, who_failed_over(part));
+		report_hint("Type snowid-move finish, and then move it with --from and --to exchanged. If snowid-move status says that the way back was begun, type before: snowid-move abort");
+		return EXIT_FAILED;
+	}
 	if (select_situations(batch, RETURN_ABORTING)->nshards > 0)
 	{
 		report_error("an abort of the way back was begun");
@@ -457,7 +492,7 @@ finish_part(Move *move)
 	}
 	if (is_role(move, source, "target"))
 		swap_sides(move);
-	if (!is_at(move, source, "moved") || is_role(move, target, "source"))
+	if (!is_at(move, source, "moved") || is_role(move, target, "source") || (is_known(move, target) && !is_at(move, target, "open")))
 	{
 		report_error("the move of %s is not complete", move->title);
 		report_hint("Type snowid-move status");

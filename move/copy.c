@@ -680,6 +680,7 @@ copy_batch(const Move *move)
 		}
 		if ((status = forget_copy(move)) != STATUS_DONE)
 			return status;
+		record_timelines(move);
 		copy.workers = pg_malloc0(sizeof(Worker) * copy.jobs);
 		status = copy_once(&copy);
 		for (int i = 0; i < copy.jobs; i++)

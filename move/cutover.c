@@ -16,6 +16,9 @@
 /* How long the writers of some shards may wait, so that many go at once. */
 #define GOOD_PAUSE_MS		100
 
+/* How long to wait for rows that a target has lost. */
+#define REPLAY_WAIT_MS		10000
+
 /* How an attempt stands. */
 typedef enum Attempt
 {
@@ -312,6 +315,9 @@ decide(CutOver *cut)
 	if (!try_run(cut->from->conn, "COMMIT") &&
 		(found = find_decision(cut, exit_code_before)) != ATTEMPT_GOES_ON)
 		return found;
+
+	/* Else a fail-over could bring the open shard back. */
+	(void) wait_for_standbys(cut->from, pause_end(move, cut->start));
 	if (!try_run(cut->to->conn, "COMMIT"))
 	{
 		if (!resume_session(move, cut->to))
@@ -471,6 +477,27 @@ hand_over(const Move *move, const Side *from, const Side *to, const char *name)
 	return STATUS_DONE;
 }
 
+/* Call the closed copies again what the shards are called. */
+static void
+take_back_names(const Move *move, const Side *from)
+{
+	PGconn	   *conn = from->conn;
+
+	for (int i = 0; i < move->nshards; i++)
+	{
+		const Shard *shard = move->shards[i];
+		const char *name = journal_of(move->shards[i], from)->schema;
+
+		if (strcmp(name, shard->schema) == 0)
+			continue;
+		run(conn, "BEGIN");
+		run(conn, "ALTER SCHEMA %s RENAME TO %s", ident(conn, name), ident(conn, shard->schema));
+		run(conn, "UPDATE snowid.moves SET schema = %s, step = 'fenced' WHERE shard = %d", literal(conn, shard->schema), shard->number);
+		run(conn, "COMMIT");
+	}
+	read_journal(move, from);
+}
+
 /*
  * Go on after the decision, if opening was interrupted.  What the shards'
  * sequences came to stands in the journal of the server that they have left.
@@ -479,6 +506,18 @@ Status
 open_decided(const Move *move, const Side *from, const Side *to)
 {
 	flush_log(from);
+
+	/* Has it all rows that it had when it was decided?  Both are closed. */
+	if (is_source(move, from) && failed_over(move, to) && is_known(move, to))
+	{
+		(void) wait_for_replay(from, to, move->name, now_ms() + REPLAY_WAIT_MS);
+		take_back_names(move, from);
+		if (!is_at(move, to, "ready") || !compare_tables(move))
+		{
+			report_error("the %s has failed over, and lacks what it had of %s when the move was decided", to->label, move->title);
+			return STATUS_UNDO;
+		}
+	}
 	run(to->conn, "BEGIN");
 	if (!carry_all_sequences(move, from, to))
 		return STATUS_FAILED;
@@ -498,4 +537,30 @@ open_decided(const Move *move, const Side *from, const Side *to)
 	route_pools(move, from, to);
 	tell_moved(move, to, -1);
 	return STATUS_DONE;
+}
+
+/*
+ * Close shards that are open where they have been, though they are open at their
+ * new home: that server has failed over to one that did not have the decision.
+ */
+void
+close_again(const Move *move, const Side *from, const Side *to)
+{
+	PGconn	   *conn = from->conn;
+
+	for (int i = 0; i < move->nshards; i++)
+	{
+		int			shard = move->shards[i]->number;
+
+		if (journal_of(move->shards[i], from)->closed)
+			continue;
+		run(conn, "BEGIN");
+		run(conn, "SET LOCAL lock_timeout = %d", REPLAY_WAIT_MS);
+		run(conn, "SELECT snowid_internal.close_shards(ARRAY[%d], %s)", shard, literal(conn, to->home));
+		run(conn, "UPDATE snowid.moves SET role = 'source', step = 'fenced', details = details || '{\"reopened\": true}' WHERE shard = %d", shard);
+		run(conn, "COMMIT");
+		report_warning("shard %d was open at %s, too, since that has failed over to a server without the decision", shard, from->home);
+		report_detail("It is closed there again. What was written to it meanwhile is in that copy alone.");
+	}
+	read_journal(move, from);
 }

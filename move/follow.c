@@ -4,6 +4,9 @@
  */
 #include "stages.h"
 
+/* So often rows may be refused after a fail-over, before they are copied anew. */
+#define ERRORS_MAX			3
+
 /* The other server has to show so often that it has little left to do. */
 #define PING_LIMIT_MS		50
 #define PINGS_MAX			50
@@ -17,6 +20,34 @@ void
 flush_log(const Side *side)
 {
 	run(side->aux, "SELECT pg_logical_emit_message(true, 'snowid', '')");
+}
+
+/*
+ * Wait until no standby that streams from a server could be promoted without what
+ * is committed there now; returns false after a limit, or an error.
+ */
+bool
+wait_for_standbys(const Side *side, int64 until)
+{
+	char	   *lsn = NULL;
+	PGresult   *res;
+	bool		done;
+
+	do
+	{
+		if (lsn != NULL)
+			wait_ms(1);
+		res = try_query(side->aux,
+						"SELECT lsn, NOT EXISTS (SELECT FROM pg_stat_replication r WHERE state = 'streaming' AND flush_lsn < lsn "
+						"AND NOT EXISTS (SELECT FROM pg_replication_slots WHERE active_pid = r.pid AND slot_type = 'logical')) "
+						"FROM (SELECT coalesce(%s::pg_lsn, pg_current_wal_flush_lsn())) l (lsn)", literal(side->aux, lsn));
+		if (res == NULL)
+			return false;
+		lsn = lsn != NULL ? lsn : field(res, 0, 0);
+		done = *PQgetvalue(res, 0, 1) == 't';
+		PQclear(res);
+	} while (!done && now_ms() < until);
+	return done;
 }
 
 /*
@@ -89,7 +120,10 @@ wait_for_replay(const Side *from, const Side *to, const char *name, int64 until)
 	return done;
 }
 
-/* How many bytes is the other server behind?  -1: it is not connected. */
+/*
+ * How many bytes is the other server behind?  -1: it is not connected.  After a
+ * fail-over of this one, it may be ahead.
+ */
 static int64
 read_lag(const Side *from, const char *name)
 {
@@ -97,10 +131,17 @@ read_lag(const Side *from, const char *name)
 								 "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), r.replay_lsn)::bigint "
 								 "FROM pg_replication_slots s JOIN pg_stat_replication r ON r.pid = s.active_pid "
 								 "WHERE s.slot_name = %s", literal(from->aux, name));
-	int64		bytes = lag != NULL ? strtoll(lag, NULL, 10) : -1;
+	int64		bytes = lag != NULL ? Max(strtoll(lag, NULL, 10), 0) : -1;
 
 	free(lag);
 	return bytes;
+}
+
+static int64
+count_errors(const Side *to, const char *name)
+{
+	return query_int64(to->aux, "SELECT coalesce(sum(apply_error_count), 0) FROM pg_stat_subscription_stats WHERE subname = %s",
+					   literal(to->aux, name));
 }
 
 /*
@@ -113,6 +154,7 @@ wait_for_lag(const Move *move, const Side *from, const char *name)
 {
 	const Side *to = is_source(move, from) ? &move->target : &move->source;
 	int64		told = now_ms() + SILENCE_MS - TELL_MS;
+	int64		errors = count_errors(to, name);
 	int			slow = 0;
 
 	for (;;)
@@ -141,6 +183,12 @@ wait_for_lag(const Move *move, const Side *from, const char *name)
 		}
 		if ((status = check_slot(move, from, name)) != STATUS_DONE)
 			return status;
+		if (lag < 0 && is_source(move, from) && who_failed_over(move) != NULL && count_errors(to, name) >= errors + ERRORS_MAX)
+		{
+			report_error("the target cannot apply what has come since the fail-over");
+			tell_log_of(to);
+			return STATUS_UNDO;
+		}
 		free_texts(mark);
 		wait_ms(20);
 	}

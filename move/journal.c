@@ -306,7 +306,7 @@ read_journal(const Move *move, const Side *side)
 				"coalesce((details ->> 'keep_name')::boolean, false), "
 				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
 				"peer, date_trunc('second', changed_at), details -> 'sequences', details ->> 'peer_system', "
-				"details ->> 'poolers', details ->> 'target_ddl' "
+				"details ->> 'poolers', details ->> 'target_ddl', details ->> 'timelines' "
 				"FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 	for (int row = 0; row < PQntuples(res); row++)
 	{
@@ -330,6 +330,7 @@ read_journal(const Move *move, const Side *side)
 		j->peer_system = field(res, row, 15);
 		j->poolers = field(res, row, 16);
 		j->target_ddl = field(res, row, 17);
+		j->timelines = field(res, row, 18);
 	}
 	PQclear(res);
 }
@@ -380,6 +381,39 @@ record_fingerprint(const Side *side, int shard, const char *fingerprint)
 		"UPDATE snowid.moves SET details = details || jsonb_build_object('fingerprint', %s::text) "
 		"WHERE shard = %d",
 		literal(side->conn, fingerprint), shard);
+}
+
+/*
+ * Has a server failed over since the copy was known to have the rows of the
+ * source?  What was committed last may be lost with that, on either side, though
+ * the slot takes it for replicated.
+ */
+bool
+failed_over(const Move *move, const Side *side)
+{
+	for (int i = 0; i < move->nshards; i++)
+	{
+		const char *then = journal_of(move->shards[i], &move->source)->timelines;
+
+		if (then == NULL || strncmp(then + 9 * side->place, side->timeline, 8) != 0)
+			return true;
+	}
+	return false;
+}
+
+/* For messages; NULL if none has. */
+const char *
+who_failed_over(const Move *move)
+{
+	return failed_over(move, &move->target) ? move->target.label : failed_over(move, &move->source) ? move->source.label : NULL;
+}
+
+/* From here on the copy has what the source has, or gets it. */
+void
+record_timelines(const Move *move)
+{
+	record_detail(move, move->source.conn, "timelines", text_of("%s %s", move->source.timeline, move->target.timeline));
+	read_journal(move, &move->source);
 }
 
 /*

@@ -74,6 +74,8 @@ typedef struct Journal
 	char	   *move_id;		/* the same on both servers */
 	char	   *peer;			/* the other server, as its Side's home, */
 	char	   *peer_system;	/* and system */
+	char	   *timelines;		/* of both servers, when they were known to
+								 * have the same rows */
 	char	   *role;			/* "source" or "target" */
 	char	   *step;
 	bool		closed;
@@ -167,6 +169,10 @@ extern void record_step_on(const Move *move, const Side *side, PGconn *conn, con
 extern void record_step(const Move *move, const Side *side, const char *step);
 extern void record_fingerprint(const Side *side, int shard, const char *fingerprint);
 extern void record_detail(const Move *move, PGconn *conn, const char *key, const char *value);
+
+extern bool failed_over(const Move *move, const Side *side);
+extern const char *who_failed_over(const Move *move);
+extern void record_timelines(const Move *move);
 
 extern void claim_source(const Move *move);
 extern bool claim_target(const Move *move);

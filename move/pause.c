@@ -79,6 +79,12 @@ resume_session(const Move *move, const Side *side)
 		report_error("the %s is a standby now", side->label);
 		return false;
 	}
+	if (strcmp(timeline_of(side->conn), side->timeline) != 0)
+	{
+		report_error("the %s has failed over", side->label);
+		report_hint("Type the same command again.");
+		return false;
+	}
 	if (!lock_shards(move, side))
 		return false;
 	read_journal(move, side);

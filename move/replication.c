@@ -151,7 +151,8 @@ char *
 create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name)
 {
 	return make_slot(side, conn, side->aux, 2,
-					 text_of("CREATE_REPLICATION_SLOT %s LOGICAL pgoutput (SNAPSHOT 'export')", ident(side->conn, name)));
+					 text_of("CREATE_REPLICATION_SLOT %s LOGICAL pgoutput (SNAPSHOT 'export'%s)", ident(side->conn, name),
+							 has_failover_slots(side) ? ", FAILOVER" : ""));
 }
 
 /* Rows are applied as the table's owner, where the server can do that. */
@@ -171,9 +172,10 @@ subscribe(const Move *move)
 	run(conn, "BEGIN");
 	run(conn,
 		"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s "
-		"WITH (create_slot = false, slot_name = %s, copy_data = false, enabled = true%s)",
+		"WITH (create_slot = false, slot_name = %s, copy_data = false, enabled = true%s%s)",
 		ident(conn, move->name), literal_for_subscription(conn, &move->source),
-		ident(conn, move->name), literal(conn, move->name), as_table_owner(target));
+		ident(conn, move->name), literal(conn, move->name), as_table_owner(target),
+		has_failover_slots(target) && has_failover_slots(&move->source) ? ", failover" : "");
 	record_step(move, target, "subscribed");
 	run(conn, "COMMIT");
 }

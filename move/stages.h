@@ -87,6 +87,7 @@ extern Status check_slot(const Move *move, const Side *from, const char *name);
 extern Status wait_for_lag(const Move *move, const Side *from, const char *name);
 extern bool wait_for_replay(const Side *from, const Side *to, const char *name, int64 until);
 extern void flush_log(const Side *side);
+extern bool wait_for_standbys(const Side *side, int64 until);
 
 /* pause.c: transactions that hold writers up */
 
@@ -111,6 +112,7 @@ extern bool close_locked_shards(const Move *move, const Side *side, const char *
 /* verify.c */
 
 extern Status verify(const Move *move);
+extern bool compare_tables(const Move *move);
 
 /* pooler.c: the registry behind PgBouncer; without --pooler these do nothing */
 
@@ -127,6 +129,7 @@ extern int	print_route(const MoveOptions *options);
 
 extern Status hand_over(const Move *move, const Side *from, const Side *to, const char *name);
 extern Status open_decided(const Move *move, const Side *from, const Side *to);
+extern void close_again(const Move *move, const Side *from, const Side *to);
 
 /* clean.c: after the cut-over, and the two ends of a move */
 

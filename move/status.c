@@ -94,10 +94,14 @@ what_next(const Move *move)
 		return "a way back was begun: type snowid-move back to go on, or abort";
 	if (is_at(move, source, "aborted") || is_at(move, target, "aborted") || !is_known(move, source))
 		return "an abort was begun: type snowid-move abort";
+	if (is_at(move, source, "moved") && is_known(move, target) && !is_at(move, target, "open"))
+		return "decided, but the target has failed over and is closed: type the same command again";
 	if (is_at(move, source, "moved"))
 		return set_journal(move, source)->reverse && is_at(move, target, "open")
 			? "moved, and replicated back: type snowid-move finish, or back"
 			: "moved: type snowid-move finish";
+	if (is_at(move, target, "open") && !is_closed(move, source))
+		return "open on both servers, since the source has failed over: type the same command again, which closes it there";
 	if (is_at(move, source, "fenced"))
 		return "decided, but not complete: type the same command again";
 	return "under way: type snowid-move move to go on, or abort";

@@ -73,7 +73,7 @@ table_state_query(const Move *move, const char *table, const char *columns)
 	strcmp(PQparameterStatus(move->source.aux, "server_encoding"),
 		   PQparameterStatus(move->target.aux, "server_encoding")) == 0;
 
-	if (move->options->verify != VERIFY_CHECKSUMS)
+	if (move->options->verify != VERIFY_CHECKSUMS && who_failed_over(move) == NULL)
 		return text_of("SELECT count(*) FROM ONLY %s t", table);
 	return text_of(one_encoding
 				   ? "SELECT count(*), sum(hashtextextended(textin(record_out(ROW(%s))) COLLATE \"C\", 0)::numeric) FROM ONLY %s t"
@@ -133,10 +133,10 @@ compare_table(const Move *move, const char *name, const char *sql, bool *differs
 }
 
 /*
- * Compare all tables, within the two snapshots.  A shard with a table that
- * differs is told, and left.
+ * Compare all tables, within the two snapshots, or closed.  A shard with a table
+ * that differs is told, and left; false if a server's fail-over is why.
  */
-static void
+bool
 compare_tables(const Move *move)
 {
 	PGconn	   *conn = move->source.aux;
@@ -160,7 +160,7 @@ compare_tables(const Move *move)
 		{
 			Shard	   *shard = shard_of_schema(move, PQgetvalue(tables, i, 0));
 
-			if (!shard->failed)
+			if (!shard->failed && who_failed_over(move) == NULL)
 			{
 				report_hint("The shard is where it was. To drop the copy, type: snowid-move abort");
 				leave_shard(move, shard);
@@ -171,6 +171,7 @@ compare_tables(const Move *move)
 	if (all_equal)
 		report_info("%d tables compared, no difference", PQntuples(tables));
 	PQclear(tables);
+	return all_equal || who_failed_over(move) == NULL;
 }
 
 /*
@@ -181,6 +182,7 @@ static Status
 verify_some(const Move *move, int retries, bool *taken)
 {
 	int			pause_ms = 0;
+	bool		is_right;
 	Status		status;
 
 	*taken = false;
@@ -201,19 +203,25 @@ verify_some(const Move *move, int retries, bool *taken)
 		return STATUS_DONE;
 	move->tally->pause_ms = Max(move->tally->pause_ms, pause_ms);
 	report_info("comparing; writes waited %d ms for it", pause_ms);
-	compare_tables(move);
+	is_right = compare_tables(move);
 	run(move->source.aux, "COMMIT");
 	run(move->target.aux, "COMMIT");
+	if (!is_right)
+		return STATUS_UNDO;
 	move = select_shards(move, has_not_failed, NULL);
 	if (move->nshards > 0)
+	{
 		record_step(move, &move->source, "verified");
+		if (who_failed_over(move) != NULL)
+			record_timelines(move);
+	}
 	return STATUS_DONE;
 }
 
 static bool
 is_not_verified(const Move *move, Shard *shard, const void *unused)
 {
-	return !shard->failed && strcmp(journal_of(shard, &move->source)->step, "copied") == 0;
+	return !shard->failed && (who_failed_over(move) != NULL || strcmp(journal_of(shard, &move->source)->step, "copied") == 0);
 }
 
 /*
@@ -228,7 +236,7 @@ verify(const Move *move)
 	Status		status;
 
 	move = select_shards(move, is_not_verified, NULL);
-	if (move->nshards == 0 || move->options->verify == VERIFY_NONE)
+	if (move->nshards == 0 || (move->options->verify == VERIFY_NONE && who_failed_over(move) == NULL))
 		return STATUS_DONE;
 	if (move->nshards > 1 &&
 		((status = verify_some(move, 0, &taken)) != STATUS_DONE || taken))
