@@ -45,7 +45,7 @@ as_user() {
 
 # All TAP tests, the longest first, so that none of those is left alone at the end.
 tap_tests() {
-	(cd "$top" && printf '%s\n' t/docs/{clients,docs}.pl t/core/torture.pl t/move/{kill,set_kill,trouble,held_up}.pl \
+	(cd "$top" && printf '%s\n' t/docs/{clients,docs}.pl t/core/{torture,backup}.pl t/move/{kill,set_kill,trouble,held_up}.pl \
 		t/split/{split_promotion,split_promoted,split_kill,split,split_checks}.pl \
 		t/move/{waits,at_once,set_back}.pl t/portable/portable{,_power_cut}.pl t/*/*.pl |
 		awk '!seen[$0]++' | paste -sd ' ')

@@ -211,7 +211,7 @@ write_once(void)
 			return;
 		PQclear(end);
 	}
-	for (n = 0; n <= is_block; n++)
+	for (n = 0; n < (is_block ? 2 : 1); n++)
 	{
 		begin[n] = monotonic_ns();
 		res[n] = n == 0 && has_rows

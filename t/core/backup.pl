@@ -12,6 +12,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils qw(append_to_file system_log);
 use SnowidTest;
 use Test::More;
+use Time::HiRes qw(usleep);
+
+plan skip_all => 'neither pgBackRest nor Barman here' unless has_program('pgbackrest') || has_program('barman');
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
@@ -56,7 +59,7 @@ sub give_ids
 	for (my $i = 0; !$is_archived->($segment); $i++)
 	{
 		die "$segment does not come into the archive" if $i > 1200;
-		select(undef, undef, undef, 0.1);
+		usleep(100_000);
 	}
 	return $max;
 }
@@ -200,5 +203,4 @@ SKIP:
 	$node->stop;
 }
 
-ok(1, 'what is here was tried');
 done_testing();
