@@ -2353,7 +2353,7 @@ SELECT pg_catalog.setval('snowid_internal.reservation', pg_catalog.ceil(1000 * e
 			 pg_catalog.max(u.at) FILTER (WHERE u.at <= pg_catalog.clock_timestamp() + interval '1 day'))))::bigint)
 FROM pg_catalog.pg_sequence q JOIN pg_catalog.pg_class c ON c.oid = q.seqrelid,
 	 snowid_internal.sequence_value(
-		CASE WHEN c.relpersistence = 'p' AND q.seqmax > 1::bigint << 40 THEN q.seqrelid END,
+		CASE WHEN c.relpersistence <> 't' AND q.seqmax > 1::bigint << 40 THEN q.seqrelid END,
 		snowid.id_timestamp(0::bigint)) v,
 	 snowid.id_timestamp((v.last >> 10) + 1 << 23) AS u(at)
 WHERE v.last BETWEEN 1::bigint << 40 AND 1::bigint << 50

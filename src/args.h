@@ -19,13 +19,9 @@
 	((TimestampTz) (DEFAULT_EPOCH_UNIX_MS * 1000 - \
 	 (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY))
 
-#pragma GCC visibility push(hidden)
-
 extern TimestampTz ms_to_timestamp(int64 ms, TimestampTz epoch);
 extern Datum result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 extern void refuse_definition(FunctionCallInfo fcinfo);
-
-#pragma GCC visibility pop
 
 /* 22003 unless the shard number is in the layout. */
 static inline void

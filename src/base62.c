@@ -22,8 +22,6 @@ PG_FUNCTION_INFO_V1(snowid_base62_to_id);
 static const char digits[] =
 "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-static int	digit_value(char c);
-
 
 /* id_to_base62(id bigint) → text */
 Datum
@@ -57,9 +55,9 @@ snowid_base62_to_id(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < length; i++)
 	{
-		int			value = digit_value(s[i]);
+		const char *digit = memchr(digits, s[i], 62);
 
-		if (value < 0)
+		if (digit == NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 					 errmsg("invalid base-62 id: \"%s\"", text_to_cstring(in)),
@@ -67,24 +65,11 @@ snowid_base62_to_id(PG_FUNCTION_ARGS)
 
 		/* 62^11 is more than 2^64, so the last digits can overflow. */
 		if (pg_mul_u64_overflow(id, 62, &id) ||
-			pg_add_u64_overflow(id, (uint64) value, &id))
+			pg_add_u64_overflow(id, (uint64) (digit - digits), &id))
 			ereport(ERROR,
 					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 					 errmsg("base-62 id \"%s\" is out of range", text_to_cstring(in)),
 					 errdetail("The largest one is LygHa16AHYF.")));
 	}
 	PG_RETURN_INT64((int64) id);
-}
-
-/* The value of a digit, -1 if it is none. */
-static int
-digit_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A' + 10;
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 36;
-	return -1;
 }

@@ -15,15 +15,11 @@
 
 #include "utils/rel.h"
 
-#pragma GCC visibility push(hidden)
-
 /* What was last seen of pg_dist_local_group; a message about it counts. */
 extern Oid	citus_group_table;
 
 extern bool citus_is_here(void);
 extern uint32 citus_hash_value(void);
 extern bool citus_check_sequence(Relation rel, int32 shard);
-
-#pragma GCC visibility pop
 
 #endif							/* SNOWID_CITUS_H */

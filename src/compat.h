@@ -9,12 +9,6 @@
 #include "storage/buf_internals.h"
 #include "utils/rel.h"
 
-/*
- * 16 hides what a library does not export.  15 does not, and there another
- * library's symbol of the same name can win.  So each header says hidden of what
- * only this library calls: between "#pragma GCC visibility push" and "pop".
- */
-
 /* 16 moved the macros for variable-length values. */
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"

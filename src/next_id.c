@@ -16,8 +16,6 @@
 
 #include "args.h"
 #include "citus.h"
-#include "reservation.h"
-#include "seq_refusal.h"
 #include "sequence.h"
 #include "setting.h"
 
@@ -108,8 +106,6 @@ snowid_sequence_state(PG_FUNCTION_ARGS)
 	Datum		values[3] = {0, 0, 0};
 	bool		nulls[3] = {true, true, true};
 
-	if (is_reservation(seqid))
-		refuse_reservation();
 	state = sequence_read(seqid, epoch, true);
 	if (state.is_called &&
 		slot_ms(state.last) >= 0 && slot_ms(state.last) <= MS_MAX)

@@ -28,7 +28,6 @@ SessionReservation session_reservation;
 static Oid	find_reservation(void);
 static Relation open_reservation(LOCKMODE mode, ResourceOwner owner);
 static Reservation lock_reservation(Relation rel, SequencePage *page, int mode);
-static bool needs_push(TimestampTz last, TimestampTz now);
 static uint32 reservation_mark(const SequencePage *page);
 static void remember(const SequencePage *page, Reservation state);
 
@@ -141,11 +140,16 @@ reservation_see(void)
 	return state;
 }
 
-/* Is it the reservation, which itself makes no ids? */
-bool
-is_reservation(Oid relid)
+/* 42809 for the reservation itself: it is no slot, and all sequences would follow. */
+void
+refuse_reservation(Oid relid)
 {
-	return relid == find_reservation();
+	if (relid == find_reservation())
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("sequence \"snowid_internal.reservation\" makes no ids"),
+				 errdetail("It holds what is reserved for all other sequences."),
+				 errhint("Name a sequence of your own, such as insta5.id_seq.")));
 }
 
 /*
@@ -157,23 +161,16 @@ is_reservation(Oid relid)
 bool
 acquire_push(LOCKTAG *tag, TimestampTz last, TimestampTz now)
 {
-	if (!needs_push(last, now))
-		return false;
+	Reservation state;
+
 	SET_LOCKTAG_PAGE(*tag, MyDatabaseId, session_reservation.relid, 0);
 	(void) LockAcquire(tag, ExclusiveLock, false, false);
-	if (needs_push(last, now))
+	state = reservation_see();
+	if (reservation_next(state, last, now, false) <= last &&
+		reservation_next(state, last, now, true) > last)
 		return true;
 	LockRelease(tag, ExclusiveLock, false);
 	return false;
-}
-
-static bool
-needs_push(TimestampTz last, TimestampTz now)
-{
-	Reservation state = reservation_see();
-
-	return reservation_next(state, last, now, false) <= last &&
-		reservation_next(state, last, now, true) > last;
 }
 
 static Oid

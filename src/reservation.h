@@ -40,18 +40,14 @@ typedef enum Reserve
 	RESERVE_EARLY				/* before the last ones are used */
 } Reserve;
 
-#pragma GCC visibility push(hidden)
-
 extern SessionReservation session_reservation;
 
 extern void reservation_open(void);
 extern void reservation_forget(Oid relid);
 extern void reserve(TimestampTz last, TimestampTz now, XLogRecPtr after, Reserve how);
 extern Reservation reservation_see(void);
-extern bool is_reservation(Oid relid);
+extern void refuse_reservation(Oid relid);
 extern bool acquire_push(LOCKTAG *tag, TimestampTz last, TimestampTz now);
-
-#pragma GCC visibility pop
 
 /*
  * The time below which no slot is issued.  The transaction then holds the lock.

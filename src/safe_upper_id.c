@@ -52,7 +52,6 @@ static LockData *sequence_locks(Oid seqid);
 static const LockInstanceData *find_lock(const LockData *locks, uint8 type,
 										 const LockInstanceData *holder);
 static TimestampTz running_since(int pid);
-static TimestampTz prepared_since(const LockInstanceData *left);
 
 
 /* safe_upper_id(seq regclass [, epoch timestamptz]) → bigint */
@@ -117,7 +116,7 @@ snowid_safe_upper_id(PG_FUNCTION_ARGS)
 		if (holder->locktag.locktag_type != LOCKTAG_RELATION)
 			continue;
 		if (holder->pid == 0)
-			since = prepared_since(find_lock(after, LOCKTAG_TUPLE, holder));
+			since = xact_start_kept(find_lock(after, LOCKTAG_TUPLE, holder));
 		else if (find_lock(before, LOCKTAG_RELATION, holder) != NULL)
 			since = running_since(holder->pid);
 		else
@@ -200,11 +199,4 @@ running_since(int pid)
 			return session->st_xact_start_timestamp;
 	}
 	return 0;
-}
-
-/* When did a prepared transaction start?  0 if not kept. */
-static TimestampTz
-prepared_since(const LockInstanceData *left)
-{
-	return left == NULL ? 0 : xact_start_kept(&left->locktag);
 }

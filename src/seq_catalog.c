@@ -54,9 +54,7 @@ read_rules(Relation rel)
 	HeapTuple	tuple;
 	Form_pg_sequence form;
 
-	if (is_reservation(RelationGetRelid(rel)))
-		refuse_reservation();
-
+	refuse_reservation(RelationGetRelid(rel));
 	tuple = SearchSysCache1(SEQRELID, ObjectIdGetDatum(RelationGetRelid(rel)));
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for sequence %u", RelationGetRelid(rel));

@@ -13,13 +13,9 @@
 
 #include "slot.h"
 
-#pragma GCC visibility push(hidden)
-
 extern Relation open_sequence(Oid seqid);
 extern void check_sequence_acl(Relation rel, AclMode mode);
 extern SlotRules read_rules(Relation rel);
-
-#pragma GCC visibility pop
 
 /*
  * Has the sequence got a new file since it was created?  ALTER SEQUENCE

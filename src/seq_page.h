@@ -27,16 +27,12 @@ typedef struct SequencePage
 	Form_pg_sequence_data data;
 } SequencePage;
 
-#pragma GCC visibility push(hidden)
-
 extern void lock_page(SequencePage *page, Buffer buffer, int mode);
 extern void hold_relation(Oid relid, LOCKMODE mode, ResourceOwner owner);
 extern void write_page(RelFileLocator locator, SequencePage *page, SlotState state,
 					   const int64 *logged_last);
 extern bool is_durable(XLogRecPtr lsn);
 extern void join_record(XLogRecPtr lsn);
-
-#pragma GCC visibility pop
 
 /*
  * Is the exclusively locked page dirty already?  It stays dirty while we hold

@@ -66,7 +66,7 @@ refuse_slot(SlotVerdict verdict, Oid seqid, int64 slot,
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("the database's ids are more than one day ahead of the clock"),
-					 errdetail("Before the last recovery, ids up to %s may have been issued; the clock shows %s.",
+					 errdetail("Before the last recovery or RESTART, ids up to %s may have been issued; the clock shows %s.",
 							   timestamptz_to_str(ms_to_timestamp(slot_ms(slot), epoch)),
 							   clock_text),
 					 errhint("If the clock is wrong, set it right. If it was wrong then, and no id later than now is in use, type: SELECT setval('snowid_internal.reservation', 1); and connect again.")));
@@ -119,17 +119,6 @@ refuse_increment(Oid seqid, int64 increment)
 					   SLOTS_PER_MS),
 			 errhint("Type: ALTER SEQUENCE %s INCREMENT BY 1;",
 					 sequence_name(seqid))));
-}
-
-/* Refuse the clock: a slot is no time for it, and all sequences would follow. */
-void
-refuse_reservation(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("sequence \"snowid_internal.reservation\" makes no ids"),
-			 errdetail("It holds what is reserved for all other sequences."),
-			 errhint("Name a sequence of your own, such as insta5.id_seq.")));
 }
 
 /* The sequence's name as one would type it. */

@@ -11,16 +11,11 @@
 
 #include "slot.h"
 
-#pragma GCC visibility push(hidden)
-
 extern void refuse_slot(SlotVerdict verdict, Oid seqid, int64 slot,
 						SlotRules rules, TimestampTz now, TimestampTz epoch);
 extern void refuse_advance(Oid seqid, int64 slot, TimestampTz now,
 						   TimestampTz epoch);
 extern void refuse_increment(Oid seqid, int64 increment);
-extern void refuse_reservation(void);
 extern bool refuse_if_fenced(Oid relid);
-
-#pragma GCC visibility pop
 
 #endif							/* SNOWID_SEQ_REFUSAL_H */

@@ -155,7 +155,6 @@ session_read_catalogs(SessionSequence *session, int32 shard)
 	}
 	session->rules = read_rules(rel);
 	session->is_local_temp = rel->rd_islocaltemp;
-	session->is_permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 	session->needs_wal = RelationNeedsWAL(rel);
 	session->is_rewritten = is_rewritten(rel);
 	session->userid = GetUserId();

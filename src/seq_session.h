@@ -35,7 +35,6 @@ typedef struct SessionSequence
 	RelFileLocator locator;
 	SlotRules	rules;
 	bool		is_local_temp;
-	bool		is_permanent;	/* neither temporary nor unlogged */
 	bool		needs_wal;
 	bool		is_rewritten;	/* has it got a new file since its creation? */
 
@@ -52,8 +51,6 @@ typedef struct SessionSequence
 	TimestampTz cached_epoch;
 } SessionSequence;
 
-#pragma GCC visibility push(hidden)
-
 /* Catalog state of an earlier generation may be out of date. */
 extern uint64 catalog_generation;
 
@@ -64,8 +61,6 @@ extern SessionSequence *session_sequence(Oid seqid);
 extern void session_lock(SessionSequence *session);
 extern void session_read_catalogs(SessionSequence *session, int32 shard);
 extern Buffer session_pin_page(SessionSequence *session);
-
-#pragma GCC visibility pop
 
 /* Make sure that the transaction holds the relation lock. */
 static inline void

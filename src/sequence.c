@@ -71,8 +71,6 @@ static TimestampTz read_clock(SlotState state, SlotRules rules, TimestampTz epoc
 #ifdef __linux__
 static int64 coarse_lag_us(void);
 #endif
-static TimestampTz forgotten_floor(SessionSequence *session);
-static void wait_for_floor(TimestampTz floor);
 static void wait_us(int64 us);
 
 
@@ -120,7 +118,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 		case COVER_RESERVED:
 			join_record(reserved().lsn);
 			/* The first change after a redo point is logged, as of any page. */
-			must_log = PageGetLSN(taking.page.page) <= taking.redo;
+			must_log = session->needs_wal && PageGetLSN(taking.page.page) <= taking.redo;
 			break;
 		case COVER_OWN:
 			join_record(session->own.lsn);
@@ -136,7 +134,6 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 			logged_last = slot_ahead(session->rules, next.last);
 			break;
 		case COVER_NO_LOG:
-			/* The file may be logged later; the page counts then. */
 			must_log = false;
 			break;
 	}
@@ -179,10 +176,7 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 	bool		has_reserved = false;
 	bool		has_forgotten = false;
 
-	/* An unlogged sequence may have been a logged one before a crash. */
 	taking->floor = session->is_local_temp ? epoch : reserved_floor();
-	if (!session->is_permanent)
-		wait_for_floor(taking->floor);
 
 	for (;;)
 	{
@@ -217,14 +211,11 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 			if (!page_is_dirty(&taking->page))
 				MarkBufferDirty(taking->page.buffer);
 			taking->redo = GetRedoRecPtr();
-			taking->cover = !session->is_permanent ? COVER_NO_LOG :
-				slot_cover(is_forgotten, taking->choice.last, taking->last,
-						   page_lsn, taking->redo, reserved(), session->own);
+			taking->cover = session->is_local_temp ? COVER_NO_LOG :
+				slot_cover(is_forgotten && session->needs_wal, taking->choice.last,
+						   taking->last, page_lsn, taking->redo, reserved(), session->own);
 			if (taking->cover == COVER_NONE && has_reserved)
-				taking->cover = COVER_ALONE;
-			/* A new file has no log until the commit, but is forgotten alike. */
-			if (taking->cover != COVER_NONE && !session->needs_wal)
-				taking->cover = COVER_NO_LOG;
+				taking->cover = session->needs_wal ? COVER_ALONE : COVER_NO_LOG;
 			if (taking->cover != COVER_NONE)
 				break;
 		}
@@ -233,7 +224,9 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 
 		if (is_forgotten && session->is_rewritten && !has_forgotten)
 		{
-			taking->floor = Max(taking->floor, forgotten_floor(session));
+			taking->floor = Max(taking->floor,
+								forgotten_until(session->is_local_temp ? taking->now :
+												reservation_see().reserved, taking->now));
 			has_forgotten = true;
 		}
 		else if (taking->choice.verdict == SLOT_TAKE)
@@ -261,7 +254,7 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 		}
 		else
 		{
-			if (session->is_permanent && !is_pusher)
+			if (!session->is_local_temp && !is_pusher && taking->last >= reserved().bound)
 				is_pusher = acquire_push(&pushing, taking->last, taking->now);
 			wait_us(taking->choice.wait_us);
 			may_open = true;
@@ -347,8 +340,10 @@ sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids)
 	rel = open_sequence(seqid);
 	check_sequence_acl(rel, ACL_SELECT | ACL_USAGE | ACL_UPDATE);
 	if (makes_ids)
+	{
+		refuse_reservation(seqid);
 		(void) citus_check_sequence(rel, snowid_shard);
-
+	}
 	if (RecoveryInProgress() && rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -422,32 +417,6 @@ coarse_lag_us(void)
 	return lag_us;
 }
 #endif
-
-/*
- * The time from which a restarted sequence is above all that it has forgotten.
- * Without a log, it waits for that.
- */
-static TimestampTz
-forgotten_floor(SessionSequence *session)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz floor = forgotten_until(session->is_local_temp ? now :
-										reservation_see().reserved, now);
-
-	if (!session->is_permanent)
-		wait_for_floor(floor);
-	return floor;
-}
-
-/* Let an unlogged sequence not run ahead of the clock. */
-static void
-wait_for_floor(TimestampTz floor)
-{
-	int64		us;
-
-	while ((us = floor_wait(floor, GetCurrentTimestamp())) > 0)
-		wait_us(us);
-}
 
 /* Sleep, precisely, whatever signals arrive; a cancel ends it. */
 static void

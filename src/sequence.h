@@ -8,13 +8,9 @@
 
 #include "slot.h"
 
-#pragma GCC visibility push(hidden)
-
 extern int64 sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch,
 								void **call_cache);
 extern void sequence_advance(Oid seqid, int64 slot, TimestampTz epoch);
 extern SlotState sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids);
-
-#pragma GCC visibility pop
 
 #endif							/* SNOWID_SEQUENCE_H */

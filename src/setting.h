@@ -4,16 +4,10 @@
 #ifndef SNOWID_SETTING_H
 #define SNOWID_SETTING_H
 
-#pragma GCC visibility push(hidden)
-
 /* snowid.shard, -1 where it is not set. */
 extern int	snowid_shard;
 
 /* Does this server's configuration file or command line say so? */
 extern bool snowid_shard_is_of_server;
-
-extern void define_setting(void);
-
-#pragma GCC visibility pop
 
 #endif							/* SNOWID_SETTING_H */

@@ -47,16 +47,7 @@
 /* A state further ahead of the clock than this is refused. */
 #define MS_AHEAD_SANE		INT64CONST(86400000)
 
-/*
- * A sequence without a log waits until the clock has reached the floor, if that
- * is no further than this.  What it issued beyond the clock would be forgotten
- * in the next crash, and the reservations of others need not be above it.
- */
-#define FLOOR_WAIT_MAX_US	(10 * US_PER_S)
-
-/*
- * A sequence that goes alone logs so many slots ahead of use.
- */
+/* A sequence that goes alone logs so many slots ahead of use. */
 #define SLOTS_LOGGED_AHEAD	(INT64CONST(1000) * SLOTS_PER_MS)
 
 /*
@@ -157,7 +148,7 @@ typedef enum SlotCover
 	COVER_FIRST,				/* that, and a record of the first id */
 	COVER_OWN,					/* the session's record of this sequence */
 	COVER_ALONE,				/* such a record, which is to be written */
-	COVER_NO_LOG				/* nothing: the file has no log */
+	COVER_NO_LOG				/* nothing: what is not reserved has no log */
 } SlotCover;
 
 /*
@@ -297,18 +288,6 @@ slot_ahead(SlotRules rules, int64 last)
 }
 
 /*
- * How long must a sequence without a log wait for the clock, given the floor
- * and the time?  No longer than OPENING_WAIT_MAX_US at once; 0: not at all.
- */
-static inline int64
-floor_wait(int64 floor, int64 now)
-{
-	if (floor <= now || floor > now + FLOOR_WAIT_MAX_US)
-		return 0;
-	return Min(floor - now, OPENING_WAIT_MAX_US);
-}
-
-/*
  * Does this state show no ids?
  *
  * A restarted sequence looks like a new one, or like a plain counter that went
@@ -323,8 +302,8 @@ slot_is_forgotten(SlotState state, int64 now_us)
 /*
  * From when on is a slot above all that a restart may have forgotten?
  *
- * All that was ever covered is below what is reserved.  What had no log is at
- * most MS_AHEAD_MAX ahead of the clock.
+ * All that was ever covered is below what is reserved.  What nothing covered is
+ * at most MS_AHEAD_MAX ahead of the clock.
  */
 static inline int64
 forgotten_until(int64 reserved, int64 now)

@@ -62,9 +62,9 @@ xact_start_keep(Oid seqid)
 	CurrentResourceOwner = current;
 }
 
-/* The start that xact_start_keep() has put into a lock. */
+/* The start that xact_start_keep() has put into a lock; 0 without one. */
 TimestampTz
-xact_start_kept(const LOCKTAG *tag)
+xact_start_kept(const LockInstanceData *lock)
 {
-	return tag->locktag_field3 * USECS_PER_SEC;
+	return lock == NULL ? 0 : lock->locktag.locktag_field3 * USECS_PER_SEC;
 }

@@ -12,17 +12,13 @@
 #include "storage/lock.h"
 #include "utils/timestamp.h"
 
-#pragma GCC visibility push(hidden)
-
 /* The lowest that the clock has shown this transaction, its start included. */
 extern TimestampTz lowest_clock;
 
 extern void xact_start_watch(void);
 extern void xact_start_lower(TimestampTz now);
 extern void xact_start_keep(Oid seqid);
-extern TimestampTz xact_start_kept(const LOCKTAG *tag);
-
-#pragma GCC visibility pop
+extern TimestampTz xact_start_kept(const LockInstanceData *lock);
 
 /* Call it with the clock's reading, before a slot is taken that it bounds. */
 static inline void

@@ -31,6 +31,8 @@ subject 'a leap of two days' => [ 'busy', 'seldom', 'new' ], sub {
 	take('seldom');
 	set_clock($node, $noon);
 	is(state_of(q{next_id(5, 'new')}), '', 'does not matter');
+	sql('ALTER SEQUENCE seldom RESTART');
+	is(state_of(q{next_id(5, 'seldom')}), '55000', '... but to a sequence that is restarted');
 	crash($node);
 	start_with_clock($node, $noon);
 	for my $call (q{next_id(5, 'busy')}, q{advance('busy', 0)})

@@ -282,17 +282,10 @@ test_alone(void)
 	ok(slot_ahead(one, SLOT_LAST_GENERATED - 7) == SLOT_LAST_GENERATED,
 	   "... nor the layout's end");
 
-	ok(floor_wait(NOW_US + 1, NOW_US) == 1, "without a log, one waits for the floor");
-	ok(floor_wait(NOW_US + FLOOR_WAIT_MAX_US, NOW_US) == OPENING_WAIT_MAX_US,
-	   "... and looks again soon");
-	ok(floor_wait(NOW_US + FLOOR_WAIT_MAX_US + 1, NOW_US) == 0,
-	   "... but not if the clock was set back");
-	ok(floor_wait(NOW_US, NOW_US) == 0, "... nor if it is reached");
-
 	ok(forgotten_until(NOW_US + 11001, NOW_US) == NOW_US + 11001,
 	   "a restart may have forgotten all that was reserved");
 	ok(forgotten_until(NOW_US - 1, NOW_US) == NOW_US + 11000,
-	   "... and what had no log, ahead of the clock");
+	   "... and what nothing covered, ahead of the clock");
 }
 
 /* Where advance() leads, with a floor, and no MAXVALUE. */
