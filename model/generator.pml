@@ -1,6 +1,6 @@
 /*
- * The rules of durability and order, for spin: one sequence, and the clock of
- * its database.
+ * The rules of durability and order, for spin: one sequence, and what is
+ * reserved in its database.
  *
  * The claim: a value that next_id() gave to a transaction that committed is
  * never given again; and each call's value is larger than all that were given
@@ -9,20 +9,25 @@
  * backups and fail-overs, in any order of steps, and for any time of day,
  * until VALUES is reached.
  *
+ * With RIGHT_CLOCK, the time of day only rises, and a tick is a millisecond.  The
+ * claim is then also that what is reserved is never more than AHEAD ticks beyond it,
+ * and the one that a call has waited for.
+ *
  * A value of a transaction that had not committed at a crash is not promised.
  * README.md says what else the model leaves out.
  *
  *	model				src/: sequence.c, reservation.c, slot.h	PostgreSQL
+ *	look				forgotten_floor()
  *	choose				lock_page(), slot_choose()			LockBuffer()
- *	mark dirty			sequence_next_slot()				MarkBufferDirty()
- *	decide				reservation_covers()						GetRedoRecPtr()
- *	move				reservation_move(), reservation_next()			XLogInsert()
+ *	mark dirty			choose_and_lock()					MarkBufferDirty()
+ *	decide				slot_cover()						GetRedoRecPtr()
+ *	move				reserve(), reservation_next()		XLogInsert()
  *	issue				join_record(), write_page()			XLogNeedsFlush(),
  *																XLogInsert()
  *	commit													RecordTransactionCommit(),
  *																SyncRepWaitForLSN()
- *	others				reservation_move_early(), and the calls of all other sequences;
- *																SetSequence()
+ *	others				reserve(), early and for all other sequences;
+ *																SetSequence(), ResetSequence()
  *	checkpointer											CreateCheckPoint(),
  *																BufferSync()
  *	write_out												FlushBuffer()
@@ -96,14 +101,14 @@
 #define DIRTY_FIRST		true
 #endif
 
-/* What replay leaves in the clock's page: a page in use, or not. */
+/* What replay leaves in the reservation's page: a page in use, or not. */
 #ifdef NO_RECOGNITION
 #define REPLAYED		LIVE
 #else
 #define REPLAYED		STALE
 #endif
 
-/* The floor, for sessions that come after the one that has moved the clock. */
+/* The floor, for sessions that come after the one that has moved it. */
 #ifdef NO_KEPT_FLOOR
 #define KEPT(floor)		0
 #else
@@ -172,6 +177,35 @@
 #define OWN_IS_DURABLE(x)	IS_DURABLE(x)
 #endif
 
+/* A sequence that has forgotten starts above all that is reserved. */
+#ifdef NO_FORGOTTEN_FLOOR
+#define ABOVE(me)		0
+#else
+#define ABOVE(me)		s[me].above
+#endif
+
+/* ... that is: by anybody, not by what the session knows. */
+#ifdef NO_FORGOTTEN_SEEN
+#define SEEN(me)		MAX(s[me].reserved, s[me].floor)
+#else
+#define SEEN(me)		reservation.reserved
+#endif
+
+/* Beyond what the clock allows, a tick that was waited for allows one more. */
+#ifdef NO_PUSH_WAIT
+#define HAS_WAITED(me)	true
+#else
+#define HAS_WAITED(me)	(s[me].since > 0 && time > s[me].since)
+#endif
+
+/* The time to reserve, as the clock allows it, whatever is asked for. */
+#define AHEAD		1
+#ifdef NO_FOLLOW
+#define NEXT(value)		MAX(reservation.reserved, (value) + AHEAD)
+#else
+#define NEXT(value)		MAX(reservation.reserved, time + AHEAD)
+#endif
+
 #ifdef NO_PAGE_RECORD
 #define PAGE_RECORD		false
 #else
@@ -182,11 +216,23 @@
 /* -------- the state -------- */
 
 /*
- * The clock's page.  LIVE: log_cnt has the floor, and the mark of this page;
+ * The reservation's page.  LIVE: log_cnt has the floor, and the mark of this page;
  * STALE: log_cnt is 0; COPIED: log_cnt has the mark of another page.  Of one
  * that is not live, the reserved time is the floor.
  */
 mtype = { LIVE, STALE, COPIED };
+
+#ifdef RIGHT_CLOCK
+byte time = 1;
+#endif
+#ifdef RESTART
+bool is_rewritten;				/* has it been restarted? */
+#define IS_FORGOTTEN	(is_rewritten && page.last == 0)
+#define AT_REST(n)		(s[n].step == REST && !s[n].waits && !s[n].has_watched && \
+						 !s[n].has_looked && s[n].since == 0)
+#else
+#define IS_FORGOTTEN	false
+#endif
 
 /* The two pages, in shared buffers, on disk, and on the standby. */
 typedef Sequence
@@ -194,7 +240,7 @@ typedef Sequence
 	byte		last;			/* last_value */
 	byte		lsn
 };
-typedef Clock
+typedef Reservation
 {
 	byte		reserved;		/* W */
 	byte		floor;			/* F; 0 if the page is not live */
@@ -202,9 +248,9 @@ typedef Clock
 	byte		lsn
 };
 Sequence page;
-Clock clock;
+Reservation reservation;
 bool dirty;
-bool clock_dirty;
+bool reservation_dirty;
 byte page_lock = NOBODY;
 
 byte disk_last;
@@ -228,7 +274,7 @@ Standby standby;
 
 /* The log.  A record stands at the index of the LSN at which it ends. */
 #define RECORDS		(BASE + 2 * VALUES + 8)
-mtype = { NOTHING, OF_CLOCK, OF_PAGE, COPY_OF_CLOCK };
+mtype = { NOTHING, OF_RESERVATION, OF_PAGE, COPY_OF_RESERVATION };
 mtype wal_kind[RECORDS] = NOTHING;
 byte wal_value[RECORDS];
 byte wal_end = BASE;			/* end of the last record inserted */
@@ -240,7 +286,7 @@ mtype checkpoint = NONE;
 byte redo = BASE;				/* XLogCtl->Insert.RedoRecPtr */
 byte redo_copy = BASE;			/* XLogCtl->RedoRecPtr */
 bool checkpoint_needed;			/* the page's BM_CHECKPOINT_NEEDED */
-bool clock_checkpoint_needed;
+bool reservation_checkpoint_needed;
 
 /* The sessions, each with its call and its transaction. */
 mtype = { REST, CHOSEN, MOVING, DECIDED, COMMITTING };
@@ -248,7 +294,7 @@ typedef Session
 {
 	mtype		step = REST;
 
-	/* what it remembers of the clock */
+	/* what it remembers of the reservation */
 	bool		knows;
 	byte		reserved;
 	byte		lsn;
@@ -260,6 +306,9 @@ typedef Session
 
 	/* the call */
 	byte		value;			/* what it will return */
+	bool		has_looked;		/* what was reserved, for a restarted sequence: */
+	byte		above;
+	byte		since;			/* RIGHT_CLOCK: it waits since then */
 	bool		is_alone;		/* it logs this value for the sequence alone */
 	bool		logs_page;		/* the page's first change after the redo point */
 
@@ -271,12 +320,12 @@ typedef Session
 Session s[SESSIONS];
 
 /*
- * With FEW, all that two sessions can do comes before one crash, and one of
- * them looks what it has left.
+ * With FEW, all that two sessions can do comes before so many crashes, mostly one,
+ * and one of them looks what the last has left.
  */
 #ifdef FEW
-bool has_crashed;
-#define BEFORE_CRASH	(!has_crashed)
+byte crash_count;
+#define BEFORE_CRASH	(crash_count < FEW)
 #else
 #define BEFORE_CRASH	true
 #endif
@@ -321,31 +370,35 @@ inline write_out()
 	printf("page %d is written out\n", disk_last)
 }
 
-inline write_clock_out()
+inline write_reservation_out()
 {
-	flush(clock.lsn);
-	disk_reserved = clock.reserved;
-	disk_floor = clock.floor;
-	disk_state = clock.state;
-	clock_dirty = false;
-	clock_checkpoint_needed = false;
-	printf("clock %d is written out\n", disk_reserved)
+	flush(reservation.lsn);
+	disk_reserved = reservation.reserved;
+	disk_floor = reservation.floor;
+	disk_state = reservation.state;
+	reservation_dirty = false;
+	reservation_checkpoint_needed = false;
+	printf("reservation %d is written out\n", disk_reserved)
 }
 
-/* Move the clock, to the given time or a later one. */
+/* Reserve up to the given time, or a later one. */
 inline reserve(new)
 {
+#ifdef RIGHT_CLOCK
+	assert(new <= time + AHEAD + 1);		/* a lead */
+#else
 	do
 	:: new < VALUES + 1 -> new++
 	:: break
 	od;
-	clock.floor = KEPT((IS_LIVE(clock.state) -> clock.floor : clock.reserved));
-	clock.reserved = new;
-	clock.state = LIVE;
-	clock_dirty = true;
-	log(OF_CLOCK, new);
-	clock.lsn = wal_end;
-	printf("the clock moves to %d, floor %d, as record %d\n", new, clock.floor, wal_end);
+#endif
+	reservation.floor = KEPT((IS_LIVE(reservation.state) -> reservation.floor : reservation.reserved));
+	reservation.reserved = new;
+	reservation.state = LIVE;
+	reservation_dirty = true;
+	log(OF_RESERVATION, new);
+	reservation.lsn = wal_end;
+	printf("reserved up to %d, floor %d, as record %d\n", new, reservation.floor, wal_end);
 	new = 0
 }
 
@@ -353,14 +406,14 @@ inline remember(me)
 {
 	s[me].knows = true;
 	if
-	:: IS_LIVE(clock.state) ->
-		s[me].reserved = clock.reserved;
-		s[me].lsn = clock.lsn;
-		s[me].floor = clock.floor
+	:: IS_LIVE(reservation.state) ->
+		s[me].reserved = reservation.reserved;
+		s[me].lsn = reservation.lsn;
+		s[me].floor = reservation.floor
 	:: else ->
 		s[me].reserved = 0;
 		s[me].lsn = 0;
-		s[me].floor = clock.reserved
+		s[me].floor = reservation.reserved
 	fi
 }
 
@@ -370,11 +423,11 @@ inline replay(n, last_, reserved_, floor_, state_)
 	if
 	:: wal_kind[n] == OF_PAGE ->
 		last_ = wal_value[n]
-	:: wal_kind[n] == OF_CLOCK ->
+	:: wal_kind[n] == OF_RESERVATION ->
 		reserved_ = wal_value[n];
 		state_ = REPLAYED;
 		floor_ = (REPLAYED == LIVE -> floor_ : 0)
-	:: wal_kind[n] == COPY_OF_CLOCK ->
+	:: wal_kind[n] == COPY_OF_RESERVATION ->
 		reserved_ = wal_value[n];
 		state_ = COPIED;
 		floor_ = 0
@@ -435,14 +488,17 @@ inline end_transaction(me)
 	s[me].step = REST
 }
 
-inline forget_clock(me)
+inline forget_reservation(me)
 {
 	s[me].knows = false;
 	s[me].reserved = 0;
 	s[me].lsn = 0;
 	s[me].floor = 0;
 	s[me].own = 0;
-	s[me].own_lsn = 0
+	s[me].own_lsn = 0;
+	s[me].has_looked = false;
+	s[me].above = 0;
+	s[me].since = 0
 }
 
 inline acknowledge(me)
@@ -483,7 +539,7 @@ inline rebase()
 	od;
 	i = 0;
 	page.lsn = REBASED(page.lsn);
-	clock.lsn = REBASED(clock.lsn);
+	reservation.lsn = REBASED(reservation.lsn);
 	wal_flushed = REBASED(wal_flushed);
 	wal_end = REBASED(wal_end);
 #ifdef STANDBY
@@ -501,18 +557,38 @@ proctype session(byte me)
 	byte		now;
 
 	do
-	/* Choose, by the page, the floor and the time of day; mark dirty. */
+#ifdef RESTART
+	/* Look what is reserved, before a restarted sequence gives its first value. */
 	:: atomic
 		{
-			s[me].step == REST && CAN_LOCK && page.last < VALUES &&
+			s[me].step == REST && IS_FORGOTTEN && !s[me].has_looked &&
 				(BEFORE_CRASH || me == 0) ->
 			if
 			:: !s[me].knows -> remember(me)
 			:: else
 			fi;
+			s[me].has_looked = true;
+			s[me].above = SEEN(me);
+			printf("session %d: starts from %d\n", me, s[me].above)
+		}
+#endif
+
+	/* Choose, by the page, the floor and the time of day; mark dirty. */
+	:: atomic
+		{
+			s[me].step == REST && CAN_LOCK && page.last < VALUES &&
+				(!IS_FORGOTTEN || s[me].has_looked) && (BEFORE_CRASH || me == 0) ->
+			if
+			:: !s[me].knows -> remember(me)
+			:: else
+			fi;
 			page_lock = me;
+#ifdef RIGHT_CLOCK
+			now = time;
+#else
 			select(now : 1 .. VALUES);
-			s[me].value = MAX(MAX(LAST + 1, FLOOR(me)), now);
+#endif
+			s[me].value = MAX(MAX(LAST + 1, FLOOR(me)), MAX(now, ABOVE(me)));
 			now = 0;
 			if
 			:: s[me].value > VALUES ->
@@ -527,7 +603,7 @@ proctype session(byte me)
 		}
 
 	/*
-	 * Decide, by what it remembers of the clock, the page's record and the redo
+	 * Decide, by what it remembers of the reservation, the page's record and the redo
 	 * point.  Without a reservation it goes alone, as a sequence that is far
 	 * ahead does, and a call that has asked in vain; or it asks for one.
 	 */
@@ -536,7 +612,7 @@ proctype session(byte me)
 			s[me].step == CHOSEN ->
 			if
 			:: s[me].value BELOW s[me].reserved && AFTER_REDO(s[me].lsn) && AFTER_PAGE(s[me].lsn) ->
-				s[me].logs_page = PAGE_RECORD && page.lsn <= redo_copy;
+				s[me].logs_page = IS_FORGOTTEN || (PAGE_RECORD && page.lsn <= redo_copy);
 				s[me].step = DECIDED
 			:: else ->
 				if
@@ -556,20 +632,33 @@ proctype session(byte me)
 		}
 
 	/*
-	 * Move the clock, or see that others have; then begin again.
+	 * Reserve, or see that others have; then begin again.
 	 */
 	:: atomic
 		{
 			s[me].step == MOVING ->
 			if
-			:: IS_LIVE(clock.state) && s[me].value BELOW clock.reserved &&
-				AFTER_REDO(clock.lsn) && AFTER_PAGE(clock.lsn)
+			:: IS_LIVE(reservation.state) && s[me].value BELOW reservation.reserved &&
+				AFTER_REDO(reservation.lsn) && AFTER_PAGE(reservation.lsn)
 			:: else ->
 				/* A sequence that is far ahead may not. */
 				if
-				:: true ->
-					now = MAX(clock.reserved, s[me].value + 1);
+#ifdef RIGHT_CLOCK
+				:: s[me].value < NEXT(s[me].value) ->
+					now = NEXT(s[me].value);
 					reserve(now)
+				/* The very next one, which the clock does not allow yet. */
+				:: s[me].value == NEXT(s[me].value) && HAS_WAITED(me) ->
+					now = s[me].value + 1;
+					s[me].since = 0;
+					reserve(now)
+				:: s[me].since == 0 && s[me].value >= NEXT(s[me].value) ->
+					s[me].since = time
+#else
+				:: true ->
+					now = MAX(reservation.reserved, s[me].value + 1);
+					reserve(now)
+#endif
 				:: true
 				fi
 			fi;
@@ -587,7 +676,9 @@ proctype session(byte me)
 				s[me].waits = s[me].waits || TAKES_XID
 			:: s[me].is_alone && !s[me].logs_page && !OWN_IS_DURABLE(s[me].own_lsn) ->
 				s[me].waits = true
-			:: !s[me].is_alone && !IS_DURABLE(s[me].lsn) ->
+			:: !s[me].is_alone && IS_FORGOTTEN ->
+				s[me].waits = s[me].waits || TAKES_XID
+			:: !s[me].is_alone && !IS_FORGOTTEN && !IS_DURABLE(s[me].lsn) ->
 				s[me].waits = true
 			:: else
 			fi;
@@ -621,6 +712,9 @@ proctype session(byte me)
 			printf("session %d: issues %d\n", me, s[me].value);
 			check_claim(me);
 			watch(me);
+			s[me].has_looked = false;
+			s[me].above = 0;
+			s[me].since = 0;
 			end_call(me)
 		}
 
@@ -666,7 +760,7 @@ proctype session(byte me)
 		{
 			me == 0 && s[me].step == REST && s[me].knows ->
 			end_transaction(me);
-			forget_clock(me);
+			forget_reservation(me);
 			printf("session %d: disconnects\n", me)
 		}
 	od
@@ -695,7 +789,7 @@ proctype checkpointer()
 		{
 			checkpoint == REDO_PUBLISHED ->
 			checkpoint_needed = dirty;
-			clock_checkpoint_needed = clock_dirty;
+			reservation_checkpoint_needed = reservation_dirty;
 			checkpoint = SCANNED;
 			printf("checkpoint: page is dirty: %d\n", checkpoint_needed)
 		}
@@ -707,8 +801,8 @@ proctype checkpointer()
 		}
 	:: atomic
 		{
-			checkpoint == SCANNED && clock_checkpoint_needed ->
-			write_clock_out()
+			checkpoint == SCANNED && reservation_checkpoint_needed ->
+			write_reservation_out()
 		}
 	/*
 	 * The record is flushed, the control file names it.  A standby that is
@@ -717,7 +811,7 @@ proctype checkpointer()
 	:: d_step
 		{
 			checkpoint == SCANNED && !checkpoint_needed &&
-				!clock_checkpoint_needed && RECEIVED(redo) ->
+				!reservation_checkpoint_needed && RECEIVED(redo) ->
 			flush(wal_end);
 			rebase();
 			may_be_torn = false;
@@ -735,18 +829,21 @@ proctype writers()
 	:: atomic { wal_flushed < wal_end && BEFORE_CRASH -> wal_flushed = wal_end }
 #else
 	:: atomic { dirty && CAN_LOCK -> write_out() }
-	:: atomic { clock_dirty -> write_clock_out() }
+	:: atomic { reservation_dirty -> write_reservation_out() }
 	:: atomic { wal_flushed < wal_end -> wal_flushed++ }
 #endif
 	od
 }
 
 /*
- * Calls for all other sequences, and whoever moves the clock early: they move it
+ * Calls for all other sequences, and whoever reserves early: they do it
  * when they like, and wait for nothing.  With FOREIGN, also setval() and ALTER
- * SEQUENCE, which log the page as it is and know nothing of the clock.
+ * SEQUENCE, which log the page as it is and know nothing of the reservation.  With
+ * RESTART, also that, by who waits for the transactions that have used the sequence;
+ * but not of one that is alone, beyond what is reserved.
  */
-#if !defined(FEW) || defined(FOREIGN)
+#if !defined(FEW) || defined(FOREIGN) || defined(RESTART)
+#define HAS_OTHERS
 proctype others()
 {
 	byte		new;
@@ -755,9 +852,33 @@ proctype others()
 #ifndef FEW
 	:: atomic
 		{
-			clock.reserved < VALUES + 1 ->
-			new = clock.reserved + 1;
+#ifdef RIGHT_CLOCK
+			reservation.reserved < time + AHEAD ->
+			new = time + AHEAD;
+#else
+			reservation.reserved < VALUES + 1 ->
+			new = reservation.reserved + 1;
+#endif
 			reserve(new)
+		}
+#endif
+#ifdef RIGHT_CLOCK
+	:: atomic { time < VALUES -> time++ }
+#endif
+#ifdef RESTART
+	:: atomic
+		{
+			BEFORE_CRASH && CAN_LOCK && wal_end < BASE + RESTART &&
+				page.last > 0 && page.last < reservation.reserved &&
+				AT_REST(0) && AT_REST(SESSIONS - 1) ->
+			is_rewritten = true;
+			page.last = 0;
+			dirty = true;
+			log(OF_PAGE, 0);
+			page.lsn = wal_end;
+			flush(wal_end);
+			forget_own();
+			printf("page: is restarted\n")
 		}
 #endif
 #ifdef FOREIGN
@@ -804,7 +925,7 @@ proctype receiver()
 			od;
 			i = 0;
 			standby.lsn = wal_flushed;
-			printf("backup: has %d, clock %d\n", standby.last, standby.reserved)
+			printf("backup: has %d, reserved %d\n", standby.last, standby.reserved)
 		}
 #endif
 	od
@@ -821,25 +942,25 @@ proctype crashes()
 		{
 			BEFORE_CRASH ->
 #ifdef FEW
-			has_crashed = true;
+			crash_count++;
 #endif
 			if
 			/* Any part of the unflushed WAL may have reached the disk ... */
 			:: true ->
 				select(survives : wal_flushed .. wal_end);
 				page.last = disk_last;
-				clock.reserved = disk_reserved;
-				clock.floor = disk_floor;
-				clock.state = disk_state;
+				reservation.reserved = disk_reserved;
+				reservation.floor = disk_floor;
+				reservation.state = disk_state;
 				printf("crash: WAL up to %d survives\n", survives)
 #ifdef STANDBY
 			/* ... or the standby takes over. */
 			:: true ->
 				survives = standby.lsn;
 				page.last = standby.last;
-				clock.reserved = standby.reserved;
-				clock.floor = standby.floor;
-				clock.state = standby.state;
+				reservation.reserved = standby.reserved;
+				reservation.floor = standby.floor;
+				reservation.state = standby.state;
 				may_be_torn = false;
 				printf("fail-over: WAL up to %d was received\n", survives)
 #endif
@@ -854,7 +975,7 @@ proctype crashes()
 					 s[i].commit_lsn <= survives && RECEIVED(s[i].commit_lsn));
 				end_call(i);
 				end_transaction(i);
-				forget_clock(i);
+				forget_reservation(i);
 				i++
 			:: else -> break
 			od;
@@ -863,7 +984,7 @@ proctype crashes()
 			page_lock = NOBODY;
 			checkpoint = NONE;
 			checkpoint_needed = false;
-			clock_checkpoint_needed = false;
+			reservation_checkpoint_needed = false;
 			redo = BASE;
 			redo_copy = BASE;
 			do
@@ -882,19 +1003,19 @@ proctype crashes()
 			 * checkpointer's, when it is the next to move.
 			 */
 			page.lsn = 0;
-			clock.lsn = 0;
+			reservation.lsn = 0;
 			dirty = false;
-			clock_dirty = false;
+			reservation_dirty = false;
 			i = BASE + 1;
 			do
 			:: i <= wal_end ->
-				replay(i, page.last, clock.reserved, clock.floor, clock.state);
+				replay(i, page.last, reservation.reserved, reservation.floor, reservation.state);
 				if
 				:: wal_kind[i] == OF_PAGE ->
 					page.lsn = i;
 					has_page = true
 				:: else ->
-					clock.lsn = i
+					reservation.lsn = i
 				fi;
 				i++
 			:: else -> break
@@ -907,10 +1028,10 @@ proctype crashes()
 
 			/* As if written out: to replay the same again changes nothing. */
 			disk_last = page.last;
-			disk_reserved = clock.reserved;
-			disk_floor = clock.floor;
-			disk_state = clock.state;
-			printf("recovery: finds %d, clock %d\n", page.last, clock.reserved)
+			disk_reserved = reservation.reserved;
+			disk_floor = reservation.floor;
+			disk_state = reservation.state;
+			printf("recovery: finds %d, reserved %d\n", page.last, reservation.reserved)
 		}
 	od
 }
@@ -920,20 +1041,20 @@ init
 	atomic
 	{
 		/*
-		 * The database is new; or it is a copy, logged with the clock's log_cnt
+		 * The database is new; or it is a copy, logged with the reservation's log_cnt
 		 * that it had where it was copied from.
 		 */
 		if
 		:: true
 #ifndef FEW
 		:: true ->
-			log(COPY_OF_CLOCK, VALUES);
+			log(COPY_OF_RESERVATION, VALUES);
 			wal_flushed = wal_end;
-			clock.reserved = VALUES;
-			clock.state = COPIED;
-			clock.lsn = wal_end;
-			clock_dirty = true;
-			printf("the clock's page is a copy\n")
+			reservation.reserved = VALUES;
+			reservation.state = COPIED;
+			reservation.lsn = wal_end;
+			reservation_dirty = true;
+			printf("the reservation's page is a copy\n")
 #endif
 		fi;
 
@@ -944,7 +1065,7 @@ init
 		i = 0;
 		run checkpointer();
 		run writers();
-#if !defined(FEW) || defined(FOREIGN)
+#ifdef HAS_OTHERS
 		run others();
 #endif
 #ifdef STANDBY
