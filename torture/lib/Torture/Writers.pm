@@ -185,6 +185,7 @@ sub restart_sequence
 	my $n = RESTARTED;
 	my $seq = sequence($n);
 
+	$count{restarts}++;
 	unless ($is_snowid)
 	{
 		sql_alone($command);
