@@ -163,6 +163,7 @@ acquire_push(LOCKTAG *tag, TimestampTz last, TimestampTz now)
 {
 	Reservation state;
 
+	(void) reserved_floor();
 	SET_LOCKTAG_PAGE(*tag, MyDatabaseId, session_reservation.relid, 0);
 	(void) LockAcquire(tag, ExclusiveLock, false, false);
 	state = reservation_see();
