@@ -116,7 +116,7 @@ $node->stop;
 # Another synchronous standby, which does not stream: what the former has confirmed
 # counts.
 my $primary = new_node('primary', allows_streaming => 1);
-start_with_clock($primary, $now);
+start_with_clock($primary, '2026-06-01 00:01:00');
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowid; CREATE SEQUENCE s');
 $primary->backup('backup');
 my %standby = map { $_ => PostgreSQL::Test::Cluster->new($_) } 'former', 'latter';
