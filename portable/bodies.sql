@@ -586,9 +586,9 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
 /*
  * The usual case, in as few steps as can be; all others are take_slots()'s.
  *
- * In bulk, the first expression does all: whoever has logged in this transaction,
- * and is not behind the clock, counts.  It looks at no privilege, since nextval()
- * does, and at no definition, since the transaction has.
+ * In bulk, the first expressions do all: whoever has logged in this transaction
+ * counts, and keeps what is not behind the clock.  They look at no privilege,
+ * since nextval() does, and at no definition, since the transaction has.
  *
  * The lock on the sequence is an advisory lock of the session, taken and given
  * up in one expression.  PostgreSQL looks for cancels between statements, not
@@ -615,9 +615,13 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  * lock, too: nothing is waited for until the slot is taken.
  *
  * To read the definition is a fifth of the cost.  So with the last slot at most
- * 2 ms old, the setting stands for it, too.  (A function of ours in this
- * expression would make PL/pgSQL look at its plan anew each time.)  Who sets it
- * himself spares himself a look, and a flush.
+ * 2 ms old, the setting stands for it, too.  Who sets it himself spares himself a
+ * look, and a flush.
+ *
+ * In each transaction PL/pgSQL prepares anew each expression that it comes to,
+ * with all its functions, called or not.  So they are cut by what is seldom
+ * needed: a row in a transaction of its own pays for that above all.  (A
+ * function of ours would make it look at the plan anew, too.)
  */
 LANGUAGE plpgsql
 AS $$
@@ -626,98 +630,111 @@ DECLARE
 	now_slot pg_catalog.int8;
 	last pg_catalog.int8;
 	slot pg_catalog.int8;
-	xact pg_catalog.text;
 	key pg_catalog.text;
-	seen pg_catalog.text;
+	attempts pg_catalog.int4;
+	is_seen pg_catalog.bool;
+	is_sound pg_catalog.bool;
 BEGIN
+	<<taken>>
 	LOOP
 		BEGIN
-			-- In bulk: at most 8 ms ahead of the clock, in a transaction that has logged.
-			slot := CASE WHEN ((pg_catalog.pg_sequence_last_value(seq) OPERATOR(pg_catalog.-)
+			IF pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL THEN
+				-- In bulk: in a transaction that has logged, count.
+				slot := CASE WHEN (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+					AND pg_catalog.current_setting('snowid_internal.seen', true) OPERATOR(pg_catalog.=)
+						(((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+						  OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
+						 OPERATOR(pg_catalog.||) ' ' OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text)
+				THEN
+					CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
+						pg_catalog.nextval(seq)
+						OPERATOR(pg_catalog.*)
+						pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
+					END
+				END;
+				-- At most 8 ms ahead of the clock.  What is behind it is nobody's.
+				EXIT taken WHEN ((slot OPERATOR(pg_catalog.-)
 					((((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) epoch)
 						OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 OPERATOR(pg_catalog./) 1000)
-					  OPERATOR(pg_catalog.&) 1099511627775) OPERATOR(pg_catalog.<<) 10)) OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
-				AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
-				AND pg_catalog.current_setting('snowid_internal.seen', true) OPERATOR(pg_catalog.=)
-					(((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
-					  OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
-					 OPERATOR(pg_catalog.||) ' ' OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text)
-			THEN
-				CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
-					pg_catalog.nextval(seq)
-					OPERATOR(pg_catalog.*)
-					pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
-				END
-			END;
-			EXIT WHEN slot IS NOT NULL;
+					  OPERATOR(pg_catalog.&) 1099511627775) OPERATOR(pg_catalog.<<) 10)) OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0;
+				slot := NULL;
+			END IF;
 
-			-- Who has the lock has it for a microsecond.
-			FOR attempt IN 1 .. 8 LOOP
+			LOOP
 				last := pg_catalog.pg_sequence_last_value(seq);
 				at := pg_catalog.clock_timestamp();
 				now_slot := ((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
 							 OPERATOR(pg_catalog./) 1000) OPERATOR(pg_catalog.<<) 10;
-				xact := pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text;
-				key := ((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
-						OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text OPERATOR(pg_catalog.||) ' ';
-				seen := pg_catalog.current_setting('snowid_internal.seen', true);
-				slot := CASE WHEN at OPERATOR(pg_catalog.>=) epoch AND at OPERATOR(pg_catalog.>=) pg_catalog.now()
-					-- No wait: near the clock, or in a millisecond that is open and not
-					-- almost full.  Not over a day ahead, not restarted, not in 2046.
-					AND (last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
-						 OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 896
-							AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
-					AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
-					AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
-					AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+				is_seen := last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.-) 2048)
+					AND pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true),
+						((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+						 OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text OPERATOR(pg_catalog.||) ' ');
+				IF is_seen IS NOT TRUE THEN
+					key := ((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+							OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text OPERATOR(pg_catalog.||) ' ';
 					-- setval() will not refuse.  Most sequences are defined by the defaults.
 					-- No slot is below what a restored dump has reserved: the last one is not.
-					AND (last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.-) 2048)
-						 AND pg_catalog.starts_with(seen, key)
-						 OR (pg_catalog.pg_sequence_last_value('snowid_internal.reservation'::pg_catalog.regclass)
+					is_sound := (pg_catalog.pg_sequence_last_value('snowid_internal.reservation'::pg_catalog.regclass)
 							 OPERATOR(pg_catalog.<=) (pg_catalog.date_part('epoch', epoch) OPERATOR(pg_catalog.*) 1000
 								OPERATOR(pg_catalog.+) (last OPERATOR(pg_catalog.>>) 10)::pg_catalog.float8)) IS NOT FALSE
-							AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
-									9223372036854775807, 1::pg_catalog.int8, false, 1::pg_catalog.int8, 20::pg_catalog.oid)
-								 AND (last OPERATOR(pg_catalog.<=) (now_slot OPERATOR(pg_catalog.-) 2048)
-									  OR pg_catalog.set_config('snowid_internal.seen', key, false) IS NOT NULL)
-								 OR (pg_catalog.pg_sequence_parameters(seq)).increment OPERATOR(pg_catalog.=) 1
-									AND (pg_catalog.pg_sequence_parameters(seq)).minimum_value OPERATOR(pg_catalog.<=) last
-									AND (pg_catalog.pg_sequence_parameters(seq)).maximum_value OPERATOR(pg_catalog.>)
-										(now_slot OPERATOR(pg_catalog.+) 88473600000)))
-					AND (xact IS NOT NULL
-						 OR pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'off')
-					AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
+						AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
+								9223372036854775807, 1::pg_catalog.int8, false, 1::pg_catalog.int8, 20::pg_catalog.oid)
+							 AND (last OPERATOR(pg_catalog.<=) (now_slot OPERATOR(pg_catalog.-) 2048)
+								  OR pg_catalog.set_config('snowid_internal.seen', key, false) IS NOT NULL)
+							 OR (pg_catalog.pg_sequence_parameters(seq)).increment OPERATOR(pg_catalog.=) 1
+								AND (pg_catalog.pg_sequence_parameters(seq)).minimum_value OPERATOR(pg_catalog.<=) last
+								AND (pg_catalog.pg_sequence_parameters(seq)).maximum_value OPERATOR(pg_catalog.>)
+									(now_slot OPERATOR(pg_catalog.+) 88473600000));
+					is_seen := pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true), key);
+				END IF;
+				IF (is_seen OR is_sound) AND at OPERATOR(pg_catalog.>=) epoch AND at OPERATOR(pg_catalog.>=) pg_catalog.now()
+				   -- No wait: near the clock, or in a millisecond that is open and not
+				   -- almost full.  Not over a day ahead, not restarted, not in 2046.
+				   AND (last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
+						OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 896
+						   AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
+				   AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
+				   AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
+				   AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+				   AND pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'off'
+				   AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
 				THEN
-					CASE WHEN last OPERATOR(pg_catalog.>=) now_slot
-						AND pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true), key)
-					THEN
-						CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
+					IF is_seen AND last OPERATOR(pg_catalog.>=) now_slot THEN
+						key := ((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+								OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
+							OPERATOR(pg_catalog.||) ' ' OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text;
+						slot := CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
 							pg_catalog.nextval(seq)
 							OPERATOR(pg_catalog.*)
 							pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
 							OPERATOR(pg_catalog.*)
-							CASE WHEN seen OPERATOR(pg_catalog.=) (key OPERATOR(pg_catalog.||) xact) THEN 1
+							CASE WHEN pg_catalog.current_setting('snowid_internal.seen', true) OPERATOR(pg_catalog.=) key THEN 1
 							ELSE
 								pg_catalog.setval('snowid_internal.flushed'::pg_catalog.regclass, 1)
 								OPERATOR(pg_catalog.*)
-								CASE WHEN xact IS NULL THEN 1
-									WHEN pg_catalog.set_config('snowid_internal.seen', key OPERATOR(pg_catalog.||) xact, false) IS NOT NULL THEN 1 END
+								CASE WHEN key IS NULL THEN 1
+									WHEN pg_catalog.set_config('snowid_internal.seen', key, false) IS NOT NULL THEN 1 END
 							END
-						ELSE 0 END
-					WHEN pg_catalog.pg_try_advisory_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
-						pg_catalog.setval(seq, pg_catalog.int8larger(
-							pg_catalog.pg_sequence_last_value(seq) OPERATOR(pg_catalog.+) 1, now_slot))
-						OPERATOR(pg_catalog.*)
-						pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
-					ELSE 0 END
-				END;
-				EXIT WHEN (slot OPERATOR(pg_catalog.=) 0) IS NOT TRUE;
-				seen := pg_catalog.current_setting('snowid_internal.seen', true);
+						ELSE 0 END;
+					ELSE
+						slot := CASE WHEN pg_catalog.pg_try_advisory_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
+							pg_catalog.setval(seq, pg_catalog.int8larger(
+								pg_catalog.pg_sequence_last_value(seq) OPERATOR(pg_catalog.+) 1, now_slot))
+							OPERATOR(pg_catalog.*)
+							pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
+						ELSE 0 END;
+					END IF;
+				END IF;
+				EXIT taken WHEN slot OPERATOR(pg_catalog.>) 0;
+				EXIT WHEN slot IS NULL;
+
+				-- Who has the lock has it for a microsecond.
+				attempts := coalesce(attempts OPERATOR(pg_catalog.+) 1, 1);
+				EXIT WHEN attempts OPERATOR(pg_catalog.>) 8;
+				slot := NULL;
 				-- Who is behind and does not get the lock counts up to the clock, too; what
 				-- he skips is nobody's.
-				IF now_slot OPERATOR(pg_catalog.>) last AND now_slot OPERATOR(pg_catalog.<=) (last OPERATOR(pg_catalog.+) 1024)
-				   AND pg_catalog.starts_with(seen, key) THEN
+				IF is_seen AND now_slot OPERATOR(pg_catalog.>) last AND now_slot OPERATOR(pg_catalog.<=) (last OPERATOR(pg_catalog.+) 1024) THEN
 					PERFORM pg_catalog.count(pg_catalog.nextval(seq))
 					FROM pg_catalog.generate_series(1, least(now_slot OPERATOR(pg_catalog.-) last, 128));
 				END IF;
@@ -735,12 +752,11 @@ BEGIN
 			END IF;
 			slot := NULL;
 		END;
-		EXIT WHEN slot OPERATOR(pg_catalog.>) 0;
-		IF slot OPERATOR(pg_catalog.=) 0 THEN
+		IF slot IS NOT NULL THEN
 			-- Another session has the lock: wait for it, as take_slots() does.  Only one
 			-- waits for it alone, or all would have to, one after the other.
 			BEGIN
-				IF pg_catalog.starts_with(seen, key) AND now_slot OPERATOR(pg_catalog.<=) (last OPERATOR(pg_catalog.+) 1024)
+				IF is_seen AND now_slot OPERATOR(pg_catalog.<=) (last OPERATOR(pg_catalog.+) 1024)
 				   OR NOT pg_catalog.pg_try_advisory_xact_lock(1936617336, seq::pg_catalog.oid::pg_catalog.int4) THEN
 					PERFORM pg_catalog.pg_advisory_xact_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4);
 					RAISE SQLSTATE 'SN000';
@@ -777,6 +793,8 @@ BEGIN
 			slot := (snowid_internal.take_slots(seq, epoch, 1)).first;
 			EXIT;
 		END IF;
+		slot := NULL;
+		attempts := NULL;
 	END LOOP;
 	RETURN (((slot OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog.<<) 23)
 			OPERATOR(pg_catalog.|) (shard OPERATOR(pg_catalog.<<) 10))
