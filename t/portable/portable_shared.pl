@@ -88,5 +88,40 @@ subtest 'a power cut' => sub {
 	shown_before_a_power_cut('who writes what is not logged', "BEGIN; INSERT INTO mine VALUES (1); $take; COMMIT");
 };
 
+# What everybody may set: the sequence that a commit waits for, and the setting that
+# says what a session has seen.
+subtest 'a hostile role' => sub {
+	$node->safe_psql('postgres', q{
+DROP SEQUENCE s; CREATE SEQUENCE s;
+CREATE SCHEMA guarded; CREATE SEQUENCE guarded.ids; CREATE SEQUENCE guarded.blocks INCREMENT 10;
+CREATE FUNCTION guarded.next_id(seq regclass) RETURNS bigint LANGUAGE sql SECURITY DEFINER RETURN snowid.next_id(5, seq);
+CREATE ROLE hostile LOGIN; GRANT USAGE ON SCHEMA guarded TO hostile;});
+	my @hostile = (connstr => $node->connstr('postgres') . ' user=hostile');
+	for my $statement ('ALTER SEQUENCE snowid_internal.flushed MAXVALUE 1', 'DROP SEQUENCE snowid_internal.flushed',
+		'ALTER SEQUENCE snowid_internal.flushed RENAME TO gone', 'CREATE SEQUENCE snowid_internal.other',
+		q{SELECT setval('guarded.ids', 1)}, q{SELECT nextval('guarded.ids')})
+	{
+		is(sqlstate($node, $statement, extra_params => [ '-U', 'hostile' ]), '42501', "$statement is refused");
+	}
+	my $holder = $node->background_psql('postgres', extra_params => [ '-U', 'hostile' ]);
+	$holder->query_safe(q{BEGIN; SELECT setval('snowid_internal.flushed', 9223372036854775807)});
+	my $one = counting();
+	cmp_ok($one->query_safe("SET statement_timeout = '60s'; $take"), '>', 0, 'set to its end, and in use, it stops nobody');
+	$_->quit for $holder, $one;
+
+	# He says that he has seen each of these, and logged.
+	for my $seq ('guarded.ids', 'guarded.blocks')
+	{
+		my @ids = map {
+			my $own = "SELECT guarded.next_id('$seq')";
+			my $forge = qq{BEGIN; SELECT set_config('snowid_internal.seen', (('$seq'::regclass::oid::bigint << 32)
+				| pg_relation_filenode('$seq')::bigint)::text || ' ' || pg_current_xact_id()::text, false) IS NULL; $own; $own; COMMIT};
+			($node->safe_psql('postgres', $own), grep { /\d/ } split /\n/, $node->safe_psql('postgres', $forge, @hostile));
+		} 1 .. 5;
+		is(scalar(@ids), 15, "$seq: ids of him and of others");
+		ok(!(grep { $ids[$_] <= $ids[ $_ - 1 ] } 1 .. $#ids), "$seq: none comes again, and all rise");
+	}
+};
+
 $node->stop;
 done_testing();
