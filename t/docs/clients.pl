@@ -1,5 +1,6 @@
 # The programs in examples/clients, each against the server, and through
-# PgBouncer in transaction mode with the configuration that is there.
+# PgBouncer in transaction mode with the configuration that is there, and with the
+# portable edition.
 #
 # PgBouncer is made to give every transaction another one of three connections:
 # whatever a program leaves in one, the next transaction does not find.
@@ -20,6 +21,7 @@ use lib "$FindBin::RealBin/../lib";
 use MoveTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use SnowidTest ();
 use Test::More;
 use Time::HiRes qw(usleep);
 
@@ -45,6 +47,7 @@ my @clients = (
 		name => 'django',
 		run => [ @python, 'main.py' ],
 		try => [ @python, '-c', 'import django, psycopg2' ],
+		json => 1,
 		needs => 'packages python3-django, python3-psycopg2',
 	},
 	{
@@ -75,6 +78,7 @@ my @clients = (
 		name => 'drizzle',
 		run => [ 'node', 'photos.mjs' ],
 		try => [ 'node', '--input-type=module', '-e', 'import "drizzle-orm"; import "pg"' ],
+		json => 1,
 		needs => 'Node, and npm install in its directory',
 	},
 	{
@@ -90,6 +94,7 @@ my @clients = (
 		# It would download a program that makes migrations.
 		try => [ 'env', 'PRISMA_SCHEMA_ENGINE_BINARY=/bin/true', 'CHECKPOINT_DISABLE=1',
 			'node_modules/.bin/prisma', 'generate', '--schema', 'schema.prisma' ],
+		json => 1,
 		needs => 'Node 20, and npm install --ignore-scripts in its directory',
 	},
 	{
@@ -141,6 +146,8 @@ for ($node, $other)
 }
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', "$examples/schema.sql", '-d', $node->connstr('app') ],
 	'the tables are set up');
+$node->safe_psql('postgres', 'CREATE DATABASE portable');
+$node->safe_psql('portable', slurp_file(SnowidTest::portable_file('sql')) . slurp_file("$examples/schema.sql") =~ s/^CREATE ROLE.*//mr);
 
 # An hour before and after what a program makes: not in its time range.
 $node->safe_psql('app', q(
@@ -180,11 +187,14 @@ for my $client (@clients)
 	ok($found, "$client->{name} has what it needs") or diag($err), next;
 	$client->{found} = 1;
 	check_photos($client, 31341, 'direct', $node->port);
+	check_photos($client, 31342, 'portable', $node->port);
 	if ($pooled_port && !$client->{not_pooled})
 	{
 		check_photos($client, 31343, 'pooled', $pooled_port);
 	}
 }
+
+answers_ok();
 
 # Two clients that take ids in blocks, at once, and the DEFAULT beside them.
 my ($jdbc_client) = grep { $_->{name} eq 'jdbc' && $_->{found} } @clients;
@@ -291,9 +301,10 @@ sub start_in
 sub address
 {
 	my ($mode, $port, $user) = (@_, 'app');
-	my $url = "jdbc:postgresql://127.0.0.1:$port/app?user=$user";
+	my $database = $mode eq 'portable' ? 'portable' : 'app';
+	my $url = "jdbc:postgresql://127.0.0.1:$port/$database?user=$user";
 	return (
-		PGHOST => '127.0.0.1', PGPORT => $port, PGDATABASE => 'app', PGUSER => $user,
+		PGHOST => '127.0.0.1', PGPORT => $port, PGDATABASE => $database, PGUSER => $user,
 		JDBC_URL => $mode eq 'pooled' ? "$url&prepareThreshold=0" : $url);
 }
 
@@ -303,18 +314,20 @@ sub check_photos
 	my ($client, $user, $mode, $port) = @_;
 	my $name = "$client->{name}, $mode";
 	my $shard = $user % 2000;
+	my $database = $mode eq 'portable' ? 'portable' : 'app';
 	my ($ok, $out, $err) = run_in($client, [ @{ $client->{run} }, $user ], address($mode, $port));
 
 	ok($ok, "$name: runs") or diag($err);
 	like($out, qr/^user $user lives in shard $shard$/m, "$name: finds the user's shard");
 	my ($first) = $out =~ /^inserted (\d+)$/m;
+	like($out, qr/^in JSON: \{"id":"$first"\}$/m, "$name: JSON has the id as text") if $client->{json};
 	my ($more, $last) = $out =~ /^inserted (\d+) more(?:, the last (\d+))?$/m;
 	my ($made, $of_shard) = $out =~ /^made (.*) in shard (\d+)$/m;
 	my ($count, $newest) = $out =~ /^in the minute from then: (\d+) photos, the newest (\d+)$/m;
 	ok(defined $newest, "$name: tells all") or diag($out), return;
 
 	# The first, then the others in the order in which the program made them.
-	is($node->safe_psql('app', qq{
+	is($node->safe_psql($database, qq{
 SELECT count(*), bool_and(rising), min(id), max(id), min(snowid.id_timestamp(id)) = '$made', bool_and(snowid.id_shard(id) = $shard)
 FROM (SELECT id, id > lag(id, 1, 0::bigint) OVER (ORDER BY substring(caption from 'photo (\\d+)')::int NULLS FIRST) AS rising
 	  FROM insta$shard.photos WHERE user_id = $user) AS p}),
@@ -324,10 +337,28 @@ FROM (SELECT id, id > lag(id, 1, 0::bigint) OVER (ORDER BY substring(caption fro
 	like($out, qr/^in pages of 400: 1001 photos, the oldest $first$/m, "$name: pages have all rows, once");
 
 	my $all = join(' UNION ALL ', map { "SELECT * FROM insta$_.photos" } 1340 .. 1343);
-	is($node->safe_psql('app', "SELECT count(*) FROM ($all) AS p WHERE user_id <> 0"), 1001, "$name: nothing is in another shard");
-	is($node->safe_psql('app', "SELECT count(*) FROM insta$shard.events WHERE user_id = $user"), 1000, "$name: with ids of blocks, too")
+	is($node->safe_psql($database, "SELECT count(*) FROM ($all) AS p WHERE user_id <> 0"), 1001, "$name: nothing is in another shard");
+	is($node->safe_psql($database, "SELECT count(*) FROM insta$shard.events WHERE user_id = $user"), 1000, "$name: with ids of blocks, too")
 	  if $out =~ /events/;
-	$node->safe_psql('app', "DELETE FROM insta$shard.photos WHERE user_id <> 0");
+	$node->safe_psql($database, "DELETE FROM insta$shard.photos WHERE user_id <> 0");
+	return;
+}
+
+# Express sends ids as text, however it got them.
+sub answers_ok
+{
+	return if $chosen && $chosen !~ /(^| )express( |$)/;
+	my $express = { name => 'express' };
+	if (!(run_in($express, [ 'node', '--input-type=module', '-e', 'import "express"; import "pg"' ]))[0])
+	{
+		ok(0, 'express has what it needs') if $ENV{CLIENTS};
+		SKIP: { skip 'express needs Node, and npm install in its directory', 1 }
+		return;
+	}
+	my $id = $node->safe_psql('app', q(INSERT INTO insta1341.photos (user_id, caption) VALUES (31341, 'a') RETURNING id));
+	my ($ok, $out, $err) = run_in($express, [ 'node', 'app.mjs', 31341 ], address('direct', $node->port));
+	is($out, qq(first: {"id":"$id"}\nfirst/bigint: {"id":"$id"}\nalbum: [{"id":"$id","caption":"a"}]\n), 'express: ids are text') or diag($err);
+	$node->safe_psql('app', "DELETE FROM insta1341.photos WHERE id = $id");
 	return;
 }
 

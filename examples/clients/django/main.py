@@ -11,6 +11,7 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings")
 django.setup()
 
+from django.http import JsonResponse
 from photos.models import IdShard, IdTimestamp, MinId, Photo
 from sharding import in_shard_of
 
@@ -22,6 +23,8 @@ def main(user_id):
 
     first = in_shard_of(user_id, insert)
     print(f"inserted {first.id}")
+    answer = JsonResponse({"id": str(first.id)}, json_dumps_params={"separators": (",", ":")})
+    print(f"in JSON: {answer.content.decode()}")
 
     more = in_shard_of(user_id, lambda shard: Photo.objects.bulk_create(
         Photo(user_id=user_id, caption=f"photo {n}") for n in range(1, 1001)

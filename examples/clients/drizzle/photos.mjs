@@ -5,6 +5,7 @@ import { and, desc, eq, lt, sql } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { bigint, pgSchema, text } from 'drizzle-orm/pg-core';
 import { Shards } from '../javascript/shards.mjs';
+import { asText } from '../javascript/snowid.mjs';
 
 // The table in a shard's schema, which qualifies it.
 const photosOf = (schema) => pgSchema(schema).table('photos', {
@@ -26,6 +27,7 @@ async function main(user) {
 		return db.insert(photos).values({ userId: user, caption: 'the first' }).returning({ id: photos.id });
 	});
 	console.log(`inserted ${first.id}`);
+	console.log(`in JSON: ${JSON.stringify(first, asText)}`);
 
 	const captions = Array.from({ length: 1000 }, (_, n) => ({ userId: user, caption: `photo ${n + 1}` }));
 	const more = await shards.of(user, (db, schema) => {

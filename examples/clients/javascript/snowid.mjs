@@ -40,6 +40,11 @@ export function minId(at, epoch = EPOCH) {
 	return BigInt(Math.min(Math.max(ms, 0), 2 ** 40 - 1)) << 23n;
 }
 
+// For JSON.stringify(), which refuses BigInts: they become text.
+export function asText(key, value) {
+	return typeof value === 'bigint' ? String(value) : value;
+}
+
 export function idToBase62(id) {
 	let text = '';
 	for (let rest = toBits(id); text.length < 11; rest /= 62n)

@@ -6,7 +6,7 @@ import { PrismaPg } from '@prisma/adapter-pg';
 import { PrismaClient } from '@prisma/client';
 import { Pool } from 'pg';
 import { Shards } from '../javascript/shards.mjs';
-import { idParts, minId } from '../javascript/snowid.mjs';
+import { asText, idParts, minId } from '../javascript/snowid.mjs';
 
 // A client has one schema, which qualifies all names; clients of a server share
 // its connections.
@@ -35,6 +35,7 @@ async function main(user) {
 		return server.photos(schema).create({ data: { userId: user, caption: 'the first' } });
 	});
 	console.log(`inserted ${first.id}`);
+	console.log(`in JSON: ${JSON.stringify({ id: first.id }, asText)}`);
 
 	const captions = Array.from({ length: 1000 }, (_, n) => ({ userId: user, caption: `photo ${n + 1}` }));
 	const more = await shards.of(user, (server, schema) =>

@@ -8,8 +8,8 @@ const Photo = new EntitySchema({
 	name: 'photo',
 	tableName: 'photos',
 	columns: {
-		// A string in JavaScript.  Generated: the table's DEFAULT makes it.
-		id: { type: 'bigint', primary: true, generated: 'increment' },
+		// A string in JavaScript, which the table's DEFAULT makes.
+		id: { type: 'bigint', primary: true, default: () => 'next_id()' },
 		userId: { type: 'bigint', name: 'user_id' },
 		caption: { type: 'text' },
 	},

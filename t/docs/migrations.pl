@@ -1,0 +1,151 @@
+# The migration tools of Drizzle, TypeORM and Rails, on a project that begins, with
+# either edition: they make the table and what its DEFAULT needs, and find nothing to
+# change or drop afterwards.  What the pages warn of does happen.  Flyway is not to be
+# had; what it does is done by JDBC, as there: each statement of a file by itself, in
+# one transaction with its own table.
+#
+# A tool that is missing is skipped; or fails, if CLIENTS is "all".
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $examples = abs_path("$FindBin::RealBin/../../examples/clients");
+my $tmp = PostgreSQL::Test::Utils::tempdir();
+my %install = (extension => "CREATE EXTENSION snowid;\n", portable => slurp_file(portable_file('sql')));
+my $insert = q{INSERT INTO photos (user_id, caption) VALUES (1, 'a') RETURNING snowid.id_shard(id)};
+
+my $node = new_node('main');
+$node->append_conf('postgresql.conf', "listen_addresses = '127.0.0.1'");
+$node->start;
+%ENV = (%ENV, PGHOST => '127.0.0.1', PGPORT => $node->port, PGUSER => getpwuid($<), RAILS_ENV => 'development');
+
+sub write_to
+{
+	my ($path, $text) = @_;
+	unlink $path;
+	append_to_file($path, $text);
+	return;
+}
+
+# Run a command in the directory of the project: all that it says.
+sub run_there
+{
+	my ($dir, $command) = @_;
+	my $said = `cd '$dir' && $command 2>&1 </dev/null`;
+	return $? ? "exit $?: $said" : $said;
+}
+
+# With each edition, in a directory and a database of its own.
+sub each_edition
+{
+	my ($name, $needs, $files, $try) = @_;
+	my $probe = run_there("$examples/$name", $needs);
+	if ($probe =~ /^exit/)
+	{
+		ok(0, "$name has what it needs") or diag($probe) if ($ENV{CLIENTS} // '') eq 'all';
+		SKIP: { skip "$name lacks its migration tool", 1 }
+		return;
+	}
+	for my $edition (sort keys %install)
+	{
+		my $dir = "$tmp/$name-$edition";
+		local $ENV{PGDATABASE} = "${name}_$edition";
+		mkdir $dir;
+		run_there("$examples/$name", "cp -r $files '$dir' && { test ! -d node_modules || ln -s \$PWD/node_modules '$dir'; }");
+		$node->safe_psql('postgres', "CREATE DATABASE ${name}_$edition");
+		subtest "$name, $edition" => sub { $try->($dir, $install{$edition}, sub { $node->safe_psql($ENV{PGDATABASE}, @_) }) };
+	}
+	return;
+}
+
+each_edition('drizzle', 'test -x node_modules/.bin/drizzle-kit', 'drizzle.config.js schema.mjs', sub {
+	my ($dir, $install, $sql) = @_;
+	my $kit = sub { run_there($dir, "node_modules/.bin/drizzle-kit @_") };
+
+	$kit->('generate --custom --name=snowid');
+	write_to("$dir/drizzle/0000_snowid.sql", $install);
+	like($kit->('generate --name=photos'), qr/1 tables/, 'a migration for the table');
+	like($kit->('migrate'), qr/applied successfully/, 'and it is run');
+	is($sql->($insert), '5', 'the DEFAULT makes ids');
+	like($kit->('generate --name=more'), qr/No schema changes/, 'nothing is left to generate');
+	like($kit->('push'), qr/No changes detected/, 'nor to push');
+	$sql->(q{SELECT snowid.register_shard(5, 'public')});
+	like($kit->('push'), qr/No changes detected/, 'nor of a registered shard');
+	write_to("$dir/forgotten.mjs", slurp_file("$dir/schema.mjs") =~ s/^export const ids.*//mr);
+	like($kit->(qq{push --verbose --force --dialect=postgresql --schema=./forgotten.mjs --url="postgresql://\$PGUSER\@\$PGHOST:\$PGPORT/\$PGDATABASE"}),
+		qr/DROP SEQUENCE "?public"?."?id_seq"?|cannot drop sequence/i, 'it would drop a sequence that is not declared');
+	$kit->('pull');
+	like(slurp_file("$dir/drizzle/schema.ts"), qr/id: bigint\(\{ mode: "number" \}\).*next_id/, 'pull makes the id a number');
+});
+
+each_edition('typeorm', 'test -x node_modules/.bin/typeorm', 'data-source.mjs migrations', sub {
+	my ($dir, $install, $sql) = @_;
+	my $typeorm = sub { my ($do, @more) = @_; run_there($dir, "node_modules/.bin/typeorm $do -d data-source.mjs @more") };
+
+	write_to("$dir/snowid.sql", $install);
+	like($typeorm->('migration:run'), qr/Snowid\d+ has been executed successfully/, 'the first migration');
+	like($typeorm->('migration:generate', '-o --esm migrations/photos'), qr/generated successfully/, 'a migration for the table');
+	my ($made) = glob "$dir/migrations/*-photos.js";
+	rename $made, $made =~ s/js$/mjs/r;
+	like($typeorm->('migration:run'), qr/Photos\d+ has been executed successfully/, 'and it is run');
+	is($sql->($insert), '5', 'the DEFAULT makes ids');
+	like($typeorm->('migration:generate', '-o --esm migrations/more'), qr/No changes/, 'nothing is left to generate');
+	write_to("$dir/data-source.mjs", slurp_file("$dir/data-source.mjs") =~ s/default: .*?\(\)'/generated: 'increment'/r);
+	like($typeorm->('schema:log'), qr/SET DEFAULT nextval/, 'a generated id would replace the DEFAULT');
+});
+
+each_edition('rails', q{ruby -e 'require "rails"; require "pg"; require "rake"'}, 'project/*', sub {
+	my ($dir, $install, $sql) = @_;
+	my $rake = sub { run_there($dir, "rake @_") };
+
+	write_to("$dir/db/snowid.sql", $install);
+	like($rake->('db:migrate'), qr/CreatePhotos: migrated/, 'the migrations are run');
+	is($sql->($insert), '5', 'the DEFAULT makes ids');
+	unlike($rake->('db:drop db:create'), qr/^exit/, 'the database is made anew');
+	unlike($rake->('db:schema:load db:seed'), qr/^exit/, 'from structure.sql');
+	is($sql->($insert), '5', 'the DEFAULT makes ids there, too');
+	is($sql->('SELECT shard, schema FROM snowid.shard_registry'), '5|public', 'and the shard is registered');
+
+	# Another dump, since this one is now in the environment's format.
+	run_there($dir, 'sed -i s/:sql/:ruby/ config/application.rb');
+	$rake->('db:schema:dump db:drop db:create');
+	like($rake->('db:schema:load'), qr/function next_id\(\) does not exist/, 'schema.rb has lost what the DEFAULT calls');
+});
+
+my $jdbc = '/usr/share/java/postgresql.jar';
+SKIP:
+{
+	my $found = -e $jdbc && system('java -version >/dev/null 2>&1') == 0;
+	ok(0, 'java and JDBC are there') if !$found && ($ENV{CLIENTS} // '') eq 'all';
+	skip 'no java, or no JDBC', 1 unless $found;
+	$node->safe_psql('postgres', 'CREATE DATABASE flyway');
+	write_to("$tmp/V1__snowid.sql", $install{portable});
+	write_to("$tmp/Migrate.java", q[
+class Migrate {
+	public static void main(String[] files) throws Exception {
+		try (var db = java.sql.DriverManager.getConnection(System.getenv("JDBC_URL")); var statement = db.createStatement()) {
+			db.setAutoCommit(false);
+			statement.execute("CREATE TABLE flyway_schema_history (script text)");
+			for (var file : files) {
+				statement.execute(java.nio.file.Files.readString(java.nio.file.Path.of(file)));
+				statement.execute("INSERT INTO flyway_schema_history VALUES (" + "'" + file + "')");
+			}
+			statement.execute("SELECT snowid.register_shard(5, 'public')");
+			statement.execute("CREATE TABLE photos (id bigint PRIMARY KEY DEFAULT next_id(), user_id bigint, caption text)");
+			db.commit();
+		}
+	}
+}]);
+	local $ENV{JDBC_URL} = 'jdbc:postgresql://127.0.0.1:' . $node->port . "/flyway?user=$ENV{PGUSER}";
+	is(run_there($tmp, "java -cp $jdbc Migrate.java V1__snowid.sql"), '', 'JDBC, one transaction');
+	is($node->safe_psql('flyway', $insert), '5', 'the DEFAULT makes ids');
+}
+
+$node->stop;
+done_testing();
