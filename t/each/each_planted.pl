@@ -20,6 +20,8 @@ GRANT CREATE ON DATABASE postgres TO planter;
 GRANT INSERT, UPDATE, DELETE ON snowid.shard_registry TO planter;
 SELECT snowid.create_shard(0), snowid.create_shard(1, 'we"ird (')});
 
+my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
+
 sub as_planter
 {
 	my ($sql) = @_;
@@ -33,7 +35,7 @@ sub each_harmless
 	my $from = -s $node->logfile;
 
 	each_ok($node, $expected, $like, @args);
-	unlike(slurp_file($node->logfile, $from), qr/LOG:  planted/, '... and runs nothing that was planted');
+	unlike(slurp_file($node->logfile, $from), qr/LOG:  planted .* as $superuser$/m, '... and runs nothing that was planted');
 	return;
 }
 
@@ -72,11 +74,16 @@ each_harmless(0, qr/warning: ledgers of other roles are not read: shards 2-4\n.*
 each_harmless(1, qr/shard 3: its ledger is of another role: planter/, 'create', '--like', 3, '--shard', 5);
 each_harmless(1, qr/^definitions$/m, 'diff');
 
-# Their owner may, but reads no other's ledgers.
+# Their owner may, but reads no other's ledgers; and a superuser as the owner.
 my ($code, $said) = snowid_each('--registry', $node->connstr('postgres') . ' user=planter', '--name', 'mine', '--file', $file, '--shard', '2,4');
 is($code, 0, 'the owner may run a script') or diag $said;
 ($code, $said) = snowid_each('--registry', $node->connstr('postgres') . ' user=planter', 'status');
 like($said, qr/are not read: shards 0-1\n.*^mine\n  done: 2 shards: 2,4\n/ms, '... and see the status of his shards');
+
+{
+	local $ENV{PGOPTIONS} = '-c role=planter';
+	each_harmless(0, qr/2 had it/, '--name', 'mine', '--shard', '2,4');
+}
 
 # Names.
 $node->safe_psql('postgres', 'ALTER DATABASE postgres RESET search_path; SELECT snowid.drop_shard(i, true) FROM generate_series(2, 4) i');
