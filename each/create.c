@@ -66,8 +66,8 @@ command_create(PGconn *registry)
 	strip_script(script, &side);
 	for (int i = 0; i < n; i++)
 	{
-		/* "insta5" of shard 5 is "insta7" of shard 7. */
-		char	   *schema = query_text(conn, "SELECT regexp_replace(%s, '(^|\\D)%d$', '\\1%d')", literal(conn, like), options.like, numbers[i]);
+		/* "insta5" of shard 5 is "insta7" of shard 7, and "app" is "app7". */
+		char	   *schema = query_text(conn, "SELECT regexp_replace(%s, '(^|\\D)%d$|$', '\\1%d')", literal(conn, like), options.like, numbers[i]);
 
 		if (query_bool(registry, "SELECT EXISTS (SELECT FROM snowid.shard_registry WHERE (shard = %d OR schema = %s) "
 					   "AND (shard <> %d OR home IS DISTINCT FROM %s))", numbers[i], literal(registry, schema),

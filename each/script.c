@@ -76,17 +76,11 @@ read_script(PGconn *registry)
 	if (options.file != NULL)
 		script.text = read_file(options.file);
 	else
-	{
-		char	   *name = text_of("name = %s", literal(registry, options.name));
-
-		/* One that has only failed may be wrong. */
-		read_ledgers("script, NULL", text_of("%s AND (finished_at IS NOT NULL OR statements > 0)", name), use_ledger);
-		if (script.text == NULL)
-			read_ledgers("script, NULL", name, use_ledger);
-	}
+		read_ledgers("script, NULL", text_of("name = %s AND (finished_at IS NOT NULL OR statements > 0)",
+											 literal(registry, options.name)), use_ledger);
 	if (script.text == NULL)
 	{
-		report_error("no shard has a script \"%s\"", options.name);
+		report_error("no shard has done \"%s\"", options.name);
 		report_hint("Say where it is: --file");
 		exit(EXIT_USAGE);
 	}

@@ -13,7 +13,7 @@ static const Option table[] = {
 	{"registry", 0, "CONNSTR", "a server whose registry knows all shards",.string = &options.registry},
 	{"shard", 's', "SET", "the shards: numbers and ranges, as in 0-999,1500",.shards = &options.shards},
 	{"name", 'n', "NAME", "what the ledgers call the script",.string = &options.name},
-	{"file", 'f', "FILE", "the script; without it, as a ledger has it",.string = &options.file},
+	{"file", 'f', "FILE", "the script; without it, as it has worked",.string = &options.file},
 	{"jobs", 'j', "N", "shards at a time, on each server (default: 4)",.number = &options.jobs,.min = 1,.max = MAX_JOBS},
 	{"lock-timeout", 0, "MS", "longest wait for a lock (default: 1000)",.number = &options.lock_timeout_ms,.min = 1,.max = INT_MAX},
 	{"statement-timeout", 0, "MS", "longest time of the script in a shard (default: 0)",.number = &options.statement_timeout_ms,.max = INT_MAX},

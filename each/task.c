@@ -105,8 +105,12 @@ void
 set_message(Task *task, const char *message)
 {
 	const char *text = strncmp(message, "ERROR:  ", 8) == 0 ? message + 8 : message;
+	size_t		n = Min(strcspn(text, "\n"), sizeof(task->message) - 1);
 
-	snprintf(task->message, sizeof(task->message), "%.*s", (int) strcspn(text, "\n"), text);
+	/* Not cut within a character of UTF-8. */
+	while (n > 0 && (text[n] & 0xC0) == 0x80)
+		n--;
+	snprintf(task->message, n + 1, "%s", text);
 }
 
 /* A task that was left TODO is due again later; or has been tried for too long. */

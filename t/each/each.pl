@@ -33,7 +33,7 @@ subtest 'the command line' => sub {
 	}
 	each_ok($a, 2, qr/does not know all of these shards/, '--name', 'x', '--shard', '19-20');
 	each_ok($a, 2, qr/could not read file/, '--name', 'x', '--file', '/nowhere');
-	each_ok($a, 2, qr/no shard has a script "x"/, '--name', 'x');
+	each_ok($a, 2, qr/no shard has done "x"/, '--name', 'x');
 };
 
 subtest 'each shard once' => sub {
@@ -60,6 +60,10 @@ subtest 'a shard that fails' => sub {
 	is($b->safe_psql('postgres', "SELECT count(*) FROM runs WHERE s = 'insta13'"), 1, 'nothing of it is left there');
 	$b->safe_psql('postgres', 'DROP INDEX insta13.only_here');
 	each_ok($a, 0, qr/1 shards done in .*, 19 had it/, '--name', 'index');
+
+	# However long it is.
+	each_ok($a, 1, qr/failed\n  xy(\xc3\xa4){126}: 20 shards/, '--name', 'long', '--file', script_file(qq{DO \$\$BEGIN RAISE 'xy@{[ "\xc3\xa4" x 200 ]}'; END\$\$}));
+	is($a->safe_psql('postgres', q{SELECT length(error) FROM insta0.snowid_migrations WHERE name = 'long'}), 128, 'a long message is in the ledger');
 
 	# It ends nothing: the script is no part of a transaction of its own making.
 	each_ok($a, 1, qr/EXECUTE of transaction commands is not implemented: 20 shards/, '--name', 'ends', '--file',

@@ -69,7 +69,7 @@ my $refused = qr/its ledger is of another role: planter: 3 shards: 2-4/;
 each_harmless(1, qr/2 shards done.*$refused/s, '--name', 'table', '--file', $file);
 each_harmless(1, $refused, '--name', 'table');
 each_harmless(1, $refused, '--name', 'statements', '--file', script_file("-- no transaction\nVACUUM photos"));
-each_harmless(2, qr/no shard has a script "planted"/, '--name', 'planted');
+each_harmless(2, qr/no shard has done "planted"/, '--name', 'planted');
 each_harmless(0, qr/warning: ledgers of other roles are not read: shards 2-4\n.*^table\n  done: 2 shards: 0-1$/ms, 'status');
 each_harmless(1, qr/shard 3: its ledger is of another role: planter/, 'create', '--like', 3, '--shard', 5);
 each_harmless(1, qr/^definitions$/m, 'diff');
@@ -92,6 +92,8 @@ each_harmless(0, qr/2 shards done/, '--name', $name, '--file', script_file(q{SEL
 each_harmless(0, qr/^\Q$name\E\n  done: 2 shards: 0-1$/m, 'status');
 each_harmless(0, qr/2 had it/, '--name', $name);
 each_harmless(0, qr/2 shards done/, '--name', "$name.", '--file', script_file("-- no transaction\nVACUUM photos"));
+each_harmless(0, qr/shard 5 is there/, 'create', '--like', 1, '--shard', 5);
+is($node->safe_psql('postgres', 'SELECT schema FROM snowid.shard_registry WHERE shard = 5'), 'we"ird (5', 'a shard like one without its number');
 each_harmless(0, qr/^$/, 'diff');
 
 done_testing();

@@ -77,6 +77,18 @@ subtest 'a server that is down' => sub {
 	$b->start;
 };
 
+subtest 'the server with the registry restarts' => sub {
+	my $holder = $b->background_psql('postgres');
+	$holder->query_safe('BEGIN; LOCK TABLE insta13.photos IN ACCESS SHARE MODE');
+	my $run = start_each('--lock-timeout', 100);
+	wait_for_runs($a, 10);
+	$a->restart;
+	$a->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query ^@ 'SELECT shard, home FROM snowid'});
+	$holder->quit;
+	ok($run->{run}->finish, 'it goes on');
+	is(runs($a, $b), '20 20', 'each once');
+};
+
 # The workers; the program, which they outlive; and all, in their commits.
 subtest 'kill -9' => sub {
 	my $end = sub {
