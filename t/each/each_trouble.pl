@@ -39,7 +39,7 @@ sub ledgers
 sub wait_for_runs
 {
 	my ($node, $count) = @_;
-	return $node->poll_query_until('postgres', "SELECT count(*) = $count FROM runs");
+	return $node->poll_query_until('postgres', "SELECT count(*) >= $count FROM runs");
 }
 
 subtest 'locked shards' => sub {

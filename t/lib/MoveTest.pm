@@ -196,7 +196,8 @@ UNION ALL SELECT 'journal of shard ' || shard FROM snowid.moves}), '', "$name: n
 # Start clients that write to a shard on each of the servers given, one
 # statement after the other, whether it succeeds or not, and note each id that
 # they were given, in a file of their own.  They have their ids by DEFAULT, or
-# ask for them first; they update, and delete.
+# ask for them first; they update, and delete.  They leave a processor to others,
+# most of all where the shard is not yet there and each statement fails at once.
 sub start_writers
 {
 	my ($s, @nodes) = @_;
@@ -218,6 +219,7 @@ BEGIN;
 SELECT next_id() AS id \\gset
 INSERT INTO users (id, name) VALUES (:id, 'new') RETURNING id;
 COMMIT;
+DO 'BEGIN PERFORM pg_sleep(0.003); END';
 } x 20_000));
 	for my $i (0 .. $#nodes)
 	{
