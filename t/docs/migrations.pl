@@ -1,4 +1,4 @@
-# The migration tools of Drizzle, TypeORM and Rails, on a project that begins, with
+# The migration tools of Drizzle, TypeORM, knex, Rails and Django, on a project that begins, with
 # either edition: they make the table and what its DEFAULT needs, and find nothing to
 # change or drop afterwards.  What the pages warn of does happen.  Flyway is not to be
 # had; what it does is done by JDBC, as there: each statement of a file by itself, in
@@ -98,6 +98,27 @@ each_edition('typeorm', 'test -x node_modules/.bin/typeorm', 'data-source.mjs mi
 	like($typeorm->('migration:generate', '-o --esm migrations/more'), qr/No changes/, 'nothing is left to generate');
 	write_to("$dir/data-source.mjs", slurp_file("$dir/data-source.mjs") =~ s/default: .*?\(\)'/generated: 'increment'/r);
 	like($typeorm->('schema:log'), qr/SET DEFAULT nextval/, 'a generated id would replace the DEFAULT');
+});
+
+each_edition('knex', 'test -x node_modules/.bin/knex', 'knexfile.cjs migrations', sub {
+	my ($dir, $install, $sql) = @_;
+
+	write_to("$dir/snowid.sql", $install);
+	like(run_there($dir, 'node_modules/.bin/knex migrate:latest --knexfile knexfile.cjs'), qr/1 migrations/, 'the migration is run');
+	is($sql->($insert), '5', 'the DEFAULT makes ids');
+});
+
+my $python = 'PYTHONPATH=. DJANGO_SETTINGS_MODULE=settings /usr/bin/python3 -B';
+each_edition('django', "$python -c 'import django, psycopg2'", 'project/*', sub {
+	my ($dir, $install, $sql) = @_;
+	my $django = sub { run_there($dir, "$python -m django @_") };
+
+	write_to("$dir/snowid.sql", $install);
+	like($django->('makemigrations photos --name photo'), qr/Create model Photo/, 'a migration for the table');
+	rename "$dir/default.py", "$dir/photos/migrations/0003_default.py";
+	like($django->('migrate'), qr/0001_snowid\.\.\. OK.*0003_default\.\.\. OK/s, 'and all are run');
+	is($sql->($insert), '5', 'the DEFAULT makes ids');
+	like($django->('makemigrations --check'), qr/No changes detected/, 'nothing is left to generate');
 });
 
 each_edition('rails', q{ruby -e 'require "rails"; require "pg"; require "rake"'}, 'project/*', sub {

@@ -1,0 +1,3 @@
+const { PGHOST: host, PGPORT: port, PGDATABASE: database, PGUSER: user } = process.env;
+
+module.exports = { client: 'pg', connection: { host, port, database, user } };
