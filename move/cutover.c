@@ -510,8 +510,9 @@ open_decided(const Move *move, const Side *from, const Side *to)
 	/* Has it all rows that it had when it was decided?  Both are closed. */
 	if (is_source(move, from) && failed_over(move, to) && is_known(move, to))
 	{
-		(void) wait_for_replay(from, to, move->name, now_ms() + REPLAY_WAIT_MS);
 		take_back_names(move, from);
+		if (is_at(move, to, "ready"))
+			(void) wait_for_replay(from, to, move->name, now_ms() + REPLAY_WAIT_MS);
 		if (!is_at(move, to, "ready") || !compare_tables(move))
 		{
 			report_error("the %s has failed over, and lacks what it had of %s when the move was decided", to->label, move->title);

@@ -55,7 +55,10 @@ hot_standby_feedback = on
 	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 	{
 		$now{source}->safe_psql('postgres', 'SELECT pg_log_standby_snapshot()');
-		return if $standby{source}->safe_psql('postgres', 'SELECT FROM pg_sync_replication_slots(); SELECT count(*) FROM pg_replication_slots WHERE synced AND NOT temporary') =~ /1$/;
+		$now{source}->wait_for_catchup($standby{source});
+		my (undef, $kept) = $standby{source}->psql('postgres',
+			'SELECT FROM pg_sync_replication_slots(); SELECT count(*) FROM pg_replication_slots WHERE synced AND NOT temporary');
+		return if $kept =~ /1$/;
 		usleep(100_000);
 	}
 	die 'the standby does not get the slot';
@@ -205,6 +208,7 @@ SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND o
 			write_rows('later');
 			$now{source}->safe_psql('postgres', "INSERT INTO insta5.photos (id, user_id) SELECT $photo, min(id) FROM insta5.users") if $expected{comes_back};
 		}
+		$said .= (run_move('status'))[1];
 		for (1 .. 3)
 		{
 			last if $code == 0;
@@ -243,7 +247,8 @@ fail_over_ok('target', 'source', 'copied', 0, 'now', says => qr/differs: .*shard
 fail_over_ok('target', 'source', 'verified', 0, 'now', comes_back => 1, says => qr/cannot apply what has come since the fail-over.*copied anew/s);
 fail_over_ok('target', 'source', 'fenced', 1, 'open', says => qr/differs: .*$undone/s);
 fail_over_ok('source', 'source', 'verified', 0, 'now', says => $gone);
-fail_over_ok('source', 'target', 'open', 1, 'verified', reopened => 1, says => qr/shard 5 was open at .*, too/);
+fail_over_ok('source', 'target', 'open', 1, 'verified', reopened => 1, says => qr/open on both servers.*shard 5 was open at .*, too/s);
+fail_over_ok('target', 'source', 'moved', 1, 'verified', says => qr/has failed over and is closed.*$undone/s);
 
 # The source's copy stays until the target's standby has the shard, too; and there is
 # no way back after that was promoted.
@@ -308,7 +313,7 @@ if ($all)
 		  [ 'source', 'moved', 0 ], [ 'source', 'moved', 1 ];
 	}
 	fail_over_ok('target', @$_, 'verified') for [ 'target', 'ready', 0 ], [ 'source', 'fenced', 0 ];
-	fail_over_ok('target', @$_, 'verified', says => $undone) for [ 'source', 'fenced', 1 ], [ 'target', 'open', 1 ], [ 'source', 'moved', 0 ], [ 'source', 'moved', 1 ];
+	fail_over_ok('target', @$_, 'verified', says => $undone) for [ 'source', 'fenced', 1 ], [ 'target', 'open', 1 ], [ 'source', 'moved', 0 ];
 	fail_over_ok('source', @$_, 'verified') for [ 'target', 'ready', 0 ], [ 'source', 'fenced', 1 ];
 	fail_over_ok('source', @$_, 'verified', reopened => 1) for [ 'source', 'moved', 0 ], [ 'source', 'moved', 1 ];
 }
