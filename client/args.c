@@ -143,6 +143,11 @@ take_value(const Option *o, const char *value)
 		*o->flag = true;
 	if (o->string != NULL)
 		*o->string = value;
+	if (o->strings != NULL)
+	{
+		o->strings->items = pg_realloc(o->strings->items, (o->strings->n + 1) * sizeof(char *));
+		o->strings->items[o->strings->n++] = value;
+	}
 	if (o->number != NULL)
 		*o->number = parse_int(name, value, o->min, o->max);
 	if (o->size != NULL)

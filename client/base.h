@@ -39,6 +39,9 @@ extern void report(const char *kind, const char *fmt,...) pg_attribute_printf(2,
 			report("", __VA_ARGS__); \
 	} while (0)
 
+/* How often it is told what is being waited for. */
+#define TELL_MS			10000
+
 /* How far we are, now and then; on a terminal, over the line before. */
 extern void tell_now_and_then(const char *fmt,...) pg_attribute_printf(1, 2);
 
@@ -92,6 +95,7 @@ extern char *query_text(PGconn *conn, const char *fmt,...) pg_attribute_printf(2
 extern bool query_bool(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
 extern int64 query_int64(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
 extern char last_sqlstate[6];
+extern bool has_succeeded(PGresult *res);
 
 extern char *ident(PGconn *conn, const char *name);
 extern char *literal(PGconn *conn, const char *value);	/* NULL gives NULL */
@@ -111,12 +115,19 @@ typedef struct Option
 	const char *help;			/* a second line begins after a newline */
 	bool	   *flag;			/* one of these */
 	const char **string;
+	struct StringList *strings; /* may be given several times */
 	int		   *number;			/* from min to max */
 	int64	   *size;
 	struct ShardSet *shards;
 	int			min;
 	int			max;
 } Option;
+
+typedef struct StringList
+{
+	const char **items;
+	int			n;
+} StringList;
 
 typedef struct ShardSet
 {

@@ -44,6 +44,8 @@ set_up_session(PGconn *conn)
 		"WHERE current_setting('synchronous_commit') IN ('off', 'local')");
 }
 
+bool		waits_for_start = false;
+
 static PGconn *
 connect_to(const char *label, const char *conninfo, const char *replication)
 {
@@ -54,6 +56,17 @@ connect_to(const char *label, const char *conninfo, const char *replication)
 	PGconn	   *conn = PQconnectdbParams(keywords, values, true);
 
 	set_label(conn, label);
+
+	/* Only PQping() can tell a server that is starting from other refusals. */
+	for (int64 told = 0; waits_for_start && PQstatus(conn) != CONNECTION_OK && PQping(conninfo) == PQPING_REJECT; PQreset(conn))
+	{
+		if (told == 0 || now_ms() - told > TELL_MS)
+		{
+			report_info("%s: waiting: %s", label, PQerrorMessage(conn));
+			told = now_ms();
+		}
+		wait_ms(200);
+	}
 	if (PQstatus(conn) == CONNECTION_OK)
 		set_up_session(conn);
 	return conn;

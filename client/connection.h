@@ -60,6 +60,7 @@ extern char *home_of_connection(PGconn *conn);
  * Each connection of the program is made by open_connection().  It returns one
  * that may have failed, as PQstatus() tells.
  */
+extern bool waits_for_start;	/* a server that is starting is waited for */
 extern PGconn *open_connection(const char *label, const char *conninfo);
 extern PGconn *open_replication(const char *label, const char *conninfo);
 extern bool reconnect(PGconn *conn);
@@ -72,12 +73,12 @@ extern bool is_home_of(const char *home, const char *system, const Side *side);
 
 extern char *read_all(int fd);
 extern char *find_program(const char *bindir, const char *name);
-extern pid_t start_program(const char *bindir, const char **argv, PGconn *conn, int output);
+extern pid_t start_program(const char *bindir, const char **argv, PGconn *conn, int output, int errors);
 extern char *dump_definitions(PGconn *conn, const char *bindir, char *const *schemas, int nschemas);
 extern bool dump_archive(PGconn *conn, const char *bindir, char *const *schemas, int nschemas,
 						 const char *snapshot, int archive);
 extern char *script_before_rows(PGconn *conn, const char *bindir, int archive);
-extern pid_t start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs);
+extern pid_t start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs, int errors);
 extern void strip_script(char *script, const Side *target);
 
 #endif							/* CONNECTION_H */

@@ -78,12 +78,12 @@ pattern_of(const char *name)
 }
 
 /*
- * Start a program, with its output to a file descriptor; 0 after saying why that
- * has failed.  No shell is involved, a password goes through the environment,
+ * Start a program, with its output and its errors to file descriptors; 0 after
+ * saying why that has failed.  No shell is involved, a password goes through the environment,
  * and it does not outlive us.
  */
 pid_t
-start_program(const char *bindir, const char **argv, PGconn *conn, int output)
+start_program(const char *bindir, const char **argv, PGconn *conn, int output, int errors)
 {
 	char	   *program = find_program(bindir, argv[0]);
 	char	   *password = PQpass(conn);
@@ -107,6 +107,7 @@ start_program(const char *bindir, const char **argv, PGconn *conn, int output)
 	if (password != NULL && password[0] != '\0')
 		setenv("PGPASSWORD", password, 1);
 	dup2(output, STDOUT_FILENO);
+	dup2(errors, STDERR_FILENO);
 	execvp(program, (char *const *) argv);
 	report_error("could not run \"%s\": %m", program);
 	_exit(127);
@@ -138,7 +139,7 @@ output_of(const char *bindir, const char **argv, PGconn *conn)
 	}
 	fcntl(fds[0], F_SETFD, FD_CLOEXEC);
 	fcntl(fds[1], F_SETFD, FD_CLOEXEC);
-	child = start_program(bindir, argv, conn, fds[1]);
+	child = start_program(bindir, argv, conn, fds[1], STDERR_FILENO);
 	close(fds[1]);
 	output = read_all(fds[0]);
 	return await_program(child, argv[0]) ? output : NULL;
@@ -174,7 +175,7 @@ run_pg_dump(PGconn *conn, const char *bindir, char *const *schemas, int nschemas
 		argv[argc++] = text_of("--snapshot=%s", snapshot);
 		argv[argc++] = "--format=custom";
 		argv[argc++] = "--compress=0";
-		if (await_program(start_program(bindir, argv, conn, archive), argv[0]))
+		if (await_program(start_program(bindir, argv, conn, archive, STDERR_FILENO), argv[0]))
 			script = "";
 	}
 	pg_free(argv);
@@ -205,14 +206,14 @@ script_before_rows(PGconn *conn, const char *bindir, int archive)
 
 /* Begin to make all others, by so many sessions. */
 pid_t
-start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs)
+start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs, int errors)
 {
 	const char *argv[] = {
 		"pg_restore", "--section=post-data", "--no-password", text_of("--jobs=%d", jobs),
 		text_of("--dbname=%s", conninfo_of_connection(conn)), text_of("/dev/fd/%d", archive), NULL
 	};
 
-	return start_program(bindir, argv, conn, STDERR_FILENO);
+	return start_program(bindir, argv, conn, STDERR_FILENO, errors);
 }
 
 /* Take out a line, in place, if it stands at the given spot. */

@@ -23,7 +23,7 @@ function fail(why) {
 
 BEGIN {
 	if (checks) {
-		number_all("shards schemas other name max_lag pause_limit trust_owners namespaces", "$", "")
+		number_all("shards schemas other name max_lag pause_limit trust_owners namespaces max_wal", "$", "")
 		# The planner knows more of what is given.
 		set("in_shard", "= ANY (:'namespaces')")
 	}

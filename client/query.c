@@ -37,6 +37,20 @@ label_of(PGconn *conn)
 	return "server";
 }
 
+/* If not, last_sqlstate is what it says. */
+bool
+has_succeeded(PGresult *res)
+{
+	ExecStatusType status = PQresultStatus(res);
+	const char *sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+
+	last_sqlstate[0] = '\0';
+	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK || status == PGRES_EMPTY_QUERY)
+		return true;
+	strlcpy(last_sqlstate, sqlstate ? sqlstate : "08006", sizeof(last_sqlstate));
+	return false;
+}
+
 static PGresult *execute(PGconn *conn, bool may_fail, const char *fmt,
 						 va_list args) pg_attribute_printf(3, 0);
 
@@ -46,18 +60,12 @@ execute(PGconn *conn, bool may_fail, const char *fmt, va_list args)
 {
 	char	   *sql = format_text(fmt, args);
 	PGresult   *res = PQexec(conn, sql);
-	ExecStatusType status = PQresultStatus(res);
-	const char *sqlstate;
 
-	last_sqlstate[0] = '\0';
-	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK || status == PGRES_EMPTY_QUERY)
+	if (has_succeeded(res))
 	{
 		free(sql);
 		return res;
 	}
-
-	sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
-	strlcpy(last_sqlstate, sqlstate ? sqlstate : "08006", sizeof(last_sqlstate));
 	if (!may_fail)
 	{
 		char	   *message = pg_strdup(PQerrorMessage(conn));

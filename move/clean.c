@@ -143,28 +143,23 @@ void
 tell_publications(const Move *move)
 {
 	PGconn	   *conn = move->source.conn;
+	const char *theirs = text_of("FROM snowid.moves m JOIN snowid.shard_registry r USING (shard) JOIN pg_namespace n ON nspname = m.schema "
+								 "AND m.shard IN (%s)", shard_list(move));
+	PGresult   *res = query(conn,
+							"SELECT pubname, format('TABLE %%s', string_agg(format('%%I.%%I', r.schema, relname), ', ' ORDER BY r.schema, relname)) "
+							"%s JOIN pg_class c ON relnamespace = n.oid JOIN pg_publication_rel ON prrelid = c.oid "
+							"JOIN pg_publication p ON p.oid = prpubid WHERE pubname <> %s GROUP BY pubname "
+							"UNION ALL SELECT pubname, format('TABLES IN SCHEMA %%s', string_agg(quote_ident(r.schema), ', ' ORDER BY r.schema)) "
+							"%s JOIN pg_publication_namespace ON pnnspid = n.oid JOIN pg_publication p ON p.oid = pnpubid GROUP BY pubname ORDER BY 1",
+							theirs, literal(conn, move->reverse_name), theirs);
 
-	for (int i = 0; i < move->nshards; i++)
+	for (int row = 0; row < PQntuples(res); row++)
 	{
-		char	   *old_schema = literal(conn, journal_of(move->shards[i], &move->source)->schema);
-		char	   *schema = literal(conn, move->shards[i]->schema);
-		PGresult   *res = query(conn,
-								"SELECT pubname, format('TABLE %%s', string_agg(format('%%I.%%I', %s::text, relname), ', ' ORDER BY relname)) "
-								"FROM pg_publication p JOIN pg_publication_rel r ON prpubid = p.oid JOIN pg_class c ON c.oid = prrelid "
-								"JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND pubname <> %s GROUP BY pubname "
-								"UNION ALL SELECT pubname, format('TABLES IN SCHEMA %%I', %s::text) "
-								"FROM pg_publication p JOIN pg_publication_namespace m ON pnpubid = p.oid JOIN pg_namespace n ON n.oid = pnnspid "
-								"WHERE nspname = %s ORDER BY 1",
-								schema, old_schema, literal(conn, move->reverse_name), schema, old_schema);
-
-		for (int row = 0; row < PQntuples(res); row++)
-		{
-			report_warning("publication \"%s\" of the source has had tables of %s", PQgetvalue(res, row, 0), move->title);
-			report_hint("If there is such a publication at %s, type there: ALTER PUBLICATION %s ADD %s;",
-						move->target.home, ident(conn, PQgetvalue(res, row, 0)), PQgetvalue(res, row, 1));
-		}
-		PQclear(res);
+		report_warning("publication \"%s\" of the source has had tables of %s", PQgetvalue(res, row, 0), move->title);
+		report_hint("If there is such a publication at %s, type there: ALTER PUBLICATION %s ADD %s;",
+					move->target.home, ident(conn, PQgetvalue(res, row, 0)), PQgetvalue(res, row, 1));
 	}
+	PQclear(res);
 }
 
 /*
@@ -227,23 +222,18 @@ clean_up_after(const Move *move, const Side *from, const Side *to, const char *n
 static Status
 refuse_newer_tables(const Move *move, const Side *source, PGconn *conn)
 {
-	for (int i = 0; i < move->nshards; i++)
-	{
-		char	   *newer = query_text(conn,
-									   "SELECT string_agg(format('%%I.%%I', n.nspname, c.relname), ', ') "
-									   "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-									   "WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND NOT EXISTS "
-									   "(SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence')",
-									   literal(conn, journal_of(move->shards[i], source)->schema));
+	char	   *newer = query_text(conn,
+								   "SELECT string_agg(format('%%I.%%I', n.nspname, c.relname), ', ') "
+								   "FROM snowid.moves m JOIN pg_namespace n ON n.nspname = m.schema JOIN pg_class c ON c.relnamespace = n.oid "
+								   "WHERE m.shard IN (%s) AND c.relkind IN ('r', 'p') AND NOT EXISTS "
+								   "(SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence')", shard_list(move));
 
-		if (newer == NULL)
-			continue;
-		report_error("tables of the copy at %s were made after it was closed: %s", source->home, newer);
-		report_hint("They are not on the other server. Copy them there, drop them here, and type the same command again.");
-		failure_exit_code = EXIT_FAILED;
-		return STATUS_FAILED;
-	}
-	return STATUS_DONE;
+	if (newer == NULL)
+		return STATUS_DONE;
+	report_error("tables of the copy at %s were made after it was closed: %s", source->home, newer);
+	report_hint("They are not on the other server. Copy them there, drop them here, and type the same command again.");
+	failure_exit_code = EXIT_FAILED;
+	return STATUS_FAILED;
 }
 
 /*
@@ -489,6 +479,11 @@ abort_move(const Move *move)
 
 	if (is_shared)
 		take_out(move, source, target, name);
+
+	/* Nor do those go on from their rows whose slot has changes of these. */
+	if (is_shared && target->conn != NULL)
+		run(target->conn, "UPDATE snowid.moves SET step = 'schema' WHERE step = 'rows' AND details ->> 'move_id' = %s",
+			literal(target->conn, journal->move_id));
 	if (on_target && !is_shared)
 	{
 		drop_subscription(target, name);

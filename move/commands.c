@@ -165,7 +165,7 @@ copy_and_compare(const Move *move)
 	if ((status = copy_and_follow(move)) != STATUS_DONE)
 		return status;
 	move = select_shards(move, has_not_failed, NULL);
-	if (move->nshards > 0 && move->options->stop_after == STOP_COPIED)
+	if (move->nshards > 0 && move->options->stop_after_copy)
 		report_info("the copy is there and follows; the same command without --stop-after cuts over");
 	else if (move->nshards > 0)
 		return verify(move);
@@ -192,7 +192,7 @@ copy_and_hand_over(const Move *move)
 		if ((status = forget_copy(move)) != STATUS_DONE)
 			return status;
 	}
-	if (status != STATUS_DONE || move->options->stop_after == STOP_COPIED)
+	if (status != STATUS_DONE || move->options->stop_after_copy)
 		return status;
 	move = select_shards(move, has_not_failed, NULL);
 	if (move->nshards == 0)
@@ -245,7 +245,8 @@ move_batch(Move *batch)
 	}
 	if (batch->options->target_ddl != NULL)
 	{
-		record_detail(batch, source->conn, "target_ddl", batch->options->target_ddl);
+		record_detail(batch, source->conn, "target_ddl_md5",
+					  query_text(source->conn, "SELECT md5(%s)", literal(source->conn, batch->options->target_ddl)));
 		read_journal(batch, source);
 	}
 

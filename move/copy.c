@@ -7,13 +7,16 @@
  * rows that are there, by pg_restore.  In between the rows come, by COPY to COPY
  * over pairs of sessions, in pieces: a table, or a range of its pages, each in a
  * transaction of its own.  A session that breaks has its piece copied again, as
- * long as the snapshot is held.  Whoever comes after a copy that has not come to
- * its end begins anew.
+ * long as the snapshot is held, also if the target was restarted.  Whoever comes
+ * after a copy whose rows are not all there begins anew; once they are, he makes
+ * what else is missing.
  *
  * Until the rows are there, the schemas on the target belong to us alone: else
  * the owner of a table could give it what COPY would run with our rights.
  */
 #include "stages.h"
+
+#include "sql/queries.inc"
 
 #include <poll.h>
 #include <signal.h>
@@ -28,6 +31,12 @@
 
 /* How often the slot is looked at, and a terminal told of progress. */
 #define WATCH_MS			1000
+
+/* So often pieces may fail, one after the other, before one is done. */
+#define BROKEN_MAX			60
+
+/* How long the target may take to be restarted. */
+#define RESTART_MS			60000
 
 /* What is done at once; for the whole table, or on the target, there is no range. */
 typedef struct Piece
@@ -68,12 +77,20 @@ typedef struct Copy
 	int			npieces;
 	int			next;
 	int			done;
+	int			broken;			/* that have failed since one was done */
 	int64		bytes;			/* of all pieces */
 	int64		bytes_done;
 	int64		start;
 	int64		told;
 	int64		watched;
 } Copy;
+
+/* The schemas, as the queries of sql/ take them. */
+static char *
+schema_array(const Move *move, PGconn *conn)
+{
+	return text_of("ARRAY[%s]::name[]", schema_list(move, conn));
+}
 
 /* Tell how far the copy is; on a terminal, over the line before. */
 static void
@@ -133,30 +150,32 @@ choose_jobs(const Move *move)
 }
 
 /*
- * Make the slot, and take over its snapshot, which else would end with the
- * session that has made it.  The tables stay as they are in their files while
- * they are read: VACUUM FULL would move rows from one range to another.
+ * Take the snapshot: of the slot, which is made, and whose snapshot else would end
+ * with the session that has made it; or, if rows are there, any.  The tables stay
+ * as they are in their files while they are read: VACUUM FULL would move rows from
+ * one range to another.
  */
 static Status
-take_snapshot(Copy *copy)
+take_snapshot(Copy *copy, bool has_rows)
 {
 	const Move *move = copy->move;
 	const Side *source = &move->source;
-	PGconn	   *maker = open_replication(source->label, move->options->from);
+	PGconn	   *maker = has_rows ? NULL : open_replication(source->label, move->options->from);
 	char	   *tables;
-	char	   *snapshot;
 
 	copy->keeper = open_connection(source->label, move->options->from);
-	if (PQstatus(maker) != CONNECTION_OK || PQstatus(copy->keeper) != CONNECTION_OK)
+	if ((maker != NULL && PQstatus(maker) != CONNECTION_OK) || PQstatus(copy->keeper) != CONNECTION_OK)
 	{
 		report_error("%s: %s", source->label,
-					 PQerrorMessage(PQstatus(maker) != CONNECTION_OK ? maker : copy->keeper));
+					 PQerrorMessage(PQstatus(copy->keeper) != CONNECTION_OK ? copy->keeper : maker));
 		PQfinish(maker);
 		return STATUS_FAILED;
 	}
-	snapshot = create_slot_with_snapshot(source, maker, move->name);
+	if (maker != NULL)
+		copy->snapshot = create_slot_with_snapshot(source, maker, move->name);
 	run(copy->keeper, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-	run(copy->keeper, "SET TRANSACTION SNAPSHOT %s", literal(copy->keeper, snapshot));
+	if (maker != NULL)
+		run(copy->keeper, "SET TRANSACTION SNAPSHOT %s", literal(copy->keeper, copy->snapshot));
 	tables = query_text(copy->keeper,
 						"SELECT string_agg(format('ONLY %%I.%%I', nspname, relname), ', ' ORDER BY c.oid) "
 						"FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname IN (%s) AND relkind = 'r'",
@@ -257,7 +276,12 @@ open_worker(const Copy *copy, Worker *worker)
 	}
 	if (PQstatus(worker->to) != CONNECTION_OK)
 		return false;
-	if (worker->piece->statement != NULL || worker->from != NULL)
+
+	/* What fills a view runs as its owner, and may read other views. */
+	if (worker->piece->statement != NULL)
+		return try_run(worker->to, "SELECT set_config('restrict_nonsystem_relation_kind', '', false) "
+					   "WHERE current_setting('restrict_nonsystem_relation_kind', true) IS NOT NULL");
+	if (worker->from != NULL)
 		return true;
 	worker->from = open_session(&move->source, move->options->from, &move->target);
 	if (PQstatus(worker->from) != CONNECTION_OK)
@@ -276,6 +300,8 @@ begin_copy(PGconn *conn, ExecStatusType expected, const char *statement)
 	PGresult   *res = PQexec(conn, statement);
 	bool		done = PQresultStatus(res) == expected;
 
+	if (!done)
+		(void) has_succeeded(res);
 	PQclear(res);
 	return done;
 }
@@ -307,7 +333,7 @@ take_results(PGconn *conn)
 
 	while ((res = PQgetResult(conn)) != NULL)
 	{
-		if (PQresultStatus(res) != PGRES_COMMAND_OK && PQresultStatus(res) != PGRES_TUPLES_OK)
+		if (!has_succeeded(res))
 			done = false;
 		PQclear(res);
 		if (!done && PQstatus(conn) != CONNECTION_OK)
@@ -338,43 +364,65 @@ typedef enum Progress
 	BROKEN
 } Progress;
 
+/* Send what has come from the source; false after an error. */
+static bool
+pass_rows(Worker *worker)
+{
+	char	   *row;
+	int			length = 0;
+	int			sent = 1;
+
+	/* An error of the target ends its COPY, and is found by sending more. */
+	if (!PQconsumeInput(worker->from) || !PQconsumeInput(worker->to))
+		return false;
+	while (sent == 1 && (length = PQgetCopyData(worker->from, &row, true)) > 0)
+	{
+		sent = PQputCopyData(worker->to, row, length);
+		PQfreemem(row);
+	}
+	if (sent != 1 || length == -2)
+	{
+		(void) take_results(sent != 1 ? worker->to : worker->from);
+		return false;
+	}
+	worker->is_sent = length == -1;
+	return !worker->is_sent || (take_results(worker->from) && PQputCopyEnd(worker->to, NULL) == 1);
+}
+
 /* Do what can be done for a piece without waiting. */
 static Progress
 go_on(Worker *worker)
 {
-	char	   *row;
-	int			length;
+	bool		is_copy = worker->piece->statement == NULL;
 	int			left;
 
-	if (worker->piece->statement == NULL && !worker->is_sent)
-	{
-		if (!PQconsumeInput(worker->from))
-			return BROKEN;
-		while ((length = PQgetCopyData(worker->from, &row, true)) > 0)
-		{
-			int			sent = PQputCopyData(worker->to, row, length);
-
-			PQfreemem(row);
-			if (sent != 1)
-				return BROKEN;
-		}
-		if (length == -2 ||
-			(length == -1 && (!take_results(worker->from) || PQputCopyEnd(worker->to, NULL) != 1)))
-			return BROKEN;
-		worker->is_sent = length == -1;
-	}
+	if (is_copy && !worker->is_sent && !worker->is_full && !pass_rows(worker))
+		return BROKEN;
 	if ((left = PQflush(worker->to)) < 0)
 		return BROKEN;
 	worker->is_full = left == 1;
-	if (worker->piece->statement == NULL && !worker->is_sent)
+	if (is_copy && !worker->is_sent)
 		return GOES_ON;
 	if (!PQconsumeInput(worker->to))
 		return BROKEN;
 	if (worker->is_full || PQisBusy(worker->to))
 		return GOES_ON;
-	if (worker->piece->statement != NULL)
-		return take_results(worker->to) ? ENDED : BROKEN;
-	return commit_piece(worker) ? ENDED : BROKEN;
+	return (is_copy ? commit_piece(worker) : take_results(worker->to)) ? ENDED : BROKEN;
+}
+
+/* A target that was restarted has all that was committed; false if it is gone, or another. */
+static bool
+check_target(const Copy *copy)
+{
+	const Side *target = &copy->move->target;
+	int64		until = now_ms() + RESTART_MS;
+
+	if (try_run(target->conn, "SELECT"))
+		return true;
+	report_info("%s: waiting until it can be reached again", target->label);
+	while (PQping(copy->move->options->to) != PQPING_OK && now_ms() < until)
+		wait_ms(100);
+	return resume_session(copy->move, target);
 }
 
 /* Has the piece whose COMMIT was not answered been committed? */
@@ -389,13 +437,21 @@ is_committed(const Copy *copy, const char *xid)
 	return state != NULL && strcmp(state, "committed") == 0;
 }
 
+/* Has a statement failed for want of something that may be there soon, or by somebody's cancel? */
+static bool
+is_passing(void)
+{
+	return strncmp(last_sqlstate, "53", 2) == 0 || strncmp(last_sqlstate, "40", 2) == 0 ||
+		strcmp(last_sqlstate, "57014") == 0;
+}
+
 /*
- * A piece has failed.  If that was a session's end, it is to be copied again.
+ * A piece has failed.  If that was a session's end, or passes, it is begun again.
  * Else its shard is left, or what was only a statement told.  False if the copy
  * cannot go on.
  */
 static bool
-mend_piece(const Copy *copy, Worker *worker)
+mend_piece(Copy *copy, Worker *worker)
 {
 	const Piece *piece = worker->piece;
 	PGconn	   *from = worker->from;
@@ -404,13 +460,22 @@ mend_piece(const Copy *copy, Worker *worker)
 	bool		at_source = from != NULL && *PQerrorMessage(from) != '\0' && (PQstatus(from) != CONNECTION_OK || PQstatus(to) == CONNECTION_OK);
 	const char *label = at_source ? copy->move->source.label : copy->move->target.label;
 	char	   *message = pg_strdup(PQerrorMessage(at_source ? from : to));
-	bool		is_done = is_broken && worker->xid != NULL && is_committed(copy, worker->xid);
+	bool		again = is_broken || is_passing();
 
 	close_worker(worker);
-	if (is_done)
+	if (again)
+	{
+		if (++copy->broken > BROKEN_MAX || !check_target(copy))
+		{
+			report_error("%s: %s", label, message);
+			return false;
+		}
+		back_off(copy->broken - 1);
+	}
+	if (is_broken && worker->xid != NULL && is_committed(copy, worker->xid))
 		worker->piece = NULL;
-	else if (is_broken)
-		report_info("%s: a session has ended; %s is begun again: %s", label,
+	else if (again)
+		report_info("%s: %s; %s is begun again: %s", label, is_broken ? "a session has ended" : "that may pass",
 					piece->statement != NULL ? piece->statement : piece->table, message);
 	else if (piece->statement != NULL)
 	{
@@ -424,7 +489,7 @@ mend_piece(const Copy *copy, Worker *worker)
 		worker->piece = NULL;
 	}
 	free(message);
-	return PQstatus(copy->keeper) == CONNECTION_OK;
+	return copy->keeper == NULL || PQstatus(copy->keeper) == CONNECTION_OK;
 }
 
 /* Give each worker that has none a piece; how many have one, or -1 if the copy cannot go on. */
@@ -449,7 +514,15 @@ hand_out(Copy *copy)
 			if (worker->piece == NULL)
 				break;
 			if (!open_worker(copy, worker))
-				return -1;
+			{
+				/* No connection is free, or the target is restarted just now. */
+				if ((copy->keeper != NULL && !try_run(copy->keeper, "SELECT")) ||
+					++copy->broken > BROKEN_MAX || !check_target(copy))
+					return -1;
+				close_worker(worker);
+				back_off(copy->broken - 1);
+				continue;
+			}
 			is_begun = begin_piece(worker);
 			if (!is_begun && !mend_piece(copy, worker))
 				return -1;
@@ -503,6 +576,7 @@ do_pieces(Copy *copy)
 			if (progress != GOES_ON && worker->piece == NULL)
 			{
 				copy->done++;
+				copy->broken = 0;
 				copy->bytes_done += piece->bytes;
 			}
 		}
@@ -515,32 +589,28 @@ do_pieces(Copy *copy)
 }
 
 /* Give the schemas back to those whose they are; the fence stands. */
-static void
-give_back(const Move *move)
+static Status
+give_back(const Copy *copy)
 {
-	PGconn	   *conn = move->target.conn;
+	const Move *move = copy->move;
+	const Side *target = &move->target;
+	PGconn	   *conn = target->conn;
 	char	   *rights;
 
+	if (!check_target(copy))
+		return STATUS_FAILED;
+	rights = query_text(conn, GIVE_BACK_SQL, schema_array(move, conn));
 	run(conn, "BEGIN");
-	rights = query_text(conn, "SELECT string_agg(details ->> 'rights', '; ') FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 	run(conn, "%s", rights);
-	record_step(move, &move->target, "rows");
+	record_step(move, target, "rows");
 	run(conn, "COMMIT");
+	return STATUS_DONE;
 }
 
-/* How many indexes, constraints and so on each schema has: those that come after the rows. */
-#define COUNT_AFTER_ROWS \
-"SELECT nspname, (SELECT count(*) FROM pg_index x JOIN pg_class c ON c.oid = indexrelid WHERE relnamespace = n.oid AND indisvalid)" \
-" + (SELECT count(*) FROM pg_constraint WHERE connamespace = n.oid AND contype <> 'n' AND conparentid = 0)" \
-" + (SELECT count(*) FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE relnamespace = n.oid AND NOT tgisinternal AND tgparentid = 0 AND tgname <> 'snowid_fence')" \
-" + (SELECT count(*) FROM pg_rewrite JOIN pg_class c ON c.oid = ev_class WHERE relnamespace = n.oid)" \
-" + (SELECT count(*) FROM pg_policy JOIN pg_class c ON c.oid = polrelid WHERE relnamespace = n.oid)" \
-" + (SELECT count(*) FROM pg_statistic_ext WHERE stxnamespace = n.oid)" \
-" FROM pg_namespace n WHERE nspname IN (%s) ORDER BY nspname"
-
 /*
- * Have pg_restore make what comes after the rows.  It goes on after an error; a
- * shard that then lacks something is left.
+ * Have pg_restore make what comes after the rows.  It goes on after an error, as
+ * it gives for what is there; so only if something is missing is it heard.  A
+ * shard that lacks something is left.
  */
 static Status
 restore_after_rows(Copy *copy)
@@ -548,15 +618,14 @@ restore_after_rows(Copy *copy)
 	PGresult   *wanted = copy->wanted;
 	const Move *move = copy->move;
 	const Side *target = &move->target;
-	pid_t		child = start_after_rows(target->conn, move->options->bindir, copy->archive, copy->jobs);
+	FILE	   *errors = tmpfile();
+	pid_t		child = errors == NULL ? 0 :
+	start_after_rows(target->conn, move->options->bindir, copy->archive, copy->jobs, fileno(errors));
 	PGresult   *made;
 	Status		status = STATUS_DONE;
-	int			code;
 	bool		all = true;
 
-	if (child == 0)
-		return STATUS_FAILED;
-	while (waitpid(child, &code, WNOHANG) == 0)
+	while (child != 0 && waitpid(child, NULL, WNOHANG) == 0)
 	{
 		if (status == STATUS_DONE && (status = watch(copy)) != STATUS_DONE)
 			kill(child, SIGTERM);
@@ -564,18 +633,26 @@ restore_after_rows(Copy *copy)
 	}
 	if (status != STATUS_DONE)
 		return status;
-	made = query(target->conn, COUNT_AFTER_ROWS, schema_list(move, target->conn));
+	made = query(target->conn, AFTER_ROWS_SQL, schema_array(move, target->conn));
 	for (int i = 0; i < PQntuples(wanted); i++)
 		if (strcmp(PQgetvalue(wanted, i, 1), PQgetvalue(made, i, 1)) != 0)
 		{
+			if (all && errors != NULL)
+			{
+				rewind(errors);
+				for (int c; (c = getc(errors)) != EOF;)
+					putc(c, stderr);
+			}
 			report_error("schema %s has %s indexes, constraints, triggers and so on, but only %s of them could be made on the target",
 						 PQgetvalue(wanted, i, 0), PQgetvalue(wanted, i, 1), PQgetvalue(made, i, 1));
 			leave_shard(move, shard_of_schema(move, PQgetvalue(wanted, i, 0)));
 			all = false;
 		}
 	PQclear(made);
-	if (all && code != 0)
-		report_warning("pg_restore has told errors, but all that it was to make is there");
+	if (!all && move->nshards == 1)
+		report_hint("Correct that, and type the same command again; the rows stay.");
+	if (errors != NULL)
+		fclose(errors);
 	return all ? STATUS_DONE : STATUS_FAILED;
 }
 
@@ -610,7 +687,7 @@ fill_and_analyze(Copy *copy)
 							   schema_list(move, conn)), jobs);
 }
 
-/* The rows, and what else has to be read out of the snapshot. */
+/* The rows; then the snapshot has done its work. */
 static Status
 copy_rows(Copy *copy)
 {
@@ -618,11 +695,6 @@ copy_rows(Copy *copy)
 	Status		status;
 
 	list_pieces(copy);
-	copy->wanted = query(copy->keeper, COUNT_AFTER_ROWS, schema_list(move, copy->keeper));
-	copy->views = query(copy->keeper,
-						"SELECT format('REFRESH MATERIALIZED VIEW %%I.%%I', nspname, relname) "
-						"FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
-						"WHERE nspname IN (%s) AND relkind = 'm' AND relispopulated ORDER BY c.oid", schema_list(move, copy->keeper));
 	if ((status = do_pieces(copy)) != STATUS_DONE)
 		return status;
 	tell_progress(copy);
@@ -633,30 +705,46 @@ copy_rows(Copy *copy)
 		report_error("%s: the session that kept the copy's snapshot was ended: %s", move->source.label, PQerrorMessage(copy->keeper));
 		return STATUS_FAILED;
 	}
-	PQfinish(copy->keeper);
-	copy->keeper = NULL;
-	return select_shards(move, has_failed, NULL)->nshards > 0 ? STATUS_FAILED : STATUS_DONE;
+	if (select_shards(move, has_failed, NULL)->nshards > 0)
+		return STATUS_FAILED;
+	return give_back(copy);
 }
 
 /* All of the copy, up to the subscription that goes on from its snapshot. */
 static Status
-copy_once(Copy *copy)
+copy_once(Copy *copy, bool has_rows)
 {
 	const Move *move = copy->move;
 	Status		status;
 
 	if ((status = check_definitions(move)) != STATUS_DONE)
 		return status;
-	publish(move, &move->source, move->name);
-	if ((status = take_snapshot(copy)) != STATUS_DONE ||
-		(status = copy_schemas(move, copy->keeper, copy->snapshot, copy->archive)) != STATUS_DONE ||
-		(status = copy_rows(copy)) != STATUS_DONE)
+	if (!has_rows)
+		publish(move, &move->source, move->name);
+	if ((status = take_snapshot(copy, has_rows)) != STATUS_DONE ||
+		(status = copy_schemas(move, copy->keeper, copy->snapshot, copy->archive, has_rows)) != STATUS_DONE)
 		return status;
-	give_back(move);
+	copy->wanted = query(copy->keeper, AFTER_ROWS_SQL, schema_array(move, copy->keeper));
+	copy->views = query(copy->keeper, FILLED_VIEWS_SQL, schema_array(move, copy->keeper));
+	if (!has_rows && (status = copy_rows(copy)) != STATUS_DONE)
+		return status;
+	PQfinish(copy->keeper);
+	copy->keeper = NULL;
 	if ((status = restore_after_rows(copy)) == STATUS_DONE &&
 		(status = fill_and_analyze(copy)) == STATUS_DONE)
 		subscribe(move);
 	return status;
+}
+
+/* Has an earlier copy brought all rows, and is there still the slot that goes on from them? */
+static bool
+has_rows(const Move *move)
+{
+	const Side *source = &move->source;
+
+	return is_at(move, &move->target, "rows") && who_failed_over(move) == NULL &&
+		query_bool(source->conn, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s AND wal_status <> 'lost')",
+				   literal(source->conn, move->name));
 }
 
 /*
@@ -670,6 +758,7 @@ copy_batch(const Move *move)
 	{
 		FILE	   *archive = tmpfile();
 		Copy		copy = {.move = move,.archive = archive == NULL ? -1 : fileno(archive),.jobs = choose_jobs(move)};
+		bool		goes_on = has_rows(move);
 		const Move *failed;
 		Status		status;
 
@@ -678,11 +767,14 @@ copy_batch(const Move *move)
 			report_error("could not make a temporary file: %m");
 			return STATUS_FAILED;
 		}
-		if ((status = forget_copy(move)) != STATUS_DONE)
-			return status;
-		record_timelines(move);
+		if (!goes_on)
+		{
+			if ((status = forget_copy(move)) != STATUS_DONE)
+				return status;
+			record_timelines(move);
+		}
 		copy.workers = pg_malloc0(sizeof(Worker) * copy.jobs);
-		status = copy_once(&copy);
+		status = copy_once(&copy, goes_on);
 		for (int i = 0; i < copy.jobs; i++)
 			close_worker(&copy.workers[i]);
 		PQfinish(copy.keeper);
@@ -693,6 +785,7 @@ copy_batch(const Move *move)
 		if (abort_move(failed) != STATUS_DONE)
 			return STATUS_FAILED;
 		move = select_shards(move, has_not_failed, NULL);
+		read_journal(move, &move->target);
 		report_info("%s: the copy begins anew without %s", move->title, failed->title);
 	}
 }

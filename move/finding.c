@@ -79,10 +79,11 @@ ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 		text_of(INT64_FORMAT, move->options->max_lag),
 		text_of("%d", move->options->pause_limit_ms),
 		move->options->trust_owners ? "on" : "off",
-		PQgetvalue(names, 0, 0)
+		PQgetvalue(names, 0, 0),
+		text_of(INT64_FORMAT, move->options->max_wal)
 	};
 	const Oid	types[lengthof(values)] = {
-		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, OIDARRAYOID
+		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, OIDARRAYOID, TEXTOID
 	};
 	PGresult   *result;
 

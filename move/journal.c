@@ -306,7 +306,7 @@ read_journal(const Move *move, const Side *side)
 				"coalesce((details ->> 'keep_name')::boolean, false), "
 				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
 				"peer, date_trunc('second', changed_at), details -> 'sequences', details ->> 'peer_system', "
-				"details ->> 'poolers', details ->> 'target_ddl', details ->> 'timelines' "
+				"details ->> 'poolers', details ->> 'target_ddl_md5', details ->> 'timelines' "
 				"FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 	for (int row = 0; row < PQntuples(res); row++)
 	{
@@ -329,7 +329,7 @@ read_journal(const Move *move, const Side *side)
 		j->sequences = field(res, row, 14);
 		j->peer_system = field(res, row, 15);
 		j->poolers = field(res, row, 16);
-		j->target_ddl = field(res, row, 17);
+		j->target_ddl_md5 = field(res, row, 17);
 		j->timelines = field(res, row, 18);
 	}
 	PQclear(res);
@@ -425,83 +425,63 @@ claim_source(const Move *move)
 {
 	const Side *source = &move->source;
 	PGconn	   *conn = source->conn;
-	char	   *move_id = query_text(conn, "SELECT gen_random_uuid()");
 	const char *registry = move->options->registry;
+	PQExpBufferData shards;
 
-	run(conn, "BEGIN");
+	initPQExpBuffer(&shards);
 	for (int i = 0; i < move->nshards; i++)
-		run(conn,
-			"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
-			"SELECT %d, %s, 'source', 'claimed', %s, jsonb_build_object("
-			"'move_id', %s::text, 'reverse', %s, "
-			"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, 'peer_system', %s::text, "
-			"'fingerprint', %s::text)",
-			move->shards[i]->number, literal(conn, move->shards[i]->schema),
-			literal(conn, move->target.home), literal(conn, move_id),
-			move->options->reverse ? "true" : "false",
-			literal(conn, move->name), literal(conn, move->reverse_name),
-			literal(conn, registry == NULL ? NULL : without_password("--registry", registry)),
-			literal(conn, move->target.system),
-			literal(conn, journal_of(move->shards[i], source)->fingerprint));
-	run(conn, "COMMIT");
+		appendPQExpBuffer(&shards, "%s(%d, %s, %s)", i > 0 ? ", " : "", move->shards[i]->number,
+						  literal(conn, move->shards[i]->schema), literal(conn, journal_of(move->shards[i], source)->fingerprint));
+	run(conn,
+		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
+		"SELECT shard, schema, 'source', 'claimed', %s, jsonb_build_object("
+		"'move_id', move_id::text, 'reverse', %s, 'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
+		"'peer_system', %s::text, 'fingerprint', fingerprint::text) "
+		"FROM gen_random_uuid() move_id, (VALUES %s) v (shard, schema, fingerprint)",
+		literal(conn, move->target.home), move->options->reverse ? "true" : "false",
+		literal(conn, move->name), literal(conn, move->reverse_name),
+		literal(conn, registry == NULL ? NULL : without_password("--registry", registry)),
+		literal(conn, move->target.system), shards.data);
+	termPQExpBuffer(&shards);
 	read_journal(move, source);
 	report_verbose("%s: claimed", source->label);
 }
 
-/* One shard's row on the target; false if its registry knows another such. */
-static bool
-claim_shard_on_target(const Move *move, Shard *shard)
-{
-	PGconn	   *conn = move->target.conn;
-	const Journal *claimed = journal_of(shard, &move->source);
-	char	   *schema;
-	char	   *sequence;
-	char	   *epoch;
-	char	   *pool;
-	PGresult   *res = query(move->source.conn,
-							"SELECT schema, sequence, epoch, pool FROM snowid.shard_registry WHERE shard = %d",
-							shard->number);
-
-	schema = literal(conn, field(res, 0, 0));
-	sequence = literal(conn, field(res, 0, 1));
-	epoch = literal(conn, field(res, 0, 2));
-	pool = literal(conn, field(res, 0, 3));
-	PQclear(res);
-	run(conn,
-		"WITH added AS (INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, home, pool) "
-		"VALUES (%d, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING shard) "
-		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
-		"SELECT %d, %s, 'target', 'claimed', %s, jsonb_build_object("
-		"'move_id', %s::text, 'reverse', %s, "
-		"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
-		"'registered', EXISTS (SELECT FROM added), 'peer_system', %s::text)",
-		shard->number, schema, sequence, epoch, literal(conn, move->source.home), pool,
-		shard->number, literal(conn, shard->schema), literal(conn, move->source.home),
-		literal(conn, claimed->move_id), claimed->reverse ? "true" : "false",
-		literal(conn, move->name), literal(conn, move->reverse_name),
-		literal(conn, claimed->registry), literal(conn, move->source.system));
-	return query_bool(conn,
-					  "SELECT schema = %s AND sequence = %s AND epoch IS NOT DISTINCT FROM %s::timestamptz "
-					  "FROM snowid.shard_registry WHERE shard = %d",
-					  schema, sequence, epoch, shard->number);
-}
-
+/* As the source's registry has them; false if the target's knows other such shards. */
 bool
 claim_target(const Move *move)
 {
 	const Side *target = &move->target;
+	PGconn	   *conn = target->conn;
+	const Journal *claimed = set_journal(move, &move->source);
+	char	   *given = query_text(move->source.conn,
+								   "SELECT json_agg(r) FROM (SELECT shard, schema, sequence, epoch, pool FROM snowid.shard_registry WHERE shard IN (%s)) r",
+								   shard_list(move));
+	char	   *others;
 
-	run(target->conn, "BEGIN");
-	for (int i = 0; i < move->nshards; i++)
-		if (!claim_shard_on_target(move, move->shards[i]))
-		{
-			report_error("the target's registry has another shard %d, or schema \"%s\"",
-						 move->shards[i]->number, move->shards[i]->schema);
-			report_hint("Compare SELECT * FROM snowid.shards; of both servers. To forget this move, type: snowid-move abort");
-			run(target->conn, "ROLLBACK");
-			return false;
-		}
-	run(target->conn, "COMMIT");
+	given = text_of("json_to_recordset(%s) g (shard int, schema name, sequence name, epoch timestamptz, pool text)", literal(conn, given));
+	run(conn, "BEGIN");
+	run(conn,
+		"WITH added AS (INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, home, pool) "
+		"SELECT shard, schema, sequence, epoch, %s, pool FROM %s ON CONFLICT DO NOTHING RETURNING shard) "
+		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
+		"SELECT shard, schema, 'target', 'claimed', %s, jsonb_build_object('move_id', %s::text, 'reverse', %s, "
+		"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
+		"'registered', shard IN (SELECT shard FROM added), 'peer_system', %s::text) FROM %s",
+		literal(conn, move->source.home), given, literal(conn, move->source.home),
+		literal(conn, claimed->move_id), claimed->reverse ? "true" : "false",
+		literal(conn, move->name), literal(conn, move->reverse_name),
+		literal(conn, claimed->registry), literal(conn, move->source.system), given);
+	others = query_text(conn, "SELECT string_agg(shard::text, ', ') FROM %s LEFT JOIN snowid.shard_registry r USING (shard) "
+						"WHERE (r.schema, r.sequence) IS DISTINCT FROM (g.schema, g.sequence) OR r.epoch IS DISTINCT FROM g.epoch", given);
+	if (others != NULL)
+	{
+		report_error("the target's registry has other shards %s, or their schemas", others);
+		report_hint("Compare SELECT * FROM snowid.shards; of both servers. To forget this move, type: snowid-move abort");
+		run(conn, "ROLLBACK");
+		return false;
+	}
+	run(conn, "COMMIT");
 	read_journal(move, target);
 	report_verbose("%s: claimed", target->label);
 	return true;

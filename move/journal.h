@@ -28,12 +28,6 @@ typedef enum Verify
 	VERIFY_CHECKSUMS
 } Verify;
 
-typedef enum StopAfter
-{
-	STOP_NEVER,
-	STOP_COPIED					/* copy now, cut over later */
-} StopAfter;
-
 typedef struct MoveOptions
 {
 	int		   *shards;			/* rising, none twice */
@@ -58,7 +52,7 @@ typedef struct MoveOptions
 	Verify		verify;
 	int64		max_wal;		/* bytes that the slot may keep */
 	int64		max_lag;		/* bytes behind at which to cut over */
-	StopAfter	stop_after;
+	bool		stop_after_copy;	/* cut over later */
 	bool		reverse;		/* replicate back afterwards */
 	bool		keep_name;		/* don't rename the source's copy */
 	const char *fix_script;		/* where plan writes commands; NULL: nowhere */
@@ -90,7 +84,8 @@ typedef struct Journal
 	char	   *registry;		/* as the option, without password */
 	char	   *poolers;		/* where the shard's pool may be paused, a
 								 * line each */
-	char	   *target_ddl;
+	char	   *target_ddl_md5; /* not the text, which its writers could
+								 * change */
 } Journal;
 
 typedef struct Shard

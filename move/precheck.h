@@ -69,7 +69,6 @@ extern void print_findings(const Move *move, const Check *check, PGconn *conn);
 
 extern void check_versions(const Move *move, const Check *check);
 extern void check_pg_dump(const Move *move, const Check *check);
-extern void check_clocks(const Move *move, const Check *check);
 extern void check_room(const Move *move, const Check *check);
 extern void check_needs(const Move *move, const Check *check);
 extern void check_connection(const Move *move, const Check *check);

@@ -1,16 +1,10 @@
 /*
- * The prechecks that are more than a query: other programs, the clocks, the
- * disk, other servers.
+ * The prechecks that are more than a query: other programs, the disk, other
+ * servers.
  */
 #include "precheck.h"
 
 #include <sys/statvfs.h>
-#include <time.h>
-
-/* Clocks further apart than this are worth a word, or forbid the move. */
-#define CLOCKS_APART_US		INT64CONST(1000000)
-#define CLOCKS_BROKEN_US	(INT64CONST(86400) * 1000000)
-#define CLOCK_ROUNDS		7
 
 /* The version number of a program of PostgreSQL's; 0 if it cannot be run. */
 static int
@@ -69,85 +63,6 @@ check_pg_dump(const Move *move, const Check *check)
 		found_fmt(check, FOUND_FAILED, "Say where a newer one is: --bindir DIRECTORY.",
 				  "\"%s\" is of PostgreSQL %d, older than the source, %d",
 				  pg_dump, version, source);
-}
-
-/*
- * How far a server's clock is from ours, in microseconds, and how wrong that
- * can be: the answer was given at some time between question and reception.
- * The shortest of some rounds is taken.
- */
-static bool
-clock_offset(PGconn *conn, int64 *offset, int64 *error)
-{
-	*error = PG_INT64_MAX;
-	for (int i = 0; i < CLOCK_ROUNDS; i++)
-	{
-		struct timespec before;
-		struct timespec after;
-		PGresult   *result;
-		int64		sent;
-		int64		round;
-
-		clock_gettime(CLOCK_REALTIME, &before);
-		result = PQexec(conn, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint");
-		clock_gettime(CLOCK_REALTIME, &after);
-		if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		{
-			PQclear(result);
-			return false;
-		}
-		sent = before.tv_sec * INT64CONST(1000000) + before.tv_nsec / 1000;
-		round = after.tv_sec * INT64CONST(1000000) + after.tv_nsec / 1000 - sent;
-		if (round / 2 < *error)
-		{
-			*offset = strtoll(PQgetvalue(result, 0, 0), NULL, 10) - sent - round / 2;
-			*error = round / 2;
-		}
-		PQclear(result);
-	}
-	return true;
-}
-
-void
-check_clocks(const Move *move, const Check *check)
-{
-	int64		source;
-	int64		target;
-	int64		source_error;
-	int64		target_error;
-	int64		ahead;
-	int64		error;
-	char		difference[128];
-
-	if (!clock_offset(move->source.conn, &source, &source_error))
-	{
-		found_error(check, move->source.conn, "");
-		return;
-	}
-	if (!clock_offset(move->target.conn, &target, &target_error))
-	{
-		found_error(check, move->target.conn, "");
-		return;
-	}
-	ahead = target - source;
-	error = source_error + target_error;
-	snprintf(difference, sizeof(difference), "the target's is %.3f s %s (to within %.3f s)",
-			 (ahead < 0 ? -ahead : ahead) / 1e6, ahead < 0 ? "behind" : "ahead",
-			 error / 1e6);
-
-	if (ahead < -(CLOCKS_BROKEN_US - error))
-		found(check, FOUND_FAILED, difference,
-			  "The target would refuse to go on above ids of more than a day ahead. Set its clock"
-			  " right.");
-	else if (ahead < -(CLOCKS_APART_US + error))
-		found(check, FOUND_WARNING, difference,
-			  "Until it has caught up, ids there are ahead of it,"
-			  " at most 1024 a millisecond. Set the clocks right.");
-	else if (ahead > CLOCKS_APART_US + error)
-		found(check, FOUND_WARNING, difference,
-			  "After a move back, ids would be ahead of the source's clock. Set the clocks right.");
-	else
-		found(check, FOUND_OK, difference, "");
 }
 
 /*

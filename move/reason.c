@@ -74,7 +74,6 @@ try_and_tell(const Side *side, PGconn *conn, PGconn *observer, const char *sql)
 	bool		goes_on = PQsendQuery(conn, sql);
 	PGresult   *res;
 	PGresult   *last = NULL;
-	const char *sqlstate;
 
 	while (goes_on && PQisBusy(conn))
 	{
@@ -97,10 +96,8 @@ try_and_tell(const Side *side, PGconn *conn, PGconn *observer, const char *sql)
 		PQclear(last);
 		last = res;
 	}
-	if (PQresultStatus(last) == PGRES_COMMAND_OK || PQresultStatus(last) == PGRES_TUPLES_OK)
+	if (has_succeeded(last))
 		return last;
-	sqlstate = PQresultErrorField(last, PG_DIAG_SQLSTATE);
-	strlcpy(last_sqlstate, sqlstate ? sqlstate : "08006", sizeof(last_sqlstate));
 	PQclear(last);
 	return NULL;
 }

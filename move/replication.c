@@ -109,14 +109,7 @@ make_slot(const Side *side, PGconn *conn, PGconn *observer, int column, const ch
 	int64		told = 0;
 	PGresult   *res;
 	char	   *value;
-	char	   *oldest = query_text(observer,
-									"SELECT format('%%s (process id %%s, since %%s)', count(*) OVER (), pid, xact_start) "
-									"FROM pg_stat_activity WHERE backend_xid IS NOT NULL "
-									"AND xact_start < clock_timestamp() - interval '1 s' AND pid <> pg_backend_pid() "
-									"ORDER BY xact_start LIMIT 1");
 
-	if (oldest != NULL)
-		report_info("%s: waiting for transactions that are writing: %s", side->label, oldest);
 	while ((res = try_and_tell(side, conn, observer, statement)) == NULL)
 	{
 		if (strcmp(last_sqlstate, "53400") != 0)

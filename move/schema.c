@@ -26,9 +26,8 @@ being_extended_sql(const Move *move, PGconn *conn)
  * unless it dumps the whole database.
  */
 static char *
-dump_casts(const Move *move)
+dump_casts(const Move *move, PGconn *conn)
 {
-	PGconn	   *conn = move->source.conn;
 	char	   *script;
 
 	script = query_text(conn,
@@ -70,8 +69,8 @@ check_definitions(const Move *move)
 
 /*
  * Take the schemas on the target from their owners, for as long as rows come:
- * who may not use a schema can alter nothing in it.  How that is undone goes into
- * the journal.
+ * who may not use a schema can alter nothing in it.  Whose they are goes into
+ * the journal; not as statements, since its writers need not have our rights.
  */
 static void
 take_schemas(const Move *move, PGconn *conn)
@@ -80,11 +79,9 @@ take_schemas(const Move *move, PGconn *conn)
 	char	   *taking;
 
 	run(conn,
-		"UPDATE snowid.moves SET details = details || jsonb_build_object('rights', ("
-		"SELECT format('ALTER SCHEMA %%I OWNER TO %%I', nspname, pg_get_userbyid(nspowner)) || coalesce((SELECT string_agg("
-		" format('; GRANT %%s ON SCHEMA %%I TO %%s%%s', privilege_type, nspname, CASE grantee WHEN 0 THEN 'PUBLIC' "
-		" ELSE quote_ident(pg_get_userbyid(grantee)) END, CASE WHEN is_grantable THEN ' WITH GRANT OPTION' END), '') "
-		" FROM aclexplode(nspacl) WHERE grantee <> nspowner), '') FROM pg_namespace WHERE nspname = moves.schema)) WHERE shard IN (%s)",
+		"UPDATE snowid.moves SET details = details || (SELECT jsonb_build_object('owner', pg_get_userbyid(nspowner), 'rights', "
+		"(SELECT coalesce(jsonb_agg(jsonb_build_object('right', privilege_type, 'to', pg_get_userbyid(nullif(grantee, 0)), 'further', is_grantable)), '[]') "
+		" FROM aclexplode(nspacl) WHERE grantee <> nspowner)) FROM pg_namespace WHERE nspname = moves.schema) WHERE shard IN (%s)",
 		shard_list(move));
 	taking = query_text(conn,
 						"SELECT string_agg(what, '; ') FROM (SELECT DISTINCT format('REVOKE ALL ON SCHEMA %%I FROM %%s CASCADE', nspname, "
@@ -117,8 +114,14 @@ check_columns(const Move *move, PGconn *keeper, PGconn *conn)
 static Status
 alter_target(const Move *move, PGconn *keeper, PGconn *conn)
 {
-	const char *ddl = set_journal(move, &move->source)->target_ddl;
+	const char *ddl = move->options->target_ddl;
 
+	if (ddl == NULL && set_journal(move, &move->source)->target_ddl_md5 != NULL)
+	{
+		report_error("the move of %s was begun with --target-ddl", move->title);
+		report_hint("Type the same command again, with that file.");
+		return STATUS_FAILED;
+	}
 	if (ddl == NULL)
 		return STATUS_DONE;
 	for (int i = 0; i < move->nshards; i++)
@@ -149,7 +152,7 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 	if (script == NULL)
 		return STATUS_FAILED;
 	strip_script(script, target);
-	script = text_of("%s%s", script, dump_casts(move));
+	script = text_of("%s%s", script, dump_casts(move, keeper));
 
 	/* The script leaves its settings behind, so it has a session for itself. */
 	conn = open_connection(target->label, move->options->to);
@@ -187,7 +190,7 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 }
 
 static Status
-dump_and_make(const Move *move, PGconn *keeper, const char *snapshot, int archive)
+dump_and_make(const Move *move, PGconn *keeper, const char *snapshot, int archive, bool has_rows)
 {
 	char	  **schemas = pg_malloc(move->nshards * sizeof(char *));
 	bool		done;
@@ -199,21 +202,21 @@ dump_and_make(const Move *move, PGconn *keeper, const char *snapshot, int archiv
 	free(schemas);
 	if (!done || check_definitions(move) != STATUS_DONE)
 		return STATUS_FAILED;
-	return make_schemas(move, keeper, archive);
+	return has_rows ? STATUS_DONE : make_schemas(move, keeper, archive);
 }
 
 /*
  * The definitions of a batch, out of the snapshot: into the archive, and on the
- * target those that rows need.  If that fails, it is tried with one shard after
- * the other, to find out which are to be left.
+ * target those that rows need, unless these are there.  If that fails, it is tried
+ * with one shard after the other, to find out which are to be left.
  */
 Status
-copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive)
+copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive, bool has_rows)
 {
-	if (dump_and_make(move, keeper, snapshot, archive) == STATUS_DONE)
+	if (dump_and_make(move, keeper, snapshot, archive, has_rows) == STATUS_DONE)
 		return STATUS_DONE;
-	for (int i = 0; i < move->nshards && move->nshards > 1; i++)
-		if (dump_and_make(select_range(move, i, 1), keeper, snapshot, archive) != STATUS_DONE)
+	for (int i = 0; i < move->nshards && move->nshards > 1 && !has_rows; i++)
+		if (dump_and_make(select_range(move, i, 1), keeper, snapshot, archive, false) != STATUS_DONE)
 			leave_shard(move, move->shards[i]);
 	return STATUS_FAILED;
 }

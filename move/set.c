@@ -29,13 +29,13 @@ measure_shards(const Move *move, const Side *side)
 				"WHERE shard IN (%s) GROUP BY shard", shard_list(move));
 
 	for (int row = 0; row < PQntuples(res); row++)
-		for (int i = 0; i < move->nshards; i++)
-			if (move->shards[i]->number == atoi(PQgetvalue(res, row, 0)))
-			{
-				move->shards[i]->tables = atoi(PQgetvalue(res, row, 1));
-				move->shards[i]->sequences = atoi(PQgetvalue(res, row, 2));
-				move->shards[i]->bytes = strtoll(PQgetvalue(res, row, 3), NULL, 10);
-			}
+	{
+		Shard	   *shard = find_shard(move, atoi(PQgetvalue(res, row, 0)));
+
+		shard->tables = atoi(PQgetvalue(res, row, 1));
+		shard->sequences = atoi(PQgetvalue(res, row, 2));
+		shard->bytes = strtoll(PQgetvalue(res, row, 3), NULL, 10);
+	}
 	PQclear(res);
 }
 

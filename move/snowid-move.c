@@ -190,6 +190,7 @@ main(int argc, char *argv[])
 	int			exit_code;
 
 	progname = "snowid-move";
+	waits_for_start = true;
 	command = parse_options(argc, argv, &options);
 	if (command->run == NULL)
 		return print_route(&options);

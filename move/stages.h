@@ -7,9 +7,8 @@
 
 #include "journal.h"
 
-/* How long to wait in silence, and how often to tell for what. */
+/* How long to wait in silence. */
 #define SILENCE_MS			3000
-#define TELL_MS				10000
 
 /*
  * Whatever is not done has been told, with its hint.  A shard for which a stage
@@ -45,7 +44,7 @@ extern char *take_fingerprint(PGconn *conn, const char *schema);
 
 extern char *being_extended_sql(const Move *move, PGconn *conn);
 extern Status check_definitions(const Move *move);
-extern Status copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive);
+extern Status copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive, bool has_rows);
 
 /* copy.c: definitions, rows, and what is made of rows, out of one snapshot */
 

@@ -139,3 +139,16 @@ FROM owned JOIN pg_roles r ON r.oid = owner,
 LATERAL (SELECT CASE WHEN rolsuper THEN format('%s OWNER TO %I;', command, current_user) END) f (fix)
 WHERE command !~ '^ALTER (ROUTINE|TYPE)' AND NOT pg_has_role(r.oid, 'USAGE')
 $$ AS owns_all \gset
+
+-- How far the target's clock is from the source's, which is asked just before.
+SELECT $$
+SELECT extract(epoch FROM clock_timestamp()) AS other
+$$ AS clock \gset
+SELECT $$
+SELECT CASE WHEN s < -86400 THEN 'FAILED' WHEN abs(s) > 2 THEN 'warning' ELSE 'ok' END,
+ format('the target''s is %s s %s', round(abs(s), 3), CASE WHEN s < 0 THEN 'behind' ELSE 'ahead' END),
+ CASE WHEN s < -86400 THEN 'The target would refuse to go on above ids of more than a day ahead. Set its clock right.'
+ WHEN s < -2 THEN 'Until it has caught up, ids there are ahead of it, at most 1024 a millisecond. Set the clocks right.'
+ WHEN s > 2 THEN 'After a move back, ids would be ahead of the source''s clock. Set the clocks right.' END
+FROM (SELECT extract(epoch FROM clock_timestamp()) - :'other'::numeric) t (s)
+$$ AS clocks_apart \gset

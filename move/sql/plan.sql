@@ -9,7 +9,7 @@
 --
 --	psql -X -v source='host=a dbname=app' -v target='host=b dbname=app' \
 --		-v shards='{5}' -v schemas='{insta5}' -v name=snowid_move_5_x \
---		-v max_lag=1000000 -v pause_limit=1000 -v trust_owners=off -v reverse=off -f plan.sql
+--		-v max_lag=1000000 -v max_wal=10000000000 -v pause_limit=1000 -v trust_owners=off -v reverse=off -f plan.sql
 \ir common.sql
 \set users_of :'schemas'
 \set owned_in :in_shard
@@ -548,55 +548,37 @@ $$ AS wal_level \gset
 \c :source
 :wal_level;
 
--- Is one free of what a setting limits?  :in_use says how many are not.  Other moves
--- give theirs back, which is waited for.
+-- Is one free of what each setting limits?  Other moves give theirs back, which is
+-- waited for.
 SELECT $$
 SELECT CASE WHEN free > 0 THEN 'ok' WHEN total > 0 AND EXISTS (SELECT FROM snowid.moves) THEN 'warning' ELSE 'FAILED' END,
  format('%s of %s = %s are free', greatest(free, 0), name, total),
  CASE WHEN free < 1 THEN format('The move needs one. Type: ALTER SYSTEM SET %s = %s; and restart that server.', name, total + 1 - free) END
-FROM (SELECT name, setting::int AS total, setting::int - (:in_use) AS free FROM pg_settings
- WHERE name = ANY (string_to_array(:'settings', ',')) ORDER BY name LIMIT 1) t
+FROM (SELECT DISTINCT ON (n) name, setting::int AS total, setting::int - used AS free
+ FROM (:in_use) u (n, names, used) JOIN pg_settings ON name = ANY (names) ORDER BY n, name) t
 $$ AS is_free \gset
 SELECT $$
-SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender'
-$$ AS senders_in_use \gset
+VALUES (1, '{max_replication_slots}'::text[], (SELECT count(*) FROM pg_replication_slots)),
+ (2, '{max_wal_senders}', (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender'))
+$$ AS senders \gset
 SELECT $$
-SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'logical replication %' AND backend_type <> 'logical replication launcher'
-$$ AS workers_in_use \gset
-SELECT $$
-SELECT count(*) FROM pg_stat_activity WHERE backend_type NOT IN ('client backend', 'walsender', 'autovacuum launcher',
- 'autovacuum worker', 'background writer', 'checkpointer', 'walwriter', 'startup', 'walreceiver', 'archiver', 'logger',
- 'walsummarizer', 'slotsync worker', 'io worker', 'standalone backend')
-$$ AS processes_in_use \gset
+VALUES (1, '{max_active_replication_origins,max_replication_slots}'::text[], (SELECT count(*) FROM pg_replication_origin)),
+ (2, '{max_logical_replication_workers}', (SELECT count(*) FROM pg_stat_activity
+  WHERE backend_type LIKE 'logical replication %' AND backend_type <> 'logical replication launcher')),
+ (3, '{max_worker_processes}', (SELECT count(*) FROM pg_stat_activity
+  WHERE backend_type NOT IN ('client backend', 'walsender', 'autovacuum launcher', 'autovacuum worker', 'background writer',
+   'checkpointer', 'walwriter', 'startup', 'walreceiver', 'archiver', 'logger', 'walsummarizer', 'slotsync worker', 'io worker',
+   'standalone backend')))
+$$ AS receivers \gset
 
-\echo replication slots on the source
+\echo slots and walsenders on the source
 \c :source
-\set settings max_replication_slots
-\set in_use 'SELECT count(*) FROM pg_replication_slots'
+\set in_use :senders
 :is_free;
 
-\echo walsenders on the source
-\c :source
-\set settings max_wal_senders
-\set in_use :senders_in_use
-:is_free;
-
-\echo replication origins on the target
+\echo origins and workers on the target
 \c :target
-\set settings max_active_replication_origins,max_replication_slots
-\set in_use 'SELECT count(*) FROM pg_replication_origin'
-:is_free;
-
-\echo replication workers on the target
-\c :target
-\set settings max_logical_replication_workers
-\set in_use :workers_in_use
-:is_free;
-
-\echo background workers on the target
-\c :target
-\set settings max_worker_processes
-\set in_use :processes_in_use
+\set in_use :receivers
 :is_free;
 
 \echo connection from the target to the source
@@ -604,7 +586,16 @@ $$ AS processes_in_use \gset
 \c :target
 
 \echo WAL kept by slots on the source
+-- The slot of a copy keeps what is written meanwhile, at the rate of late; a copy with
+-- its indexes makes some 30 MB a second on two cores.
 \c :source
+SELECT CASE WHEN kept > :'max_wal'::bigint THEN 'warning' ELSE 'ok' END,
+ format('about %s, while rows are copied and indexes are made', pg_size_pretty(kept)),
+ CASE WHEN kept > :'max_wal'::bigint THEN 'At --max-wal the move would be undone. If there is room, allow more.' END
+FROM (SELECT wal_bytes / greatest(extract(epoch FROM clock_timestamp() - stats_reset), 1)
+  * (SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class WHERE relnamespace :in_shard AND relkind = 'r')
+  / (30 << 20) FROM pg_stat_wal) t (kept)
+UNION ALL
 SELECT 'warning', 'max_slot_wal_keep_size is -1, so a slot that nobody reads can fill the disk',
  'Should snowid-move die, nothing else would stop it. Type: ALTER SYSTEM SET'
  ' max_slot_wal_keep_size = ''50GB''; or what there is room for; SELECT pg_reload_conf();'
@@ -662,7 +653,10 @@ SELECT s, pg_size_pretty(s) FROM (
  FROM pg_class WHERE relnamespace :in_shard AND relkind = 'r') AS t;
 
 \echo clocks
--- probe: check_clocks
+\c :source
+:clock \gset
+\c :target
+:clocks_apart;
 
 \echo time to close
 -- Takes some time for each table and sequence, while writers wait.  The figures are
@@ -733,34 +727,14 @@ $$ AS standbys_behind \gset
 :owners \gset
 :runs_as_superuser;
 
-\echo replication slots on the target
+\echo slots and walsenders on the target
 \c :target
-\set settings max_replication_slots
-\set in_use 'SELECT count(*) FROM pg_replication_slots'
+\set in_use :senders
 :is_free;
 
-\echo walsenders on the target
-\c :target
-\set settings max_wal_senders
-\set in_use :senders_in_use
-:is_free;
-
-\echo replication origins on the source
+\echo origins and workers on the source
 \c :source
-\set settings max_active_replication_origins,max_replication_slots
-\set in_use 'SELECT count(*) FROM pg_replication_origin'
-:is_free;
-
-\echo replication workers on the source
-\c :source
-\set settings max_logical_replication_workers
-\set in_use :workers_in_use
-:is_free;
-
-\echo background workers on the source
-\c :source
-\set settings max_worker_processes
-\set in_use :processes_in_use
+\set in_use :receivers
 :is_free;
 
 \echo connection from the source to the target

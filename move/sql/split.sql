@@ -332,7 +332,10 @@ FROM (SELECT (SELECT count(*) FROM pg_class WHERE relnamespace :in_shard AND rel
  FROM CAST(current_setting('max_locks_per_transaction') AS int) each) t WHERE needed > room;
 
 \echo clocks
--- probe: check_clocks
+\c :source
+:clock \gset
+\c :target
+:clocks_apart;
 
 \echo registry
 -- probe: check_registry

@@ -68,8 +68,10 @@ ALTER TABLE $s.nothing REPLICA IDENTITY FULL;
 CREATE TABLE $s.parent (id int PRIMARY KEY, x xml, a text[] DEFAULT '{"a b",NULL,"\\\\"}');
 CREATE TABLE $s.child (PRIMARY KEY (id)) INHERITS ($s.parent);
 INSERT INTO $s.parent VALUES (1, 'text only'); INSERT INTO $s.child VALUES (2, NULL);
+CREATE VIEW $s.between AS SELECT 0::bigint AS n;
+CREATE MATERIALIZED VIEW $s.counted_twice AS SELECT 2 * n AS n FROM $s.between;
 CREATE MATERIALIZED VIEW $s.counted AS SELECT count(*) AS n FROM $s.large;
-CREATE MATERIALIZED VIEW $s.counted_twice AS SELECT 2 * n AS n FROM $s.counted;
+CREATE OR REPLACE VIEW $s.between AS SELECT n FROM $s.counted;
 CREATE MATERIALIZED VIEW $s.empty AS SELECT 1 WITH NO DATA;
 CREATE STATISTICS $s.both ON id, u FROM $s.large;
 GRANT USAGE ON SCHEMA $s TO reader WITH GRANT OPTION;
@@ -107,6 +109,36 @@ subtest 'a session ends' => sub {
 	$hold->quit;
 	ok(eval { $tool->finish; $? == 0 }, 'moved') or diag $said;
 	is($b->safe_psql('postgres', "SELECT count(*) FROM $s.slow"), '1', 'once');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+};
+
+# What was committed before the target was restarted is not copied again; and who
+# may write the journal there has nothing run by it.
+subtest 'the target is restarted' => sub {
+	my $hold = begin_slow();
+	my $said = '';
+	my $tool = start_move(\$said);
+	$b->safe_psql('postgres', q{UPDATE snowid.moves SET details = details || '{"rights": [{"right": "USAGE; CREATE TABLE public.planted (); --", "to": "reader"}]}'});
+	$b->restart('immediate');
+	$hold->{run}->kill_kill;
+	ok(eval { $tool->finish; $? == 0 }, 'moved') or diag $said;
+	like($said, qr/insta5\.slow is begun again/, 'the table that was being copied is copied again');
+	is($b->safe_psql('postgres', "SELECT to_regclass('public.planted') IS NULL, (SELECT count(*) FROM $s.slow)"), 't|1', 'once, and nothing else is done');
+	unlike($said, qr/what an unfinished copy has left/, 'the others are not');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+};
+
+# Once the rows are there, nobody copies them again.
+subtest 'an index fails, or the program' => sub {
+	fresh_shard($a, $b);
+	$a->safe_psql('postgres', "CREATE TABLE $s.t (id int PRIMARY KEY); INSERT INTO $s.t VALUES (1), (2); CREATE UNIQUE INDEX ON $s.t (public.one(id)); CREATE INDEX other ON $s.t (id)");
+	moves_ok($a, $b, 5, [], 1, 'it cannot be made', qr/could not create unique index.*only \d+ of them could be made/s);
+	$b->safe_psql('postgres', 'CREATE OR REPLACE FUNCTION public.one(i int) RETURNS int IMMUTABLE LANGUAGE sql RETURN i');
+	my $rows = q{SELECT string_agg(ctid || xmin::text, ',' ORDER BY id) FROM insta5.t};
+	my $before = $b->safe_psql('postgres', $rows);
+	unlike(moves_ok($a, $b, 5, [], 0, 'moved', qr/going on after step "rows"/), qr/already exists/, 'what is there is not told');
+	is($b->safe_psql('postgres', $rows), $before, 'with the rows of before');
+	$b->safe_psql('postgres', 'CREATE OR REPLACE FUNCTION public.one(i int) RETURNS int IMMUTABLE LANGUAGE sql RETURN 1');
 	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 };
 
@@ -182,6 +214,21 @@ subtest 'one of a batch' => sub {
 		nothing_left_ok($_, $name) for $a, $b;
 		$a->safe_psql('postgres', 'SELECT snowid.drop_shard(6, cascade => true); DROP FUNCTION public.only_here');
 	}
+};
+
+# Here one that replays, and takes nobody, until it is told to become a primary.
+subtest 'a server that is starting' => sub {
+	fresh_shard($a, $b);
+	$b->stop;
+	$b->set_standby_mode;
+	$b->append_conf('postgresql.conf', 'hot_standby = off');
+	$b->start;
+	my $said = '';
+	my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	ok(eval { $tool->pump until $said =~ /target: waiting: /; 1 }, 'it is waited for') or diag $said;
+	$b->promote;
+	ok(eval { $tool->finish; $? == 0 }, 'moved') or diag $said;
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 };
 
 done_testing();

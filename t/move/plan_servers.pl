@@ -123,18 +123,18 @@ subject 'settings of the source' => sub {
 		[ 'WAL kept by slots on the source', 'warning', 'max_slot_wal_keep_size is -1', 'max_slot_wal_keep_size' ],
 		[ 'replication settings', 'warning', 'wal_sender_timeout is 0', 'RESET wal_sender_timeout' ],
 		[ 'replication settings', 'warning', 'logical_decoding_work_mem is 1MB', 'RESET logical_decoding_work_mem' ],
-		[ 'replication slots on the source', 'FAILED', '0 of max_replication_slots = 0 are free', 'The move needs one. .* max_replication_slots = 1;' ],
-		[ 'walsenders on the source', 'FAILED', '0 of max_wal_senders = 0 are free', 'The move needs one. .* max_wal_senders = 1;' ]);
+		[ 'slots and walsenders on the source', 'FAILED', '0 of max_replication_slots = 0 are free', 'The move needs one. .* max_replication_slots = 1;' ],
+		[ 'slots and walsenders on the source', 'FAILED', '0 of max_wal_senders = 0 are free', 'The move needs one. .* max_wal_senders = 1;' ]);
 	with_settings('a', "wal_level = $too_low\nmax_wal_senders = 0",
 		[ 'wal_level on the source', 'FAILED', "it is $too_low", 'ALTER SYSTEM SET wal_level = logical;' ]);
 	with_settings('a', q{
 	max_logical_replication_workers = 0
 	max_worker_processes = 0
 	},
-		[ 'replication workers on the source', 'FAILED', '0 of max_logical_replication_workers = 0 are free', 'The move needs one. .* max_logical_replication_workers = 1;', options => [ '--reverse' => undef ] ],
-		[ 'background workers on the source', 'FAILED', '0 of max_worker_processes = 0 are free', 'The move needs one. ', options => [ '--reverse' => undef ] ]);
+		[ 'origins and workers on the source', 'FAILED', '0 of max_logical_replication_workers = 0 are free', 'The move needs one. .* max_logical_replication_workers = 1;', options => [ '--reverse' => undef ] ],
+		[ 'origins and workers on the source', 'FAILED', '0 of max_worker_processes = 0 are free', 'The move needs one. ', options => [ '--reverse' => undef ] ]);
 	with_settings('a', "$origins = 1",
-		[ 'replication origins on the source', 'FAILED', "0 of $origins = 1 are free", "The move needs one. .* $origins = 2;",
+		[ 'origins and workers on the source', 'FAILED', "0 of $origins = 1 are free", "The move needs one. .* $origins = 2;",
 			do => [ [ 'a', q{SELECT pg_replication_origin_create('other')} ] ],
 			undo => [ [ 'a', q{SELECT pg_replication_origin_drop('other')} ] ],
 			options => [ '--reverse' => undef ] ]);
@@ -145,18 +145,18 @@ subject 'settings of the target' => sub {
 	max_logical_replication_workers = 0
 	max_worker_processes = 0
 	},
-		[ 'replication workers on the target', 'FAILED', '0 of max_logical_replication_workers = 0 are free', 'The move needs one. .* max_logical_replication_workers = 1;' ],
-		[ 'background workers on the target', 'FAILED', '0 of max_worker_processes = 0 are free', 'The move needs one. ' ]);
+		[ 'origins and workers on the target', 'FAILED', '0 of max_logical_replication_workers = 0 are free', 'The move needs one. .* max_logical_replication_workers = 1;' ],
+		[ 'origins and workers on the target', 'FAILED', '0 of max_worker_processes = 0 are free', 'The move needs one. ' ]);
 	with_settings('b', "$origins = 0",
-		[ 'replication origins on the target', 'FAILED', "0 of $origins = 0 are free", "The move needs one. .* $origins = 1;" ]);
+		[ 'origins and workers on the target', 'FAILED', "0 of $origins = 0 are free", "The move needs one. .* $origins = 1;" ]);
 	with_settings('b', qq{
 	wal_level = $too_low
 	max_wal_senders = 0
 	max_replication_slots = 0
 	},
 		[ 'wal_level on the target', 'FAILED', "it is $too_low", 'ALTER SYSTEM SET wal_level = logical;', options => [ '--reverse' => undef ] ],
-		[ 'walsenders on the target', 'FAILED', '0 of max_wal_senders = 0 are free', 'max_wal_senders = 1;', options => [ '--reverse' => undef ] ],
-		[ 'replication slots on the target', 'FAILED', '0 of max_replication_slots = 0 are free', 'max_replication_slots = 1;', options => [ '--reverse' => undef ] ]);
+		[ 'slots and walsenders on the target', 'FAILED', '0 of max_wal_senders = 0 are free', 'max_wal_senders = 1;', options => [ '--reverse' => undef ] ],
+		[ 'slots and walsenders on the target', 'FAILED', '0 of max_replication_slots = 0 are free', 'max_replication_slots = 1;', options => [ '--reverse' => undef ] ]);
 };
 
 # A shard with so many tables that it could not be dropped in one transaction.
