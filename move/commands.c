@@ -343,6 +343,7 @@ begin_batches(Move *move)
 		journal_of(move->shards[i], &move->source)->fingerprint =
 			take_fingerprint(move->source.conn, move->shards[i]->schema);
 	run_prechecks(move);
+	fail_whole_pools(move);
 	failing = select_shards(move, has_failed, NULL);
 	if (failing->nshards > 0)
 		report_error("%s cannot be moved yet; nothing was changed", failing->title);

@@ -312,6 +312,7 @@ decide(CutOver *cut)
 	Attempt		found;
 
 	failure_exit_code = EXIT_INCOMPLETE;
+	keep_paused();
 	if (!try_run(cut->from->conn, "COMMIT") &&
 		(found = find_decision(cut, exit_code_before)) != ATTEMPT_GOES_ON)
 		return found;

@@ -112,6 +112,8 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 		given.target_ddl = read_file(target_ddl);
 	if (given.registry != NULL)
 		(void) without_password("--registry", given.registry);
+	for (int i = 0; i < poolers.n; i++)
+		(void) without_password("--pooler", poolers.items[i]);
 	given.shards = shards.numbers;
 	given.nshards = shards.n;
 	given.poolers = poolers.items;

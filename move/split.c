@@ -337,6 +337,8 @@ fence_set(const Move *set, int64 *start)
 		if (reason == NULL)
 			reason = try_fence(set, *start);
 		failure_exit_code = EXIT_INCOMPLETE;
+		if (reason == NULL)
+			keep_paused();
 		if (reason == NULL && try_run(source->conn, "COMMIT"))
 			break;
 		if (PQstatus(source->conn) != CONNECTION_OK)

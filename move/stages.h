@@ -113,16 +113,25 @@ extern bool close_locked_shards(const Move *move, const Side *side, const char *
 extern Status verify(const Move *move);
 extern bool compare_tables(const Move *move);
 
-/* pooler.c: the registry behind PgBouncer; without --pooler these do nothing */
+/* entries.c: the registry for PgBouncer */
+
+extern PGconn *connect_briefly(const char *conninfo, const char *user);
+extern char *entry_of(const char *const *values);
+extern const char *known_entry(const char *home, const char *user);
+extern const char *why_not_written(const Move *move, const char *home, bool to_write);
+extern int	print_route(const MoveOptions *options);
+
+/* pooler.c: clients behind PgBouncer; without --pooler these do nothing */
 
 extern const Move *by_pools(const Move *move);
 extern int	whole_pools(const Move *move, int first, int count);
+extern void fail_whole_pools(const Move *move);
 extern const char *prepare_pools(const Move *move, const Side *from, const Side *to);
 extern const char *pause_pools(const Move *move, const Side *from, int64 until);
+extern void keep_paused(void);
 extern void resume_pools(const Move *move, const Side *from);
 extern void route_pools(const Move *move, const Side *from, const Side *to);
 extern void settle_pools(const Move *set, bool is_split);
-extern int	print_route(const MoveOptions *options);
 
 /* cutover.c */
 

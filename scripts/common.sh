@@ -80,16 +80,19 @@ release_pgversion() {
 		sed -n 's/.*Depends: postgresql-\([0-9]\+\)$/\1/p' | head -n 1
 }
 
-# The packages would create and start a cluster of their own: keep them from it
-# while they are installed.  One script installs at a time.
+# The packages would create and start a cluster, and a pooler, of their own: keep
+# them from it while they are installed.  One script installs at a time.
 install_packages() {
 	local log
 	log=$(mktemp)
 	# shellcheck disable=SC2016
 	as_root flock -o /var/lib/dpkg env DEBIAN_FRONTEND=noninteractive sh -euc '
 		conf=/etc/postgresql-common/createcluster.d/snowid-setup.conf
-		trap "rm -f $conf" EXIT
+		policy=/usr/sbin/policy-rc.d
+		[ ! -e $policy ] || policy=
+		trap "rm -f $conf $policy" EXIT
 		mkdir -p "$(dirname "$conf")"
+		[ -z "$policy" ] || { printf "#!/bin/sh\nexit 101\n" >$policy && chmod +x $policy; }
 		echo "create_main_cluster = false" >"$conf"
 		apt-get -qq update
 		apt-get -qq -y --no-install-recommends install "$@"
@@ -132,6 +135,9 @@ make_work() {
 clean_up() {
 	local status=$? data
 	trap - EXIT
+	for data in "$work"/socket/*.pooler; do
+		[ ! -e "$data" ] || as_root kill "$(cat "$data")" || true
+	done
 	for data in "$work"/*/postmaster.pid; do
 		[ ! -e "$data" ] || as_user "$pgbin/pg_ctl" -D "$(dirname "$data")" \
 			-m immediate -w stop >/dev/null 2>&1 || true
@@ -190,6 +196,17 @@ start_cluster() {
 restart_cluster() {
 	as_user env "${server_env[@]}" "$pgbin/pg_ctl" -D "$work/$1" -l "$work/$1.log" -w start >/dev/null ||
 		{ cat "$work/$1.log" >&2; die "the server did not start"; }
+}
+
+# Start PgBouncer in a mode, on a port, with the entries of a file.
+start_pooler() {
+	local mode=$1 port=$2 file=$3
+	echo '"postgres" ""' | as_user tee "$work/socket/users" >/dev/null
+	printf '%s\n' "%include $file" '[pgbouncer]' 'listen_addr =' "listen_port = $port" "unix_socket_dir = $work/socket" \
+		'auth_type = trust' "auth_file = $work/socket/users" 'admin_users = postgres' "pool_mode = $mode" \
+		'default_pool_size = 4' 'max_client_conn = 1000' "logfile = $work/socket/log.$mode" "pidfile = $work/socket/$mode.pooler" |
+		as_user tee "$work/socket/$mode.ini" >/dev/null
+	as_user env PATH="$PATH:/usr/sbin" pgbouncer -q -d "$work/socket/$mode.ini"
 }
 
 stop_cluster() { as_user "$pgbin/pg_ctl" -D "$work/$1" -m fast -w stop >/dev/null; }

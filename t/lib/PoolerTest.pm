@@ -113,10 +113,12 @@ sub pooled
 sub led_to
 {
 	my ($p, $pool) = @_;
-	IPC::Run::run([ 'psql', '-XAtqc', 'SHOW DATABASES', console($p) ], '>', \my $out) or die;
-	my ($line) = grep { /^\Q$pool\E\|/ } split /\n/, $out;
-	my @fields = split /\|/, $line;
-	return $fields[2] . ($fields[11] ? ' paused' : '');
+	IPC::Run::run([ 'psql', '-XAqc', 'SHOW DATABASES', console($p) ], '>', \my $out) or die;
+	my ($names, @rows) = map { [ split /\|/ ] } split /\n/, $out;
+	my ($row) = grep { $_->[0] eq $pool } @rows;
+	my %entry;
+	@entry{@$names} = @$row;
+	return $entry{port} . ($entry{paused} ? ' paused' : '');
 }
 
 # A machine that is busy is no reason to give up.

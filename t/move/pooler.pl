@@ -29,18 +29,25 @@ subtest 'route' => sub {
 	like($said, qr/\A; entries of PgBouncer, from the registry at .* as of .*\n\[databases\]\n/, 'says of what and when');
 	is($said =~ s/\A.*\n.*\n//r, join('', map { "$_ = $home_a pool_size=4\n" } qw(insta7 insta8 p0 p1)), 'an entry for each pool, sorted');
 	my @wrong = (
-		[ q{pool = 'a b' WHERE shard = 3}, qr/pool "a b" of shard 3 cannot be the name of an entry/ ],
+		(map { [ "pool = '$_' WHERE shard = 3", qr/pool "\Q$_\E" of shard 3 cannot be the name of an entry/ ] } 'a b', '', 'pgbouncer', "a\n", 'x' x 64),
+		[ q{home = E'host=''x\ny'' dbname=z' WHERE shard = 1; ALTER SCHEMA insta1 RENAME TO away}, qr/home of shard 1 leads nowhere/ ],
 		[ q{home = 'host=x dbname=y' WHERE shard = 1; ALTER SCHEMA insta1 RENAME TO away}, qr/pool "p1" has shards in two places: 3, 5 at .*; 1 at host=x dbname=y/ ],
 		[ q{home = 'host=/nowhere,/too dbname=z' WHERE shard = 1; ALTER SCHEMA insta1 RENAME TO away}, qr/home of shard 1 leads nowhere: host=.nowhere,.too/ ],
 		[ q{shard = 1 WHERE shard = 1; ALTER SCHEMA insta1 RENAME TO away}, qr/shard 1 has no home/ ]);
-	for (@wrong)
+	IPC::Run::run([ 'snowid-move', 'route', '--from', 'host=/nowhere dbname=x' ], '2>', \my $err);
+	is($? >> 8, 2, 'no server');
+	my @right = (
+		[ q{E'host=''it\\\\\'s far'' dbname=''a b''' WHERE shard = 8}, qr/^insta8 = host='it''s far' port='5432' dbname='a b' $/m ],
+		[ q{'host=} . join(',', ($b->host) x 2) . ' port=1,' . $b->port . q{ dbname=postgres' WHERE shard = 8}, qr/^insta8 = \Q$home_b\E $/m ]);
+	for (@wrong, map { [ "home = $_->[0]; ALTER SCHEMA insta8 RENAME TO away", $_->[1], 1 ] } @right)
 	{
-		my ($set, $like) = @$_;
+		my ($set, $like, $right) = @$_;
 		$a->safe_psql('postgres', "CREATE TABLE public.kept AS TABLE snowid.shard_registry; UPDATE snowid.shard_registry SET $set");
-		is((eval { entries($a) })[0], undef, 'refused');
-		like($@, $like, '... with the reason');
+		my $text = eval { entries($a) };
+		like($right ? $text : $@, $like, $right ? 'an entry' : 'refused, with the reason');
+		is($text, undef, '... and no entries') unless $right;
 		$a->safe_psql('postgres', q{DELETE FROM snowid.shard_registry; INSERT INTO snowid.shard_registry TABLE public.kept; DROP TABLE public.kept;
-DO $$ BEGIN ALTER SCHEMA away RENAME TO insta1; EXCEPTION WHEN OTHERS THEN END $$});
+DO $$ BEGIN EXECUTE (SELECT 'ALTER SCHEMA away RENAME TO ' || schema FROM snowid.shard_registry WHERE to_regnamespace(schema) IS NULL); EXCEPTION WHEN OTHERS THEN END $$});
 	}
 };
 
@@ -77,6 +84,25 @@ subtest 'the search path in transaction mode' => sub {
 	write_entries($t, $a, '--entry-options', q{pool_size=1 connect_query='SET search_path = %p'});
 	system_or_bail('psql', '-Xqc', 'RELOAD', console($t));
 	is($say->('insta8', $count), "insta8\n", 'connect_query: each entry has its shard');
+};
+
+subtest 'a directory' => sub {
+	$a->safe_psql('postgres', 'CREATE DATABASE dir');
+	$a->safe_psql('dir', 'CREATE EXTENSION snowid');
+	$a->safe_psql('dir', "INSERT INTO snowid.shard_registry (shard, schema, home, pool) VALUES ($_, 'insta$_', \$\$$home_a\$\$, 'all')") for 7, 8;
+	my $directory = $a->connstr('dir');
+	my $text = `snowid-move route --from "$directory"`;
+	is($text =~ s/\A.*\n.*\n//r, "all = $home_a \n", 'its entries');
+	$a->safe_psql('postgres', q{UPDATE snowid.shard_registry SET pool = 'all' WHERE shard > 6});
+	my $p = start_pooler($a);
+	moves_ok($a, $b, '7,8', [ '--registry', $directory, pooler_options($p) ], 1, 'a file of another registry', qr/file .* is not of the registry at .*dir/);
+	unlink $p->{file};
+	append_to_file($p->{file}, $text);
+	system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
+	my @clients = clients($p, 'all', 0, 7, 8);
+	moves_ok($a, $b, '7,8', [ '--registry', $directory, pooler_options($p) ], 0, 'moved');
+	is(led_to($p, 'all'), $b->port, 'the pool leads there');
+	clients_ok('directory', $b, \@clients, qr/^$/);
 };
 
 $_->stop for $a, $b;

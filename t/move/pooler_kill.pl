@@ -33,7 +33,8 @@ sub kill_in_pause
 	my $run = IPC::Run::start([ move_command($a, $b, 5, $command, @options, @more) ], '>', \my $out, '2>', \my $err);
 
 	wait_until_held($at) or die "does not get there: $err";
-	$run->kill_kill;
+	$run->signal('KILL');
+	$run->finish;
 	$at->safe_psql('postgres', q{
 SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
 	$hold->{run}->kill_kill;
@@ -61,6 +62,38 @@ subtest 'before the decision' => sub {
 	@clients = clients($p, 'insta5', 0, 5);
 	kill_in_pause('abort', $a, 0, 'fenced', 'move');
 	ends_ok('abort', \@clients, $a, 0, 'abort');
+};
+
+# What the program can still do, it does: a signal waits until the pause is over, and
+# an error ends it.
+subtest 'ended before the decision' => sub {
+	my @clients = clients($p, 'insta5', 0, 5);
+	my $hold = hold_at_step($a, 'fenced', 0);
+	my $run = IPC::Run::start([ move_command($a, $b, 5, @options) ], '>', \my $out, '2>', \my $err);
+	wait_until_held($a) or die "does not get there: $err";
+	$run->signal('INT');
+	$a->safe_psql('postgres', q{
+SELECT pg_cancel_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
+	$run->finish;
+	is($? & 127, 2, 'Ctrl-C') or diag $err;
+	is(led_to($p, 'insta5'), $a->port, '... lets the clients go on first');
+	$hold->{run}->kill_kill;
+	let_go_steps($a);
+	$hold = hold_at_step($b, 'ready', 0);
+	$run = IPC::Run::start([ move_command($a, $b, 5, @options) ], '>', \$out, '2>', \$err);
+	wait_until_held($b) or die "does not get there: $err";
+	crash($b);
+	$hold->{run}->kill_kill;
+	$run->finish;
+	is($? >> 8, 1, 'the target crashes') or diag $err;
+	is(led_to($p, 'insta5'), $a->port, '... and the clients go on');
+	$b->start;
+	let_go_steps($b);
+	ends_ok('the same command', \@clients, $b, 0, @options);
+	moves_ok($a, $b, 5, [ 'finish', @options ], 0, 'finish');
+	fresh_shard($a, $b);
+	write_entries($p, $a);
+	system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
 };
 
 subtest 'after the decision' => sub {

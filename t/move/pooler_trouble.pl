@@ -140,7 +140,8 @@ subtest 'what keeps clients from being paused' => sub {
 	my $silent = false_pooler();
 	($code, $said) = snowid_move($a, $b, 1, pooler_options($p), '--pooler', console($silent), '--retries', 0, '--pause-limit', 600, '--verify', 'none');
 	is($code, 1, 'a pooler that does not answer: given up');
-	like($said, qr/held by a client/, 'after so long');
+	like($said, qr/warning: the pooler at .* its pools may be paused.*error: the pooler at .* gives no answer/s, 'it is named');
+	is(led_to($p, 'insta1'), $a->port, 'the clients of the other go on');
 	moves_ok($a, $b, 1, [pooler_options($p)], 0, 'then it is moved');
 };
 
@@ -157,17 +158,37 @@ subtest 'a client that keeps its session' => sub {
 };
 
 subtest 'what fails after the decision' => sub {
+	$a->safe_psql('postgres', 'CREATE TABLE insta3.no_key (n int); INSERT INTO insta3.no_key VALUES (1)');
+	moves_ok($a, $b, '2,3', [ pooler_options($p) ], 1, 'a shard that fails a check', qr/pool "both" cannot be moved as a whole.*shards 2.3 cannot be moved yet/s);
+	$a->safe_psql('postgres', 'DROP TABLE insta3.no_key');
 	moves_ok($a, $b, '2,3', [ pooler_options($p), '--pooler-command', 'false' ], 3, '--pooler-command', qr/warning: --pooler-command failed/);
 	is(living($b), '1,2,3,4', 'the decision stands');
+	moves_ok($a, $b, '2,3', ['abort'], 1, 'abort without the file', qr/no --pooler-file was given/);
 	moves_ok($a, $b, '2,3', [ pooler_options($p) ], 0, 'the same command');
 	chmod 0500, $p->{dir};
-	my ($code, $said) = snowid_move($a, $b, 5, pooler_options($p));
+	moves_ok($a, $b, 5, [ pooler_options($p) ], 1, 'a directory that cannot be written', qr/FAILED +poolers: could not write file .*\.new/);
 	chmod 0700, $p->{dir};
-	is($code, 3, 'a directory that cannot be written');
-	like($said, qr/warning: file .*\.new.*does not lead shard 5 to/s, 'says so');
-	moves_ok($a, $b, 5, ['abort'], 1, 'abort without the file', qr/no --pooler-file was given/);
+	my $hold = hold_at_step($b, 'open', 1);
+	my $run = IPC::Run::start([ move_command($a, $b, 5, pooler_options($p)) ], '>', \my $out, '2>', \my $err);
+	wait_until_held($b) or die "does not get there: $err";
+	chmod 0500, $p->{dir};
+	$hold->{run}->kill_kill;
+	$run->finish;
+	is($? >> 8, 3, '... since the decision');
+	like($err, qr/warning: could not write file .*\.new.*does not lead shard 5 to/s, 'says so');
+	chmod 0700, $p->{dir};
+	let_go_steps($b);
+	chmod 0640, $p->{file};
 	moves_ok($a, $b, 5, [ pooler_options($p) ], 0, 'the same command');
-	is(led_to($p, $_->[0]), $_->[1]->port, "$_->[0] leads there") for [ both => $b ], [ insta5 => $b ], [ insta6 => $a ];
+	is(sprintf('%o', (stat $p->{file})[2] & oct 7777), '640', 'the file keeps its mode');
+	my $ini = slurp_file("$p->{dir}/ini");
+	append_to_file("$p->{dir}/old", slurp_file($p->{file}));
+	moves_ok($a, $b, 6, [ pooler_options($p), '--pooler-command', "sed -i s,$p->{file},$p->{dir}/old, $p->{dir}/ini; :" ], 3, 'an entry that the pooler does not read', qr/does not lead shard 6 to/);
+	is(led_to($p, 'insta6'), $a->port, 'the clients are not paused');
+	unlink "$p->{dir}/ini";
+	append_to_file("$p->{dir}/ini", $ini);
+	moves_ok($a, $b, 6, [ pooler_options($p) ], 0, 'the same command');
+	is(led_to($p, $_->[0]), $_->[1]->port, "$_->[0] leads there") for [ both => $b ], [ insta5 => $b ], [ insta6 => $b ], [ insta7 => $a ];
 };
 
 $_->stop for $a, $b;

@@ -29,7 +29,8 @@ sub killed_ok
 	if (!@more)
 	{
 		wait_until_held($source) or die "does not get there: $err";
-		$run->kill_kill;
+		$run->signal('KILL');
+		$run->finish;
 		$source->safe_psql('postgres', q{
 SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
 	}

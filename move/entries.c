@@ -1,0 +1,286 @@
+/*
+ * Entries of PgBouncer from the registry, and the file that has them.
+ *
+ * A pool is an entry of [databases], for a group of shards that live in one place
+ * and move in one decision: those with the same "pool" in the registry.  The file is
+ * made of one registry, named in its first line, and is replaced as a whole.
+ */
+#include "stages.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Between the registry and the time in the file's first line. */
+#define AS_OF				" as of "
+
+/* The locks of shards have the same class, and their numbers. */
+#define FILE_LOCK			(-1)
+#define FILE_LOCK_MS		5000
+
+/* Keepalives do not help here: nothing is sent that is not awaited. */
+PGconn *
+connect_briefly(const char *conninfo, const char *user)
+{
+	const char *const keywords[] = {"connect_timeout", "user", "dbname", "fallback_application_name", NULL};
+	const char *const values[] = {"2", user, conninfo, progname, NULL};
+	PGconn	   *conn = PQconnectdbParams(keywords, values, true);
+
+	if (PQstatus(conn) == CONNECTION_OK)
+		return conn;
+	report_verbose("pooler: %s", PQerrorMessage(conn));
+	PQfinish(conn);
+	return NULL;
+}
+
+static const char *const address[] = {"host", "port", "dbname"};
+
+static struct
+{
+	const char *home;
+	const char *entry;
+}		   *known = NULL;
+static int	nknown = 0;
+
+/* What an entry has after its name: host, port, dbname. */
+char *
+entry_of(const char *const *values)
+{
+	PQExpBufferData entry;
+
+	initPQExpBuffer(&entry);
+	for (int i = 0; i < (int) lengthof(address); i++)
+	{
+		appendPQExpBuffer(&entry, " %s='", address[i]);
+		for (const char *v = values[i]; *v; v++)
+		{
+			if (*v == '\'')
+				appendPQExpBufferChar(&entry, '\'');
+			appendPQExpBufferChar(&entry, *v);
+		}
+		appendPQExpBufferChar(&entry, '\'');
+	}
+	return keep_text(entry.data);
+}
+
+/*
+ * The same for a home; NULL if that leads nowhere.  A pooler would take several
+ * hosts by turns, so it gets the one that is the primary now.
+ */
+static char *
+entry_of_home(const char *home, const char *user)
+{
+	PQconninfoOption *options = PQconninfoParse(home, NULL);
+	PGconn	   *primary = NULL;
+	const char *values[] = {"", "5432", ""};
+	char	   *entry = NULL;
+
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+		for (int i = 0; i < (int) lengthof(address); i++)
+			if (strcmp(o->keyword, address[i]) == 0 && o->val != NULL)
+				values[i] = o->val;
+	if (strchr(values[0], ',') != NULL)
+	{
+		primary = connect_briefly(home, user);
+		values[0] = primary != NULL ? PQhost(primary) : "";
+		values[1] = primary != NULL ? PQport(primary) : "";
+	}
+	/* A line's end would begin a line that nobody has checked. */
+	if (values[0][0] != '\0' && values[2][0] != '\0' && home[strcspn(home, "\r\n")] == '\0')
+		entry = entry_of(values);
+	PQfinish(primary);
+	PQconninfoFree(options);
+	return entry;
+}
+
+/* The same, but each home is looked for once: no primary while writers wait. */
+const char *
+known_entry(const char *home, const char *user)
+{
+	for (int i = 0; i < nknown; i++)
+		if (strcmp(known[i].home, home) == 0)
+			return known[i].entry;
+	known = known == NULL ? pg_malloc(sizeof(*known)) : pg_realloc(known, (nknown + 1) * sizeof(*known));
+	known[nknown].home = pg_strdup(home);
+	known[nknown].entry = entry_of_home(home, user);
+	return known[nknown++].entry;
+}
+
+/* Can it be the name of an entry, and of a pool on the console? */
+static bool
+is_entry_name(const char *pool)
+{
+	size_t		length = strspn(pool, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+
+	return length > 0 && length < NAMEDATALEN && pool[length] == '\0' && strcmp(pool, "pgbouncer") != 0;
+}
+
+/*
+ * The entries as a registry has them, but for some shards that live elsewhere: at
+ * home.  NULL, and the reason.
+ */
+static char *
+entries_of(PGconn *conn, const MoveOptions *options, const Move *moved, const char *home, const char **reason)
+{
+	PQExpBufferData text;
+	char	   *here = home_of_connection(conn);
+	PGresult   *res = query(conn,
+							"SELECT coalesce(r.pool, r.schema), h.home, string_agg(shard::text, ', ' ORDER BY shard) "
+							"FROM snowid.shard_registry r LEFT JOIN snowid.moves m USING (shard) "
+							"LEFT JOIN pg_namespace n ON nspname = r.schema "
+							"LEFT JOIN pg_class c ON relnamespace = n.oid AND relname = r.sequence AND relkind = 'S', "
+							"LATERAL (SELECT CASE WHEN shard = ANY (ARRAY[%s]::int[]) THEN %s "
+							"WHEN r.home IS NULL AND n.oid IS NULL THEN NULL "
+							"WHEN r.home IS NULL OR c.oid IS NOT NULL AND NOT coalesce(closed AND step NOT IN ('closed', 'open'), false) "
+							"THEN %s ELSE r.home END) h "
+							"GROUP BY 1, 2 ORDER BY coalesce(r.pool, r.schema) COLLATE \"C\", h.home COLLATE \"C\"",
+							moved != NULL ? shard_list(moved) : "", literal(conn, home != NULL ? home : here),
+							literal(conn, here));
+	const char *last = NULL;
+
+	*reason = NULL;
+	initPQExpBuffer(&text);
+	appendPQExpBuffer(&text, "; entries of PgBouncer, from the registry at %s" AS_OF "%s\n[databases]\n", here,
+					  query_text(conn, "SELECT date_trunc('second', now())"));
+	for (int row = 0; row < PQntuples(res) && *reason == NULL; row++)
+	{
+		const char *pool = PQgetvalue(res, row, 0);
+		const char *where = PQgetvalue(res, row, 1);
+		const char *shards = PQgetvalue(res, row, 2);
+		const char *entry = known_entry(where, PQuser(conn));
+
+		if (where[0] == '\0')
+			*reason = text_of("shard %s has no home, and is not at %s", shards, here);
+		else if (!is_entry_name(pool))
+			*reason = text_of("pool \"%s\" of shard %s cannot be the name of an entry: letters, digits, _, . and - can", pool, shards);
+		else if (entry == NULL)
+			*reason = text_of("the home of shard %s leads nowhere: %s", shards, where);
+		else if (row == 0 || strcmp(pool, PQgetvalue(res, row - 1, 0)) != 0)
+		{
+			appendPQExpBuffer(&text, "%s =%s ", pool, entry);
+			for (const char *o = options->entry_options; o != NULL && *o; o++)
+				if (strncmp(o, "%p", 2) == 0)
+					appendPQExpBufferStr(&text, (o++, pool));
+				else
+					appendPQExpBufferChar(&text, *o);
+			appendPQExpBufferChar(&text, '\n');
+		}
+		else if (last == NULL || strcmp(entry, last) != 0)
+			*reason = text_of("pool \"%s\" has shards in two places: %s at %s; %s at %s", pool,
+							  PQgetvalue(res, row - 1, 2), PQgetvalue(res, row - 1, 1), shards, where);
+		last = entry;
+	}
+	PQclear(res);
+	return *reason != NULL ? NULL : keep_text(text.data);
+}
+
+/*
+ * The connection to the registry that has all: the --registry, or a server of the
+ * move.  It stays, so that nobody connects while writers wait.
+ */
+static PGconn *
+open_registry(const Move *move, bool again)
+{
+	static PGconn *registry = NULL;
+	const Side *side = move->source.conn != NULL ? &move->source : &move->target;
+	const char *conninfo = move->options->registry != NULL ? move->options->registry
+	: is_known(move, side) ? set_journal(move, side)->registry : NULL;
+
+	if (conninfo == NULL)
+		return side->aux;
+	if (registry == NULL || (again && PQstatus(registry) != CONNECTION_OK))
+		registry = open_connection("registry", conninfo);
+	return registry;
+}
+
+/* Put a text beside the file, and then in its place, with its owner and mode; or only try whether that can be done. */
+static bool
+replace_file(const char *path, const char *text, bool to_write)
+{
+	char	   *beside = text_of("%s.new", path);
+	int			fd = unlink(beside) == 0 || errno == ENOENT ? open(beside, O_WRONLY | O_CREAT | O_EXCL, 0600) : -1;
+	struct stat old;
+	bool		done;
+
+	if (fd < 0)
+		return false;
+	done = stat(path, &old) == 0 && fchown(fd, old.st_uid, old.st_gid) == 0 && fchmod(fd, old.st_mode & 07777) == 0;
+	done = done && write(fd, text, strlen(text)) == (ssize_t) strlen(text) && fsync(fd) == 0;
+	done = close(fd) == 0 && done;
+	if (done && to_write)
+		return rename(beside, path) == 0;
+	(void) unlink(beside);
+	return done;
+}
+
+/* Is the file one that was made of this registry?  That of another may have entries that this one does not know. */
+static const char *
+why_not_ours(const char *path, const char *text, const char *home)
+{
+	char		line[4096] = "";
+	FILE	   *file = fopen(path, "r");
+
+	if (file == NULL)
+		return text_of("file \"%s\": %m", path);
+	if (fgets(line, sizeof(line), file) == NULL)
+		line[0] = '\0';
+	fclose(file);
+	if (strncmp(line, text, strstr(text, AS_OF) - text) == 0)
+		return NULL;
+	return text_of("file \"%s\" is not of the registry at %s; let snowid-move route write it, or name its --registry",
+				   path, home);
+}
+
+/*
+ * What keeps the entries from being made, with the shards at home, and from being
+ * written; or NULL.  Two programs at once write one after the other, so that the
+ * last one's file has what both have moved.
+ */
+const char *
+why_not_written(const Move *move, const char *home, bool to_write)
+{
+	PGconn	   *conn = open_registry(move, !to_write);
+	const char *path = move->options->pooler_file;
+	const char *reason = NULL;
+	char	   *text;
+
+	if (path == NULL)
+		return "no --pooler-file was given";
+	if (!to_write)
+		nknown = 0;
+	if (PQstatus(conn) != CONNECTION_OK || !try_run(conn, "SET lock_timeout = %d", FILE_LOCK_MS) ||
+		!try_run(conn, "SELECT pg_advisory_lock(%d, %d)", LOCK_CLASS, FILE_LOCK) ||
+		(to_write && conn != move->source.aux && conn != move->target.aux &&
+		 !try_run(conn, "UPDATE snowid.shard_registry SET home = %s WHERE shard IN (%s)", literal(conn, home), shard_list(move))))
+		reason = text_of("registry: %s", PQerrorMessage(conn));
+	else if ((text = entries_of(conn, move->options, move, home, &reason)) !=NULL &&
+			 (reason = why_not_ours(path, text, home_of_connection(conn))) == NULL &&
+			 !replace_file(path, text, to_write))
+		reason = text_of("could not write file \"%s.new\" with the owner and mode of \"%s\": %m", path, path);
+	(void) try_run(conn, "SELECT pg_advisory_unlock(%d, %d)", LOCK_CLASS, FILE_LOCK);
+	(void) try_run(conn, "SET lock_timeout = 0");
+	return reason;
+}
+
+/* route: print the entries. */
+int
+print_route(const MoveOptions *options)
+{
+	PGconn	   *conn = open_connection("source", options->from);
+	const char *reason;
+	char	   *text;
+
+	if (PQstatus(conn) != CONNECTION_OK)
+	{
+		report_error("%s", PQerrorMessage(conn));
+		return EXIT_USAGE;
+	}
+	text = entries_of(conn, options, NULL, NULL, &reason);
+
+	if (text == NULL)
+		report_error("%s", reason);
+	else
+		printf("%s", text);
+	PQfinish(conn);
+	return text !=NULL ? EXIT_DONE : EXIT_FAILED;
+}
