@@ -33,7 +33,7 @@ set_up_session(PGconn *conn)
 		"('statement_timeout', '0'), ('lock_timeout', '0'), "
 		"('idle_in_transaction_session_timeout', '0'), "
 		"('idle_session_timeout', '0'), ('transaction_timeout', '0'), "
-		"('default_transaction_read_only', 'off'), "
+		"('default_transaction_read_only', 'off'), ('jit', 'off'), "
 		"('default_transaction_isolation', 'read committed'), "
 		"('row_security', 'off'), ('restrict_nonsystem_relation_kind', 'view, foreign-table'), "
 		"('tcp_keepalives_idle', '10'), "

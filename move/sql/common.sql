@@ -121,8 +121,8 @@ owned (owner, name, command) AS (
  UNION ALL SELECT relowner, kind || ' ' || c.oid::regclass, format('ALTER %s %s', upper(kind), c.oid::regclass)
  FROM pg_class c JOIN (VALUES ('r'::"char", 'table'), ('p', 'table'), ('v', 'view'), ('m', 'materialized view'),
   ('f', 'foreign table'), ('S', 'sequence')) k (relkind, kind) USING (relkind)
- WHERE relnamespace :owned_in AND (relkind <> 'S' OR NOT EXISTS (
-  SELECT FROM pg_depend d WHERE d.classid = c.tableoid AND d.objid = c.oid AND d.deptype IN ('a', 'i')))
+ LEFT JOIN pg_depend d ON relkind = 'S' AND d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype IN ('a', 'i')
+ WHERE relnamespace :owned_in AND d.objid IS NULL
  UNION ALL SELECT proowner, 'routine ' || oid::regprocedure, format('ALTER ROUTINE %s', oid::regprocedure)
  FROM pg_proc WHERE pronamespace :owned_in
  UNION ALL SELECT typowner, 'type ' || t.oid::regtype, format('ALTER TYPE %s', t.oid::regtype)
