@@ -7,7 +7,7 @@
 -- precheck.c of this file (embed.awk says how), and psql runs it, but for what
 -- only C can look at:
 --
---	psql -X -v source='host=a dbname=app' -v target='host=b dbname=app' \
+--	psql -X -d 'host=a dbname=app' -v source='host=a dbname=app' -v target='host=b dbname=app' \
 --		-v shards='{5}' -v schemas='{insta5}' -v name=snowid_move_5_x \
 --		-v max_lag=1000000 -v max_wal=10000000000 -v pause_limit=1000 -v trust_owners=off -v reverse=off -f plan.sql
 \ir common.sql
@@ -267,27 +267,39 @@ WHERE extname IS NULL OR here <> schema OR extversion <> version ORDER BY 2;
 
 \echo owners
 -- Functions that the copy runs as the role that we have: those of CHECKs, domains,
--- generated columns, range types and partition bounds for each row; of casts, which
--- a foreign key may need; and, when a query is planned, of index expressions and
--- statistics.
+-- generated columns, range types and partition bounds for each row, of types of
+-- other schemas, too; of casts, which a foreign key may need; and, when a query is
+-- planned, of index expressions and statistics.
 \c :source
-SELECT 'ok', 'trusted', '' WHERE :'trust_owners'::bool
-UNION ALL
-SELECT DISTINCT 'FAILED', format('%s calls %s, whose owner is no superuser, and the copy could run it as one',
- pg_describe_object(classid, objid, 0), code::regprocedure),
- 'If you trust that role with both servers, say so: --trust-owners.'
-FROM (SELECT d.classid, d.objid, coalesce(o.oprcode, d.refobjid) AS code FROM (
-  SELECT tableoid, oid FROM pg_class WHERE relnamespace :in_shard
-  UNION ALL SELECT tableoid, oid FROM pg_constraint WHERE connamespace :in_shard
-  UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxnamespace :in_shard
-  UNION ALL SELECT tableoid, oid FROM pg_type WHERE typnamespace :in_shard
-  UNION ALL SELECT f.tableoid, f.oid FROM pg_attrdef f JOIN pg_attribute a ON (attrelid, attnum) = (adrelid, adnum)
-   JOIN pg_class c ON c.oid = adrelid WHERE relnamespace :in_shard AND attgenerated <> '') AS i (classid, objid)
- JOIN pg_depend d USING (classid, objid) LEFT JOIN pg_operator o ON d.refclassid = o.tableoid AND o.oid = d.refobjid
+WITH RECURSIVE used (classid, objid) AS (
+ SELECT tableoid, oid FROM pg_class WHERE relnamespace :in_shard
+ UNION ALL SELECT tableoid, oid FROM pg_constraint WHERE connamespace :in_shard
+ UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxnamespace :in_shard
+ UNION ALL SELECT tableoid, oid FROM pg_type WHERE typnamespace :in_shard
+ UNION ALL SELECT f.tableoid, f.oid FROM pg_attrdef f JOIN pg_attribute a ON (attrelid, attnum) = (adrelid, adnum)
+  JOIN pg_class c ON c.oid = adrelid WHERE relnamespace :in_shard AND attgenerated <> ''
+ UNION SELECT x.classid, x.objid FROM used u JOIN pg_depend d USING (classid, objid), LATERAL (
+  SELECT d.refclassid, d.refobjid
+  UNION ALL SELECT k.tableoid, k.oid FROM pg_constraint k WHERE contypid = d.refobjid
+  UNION ALL SELECT 'pg_class'::regclass, typrelid FROM pg_type t WHERE t.oid = d.refobjid AND typrelid <> 0) x (classid, objid)
+ WHERE d.refclassid = 'pg_type'::regclass)
+SELECT coalesce(json_agg(DISTINCT jsonb_build_object('caller', pg_describe_object(classid, objid, 0), 'code', code::regprocedure,
+ 'is_super', rolsuper)), '[]') AS other
+FROM (SELECT u.classid, u.objid, coalesce(o.oprcode, d.refobjid) AS code
+ FROM used u, LATERAL (SELECT * FROM pg_depend d WHERE d.classid = u.classid AND d.objid = u.objid OFFSET 0) d
+ LEFT JOIN pg_operator o ON d.refclassid = o.tableoid AND o.oid = d.refobjid
  WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
  UNION ALL SELECT x.tableoid, x.oid, castfunc FROM pg_cast x JOIN pg_type t ON t.oid IN (castsource, casttarget)
  WHERE typnamespace :in_shard AND castfunc <> 0) t
-JOIN pg_proc p ON p.oid = code JOIN pg_roles r ON r.oid = p.proowner WHERE NOT rolsuper AND NOT :'trust_owners'::bool
+JOIN pg_proc p ON p.oid = code JOIN pg_roles r ON r.oid = p.proowner WHERE p.oid >= 16384 \gset
+\c :target
+SELECT 'ok', 'trusted', '' WHERE :'trust_owners'::bool
+UNION ALL
+SELECT 'FAILED', format('%s calls %s, whose owner is no superuser, and the copy could run it as one', caller, code),
+ 'If you trust that role with both servers, say so: --trust-owners.'
+FROM json_to_recordset(:'other'::json) x (caller text, code text, is_super bool)
+LEFT JOIN pg_proc p ON p.oid = to_regprocedure(code) LEFT JOIN pg_roles r ON r.oid = p.proowner
+WHERE NOT (is_super AND coalesce(rolsuper, true)) AND NOT :'trust_owners'::bool
 ORDER BY 2;
 
 -- Until 16, replication applies rows as the owner of the subscription, with
@@ -362,7 +374,9 @@ WHERE NOT :is_there ORDER BY 2;
 \echo extensions within the shard
 \c :source
 SELECT 'FAILED', format('extension "%s" is in schema "%s", and pg_dump of a schema leaves extensions out', extname, nspname),
- format('Type: ALTER EXTENSION %I SET SCHEMA public;', extname)
+ CASE WHEN NOT extrelocatable THEN 'It cannot change its schema. Give the tables and the rest another one, with ALTER ... SET SCHEMA.'
+ WHEN nspname = 'public' THEN format('Type: CREATE SCHEMA extensions; ALTER EXTENSION %I SET SCHEMA extensions;', extname)
+ ELSE format('Type: ALTER EXTENSION %I SET SCHEMA public;', extname) END
 FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE nspname = ANY (:'schemas')
 UNION ALL
 SELECT 'FAILED', format('table %s belongs to extension "%s", so pg_dump leaves it out', c.oid::regclass, e.extname),
