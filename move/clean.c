@@ -251,7 +251,7 @@ is_copy_changed(const Side *source, Shard *shard)
 	if (j->fingerprint == NULL)
 		return false;
 	now = take_fingerprint(source->conn, j->schema);
-	changed = strcmp(now, j->fingerprint) != 0;
+	changed = !is_as_noted(j->fingerprint, now);
 	free(now);
 	return changed;
 }

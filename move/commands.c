@@ -109,15 +109,11 @@ static void
 prepare_way_back(const Move *move)
 {
 	const Side *target = &move->target;
+	char	  **notes = note_definitions(move, target->conn);
 
 	for (int i = 0; i < move->nshards; i++)
-	{
-		Shard	   *shard = move->shards[i];
-
-		if (journal_of(shard, target)->fingerprint == NULL)
-			record_fingerprint(target, shard->number,
-							   take_fingerprint(target->conn, shard->schema));
-	}
+		if (journal_of(move->shards[i], target)->fingerprint == NULL)
+			record_fingerprint(target, move->shards[i]->number, notes[i]);
 	publish(move, target, move->reverse_name);
 	create_slot(target, move->reverse_name);
 }
@@ -229,6 +225,15 @@ open_or_undo(const Move *move)
 	return status;
 }
 
+/* Of --target-ddl, as the journal has it; NULL without that. */
+static char *
+md5_of_ddl(const Move *move)
+{
+	PGconn	   *conn = move->source.conn;
+
+	return query_text(conn, "SELECT md5(%s)", literal(conn, move->options->target_ddl));
+}
+
 /* Move a batch that is claimed on the source, or go on with it. */
 static int
 move_batch(Move *batch)
@@ -245,8 +250,7 @@ move_batch(Move *batch)
 	}
 	if (batch->options->target_ddl != NULL)
 	{
-		record_detail(batch, source->conn, "target_ddl_md5",
-					  query_text(source->conn, "SELECT md5(%s)", literal(source->conn, batch->options->target_ddl)));
+		record_detail(batch, source->conn, "target_ddl_md5", md5_of_ddl(batch));
 		read_journal(batch, source);
 	}
 
@@ -301,15 +305,25 @@ resume_batch(Move *batch)
 	const int	open_to_move = COPYING | DECIDED | OPENED;
 	Move	   *refused = select_situations(batch, ~open_to_move);
 	Move	   *part = select_situations(batch, COPYING);
+	const char *lacks = NULL;
 	int			code = EXIT_DONE;
 
 	if (!is_whole(batch))
 		return EXIT_USAGE;
 
-	/* It was not prepared for, nor checked. */
-	if (batch->options->reverse && part->nshards > 0 && !set_journal(part, source)->reverse)
+	/* It was not prepared for, nor checked; or the copy is made. */
+	if (part->nshards > 0)
 	{
-		report_error("the move of %s was begun without --reverse", part->title);
+		const Journal *begun = set_journal(part, source);
+		const char *ddl = md5_of_ddl(batch);
+
+		lacks = batch->options->reverse && !begun->reverse ? "--reverse" :
+			ddl != NULL && has_reached(part, target, "rows") &&
+			(begun->target_ddl_md5 == NULL || strcmp(begun->target_ddl_md5, ddl) != 0) ? "this --target-ddl" : NULL;
+	}
+	if (lacks != NULL)
+	{
+		report_error("the move of %s was begun without %s", part->title, lacks);
 		report_hint("Type the command without it; or type snowid-move abort, and begin again.");
 		return EXIT_FAILED;
 	}
@@ -332,6 +346,7 @@ begin_batches(Move *move)
 	const Move *failing;
 	const Move *good;
 	Move	   *batch;
+	char	  **notes;
 	int			code = EXIT_DONE;
 
 	if (!check_source(move))
@@ -339,9 +354,9 @@ begin_batches(Move *move)
 	move = select_shards(move, has_not_failed, NULL);
 
 	/* Only what is checked now is copied. */
+	notes = note_definitions(move, move->source.conn);
 	for (int i = 0; i < move->nshards; i++)
-		journal_of(move->shards[i], &move->source)->fingerprint =
-			take_fingerprint(move->source.conn, move->shards[i]->schema);
+		journal_of(move->shards[i], &move->source)->fingerprint = notes[i];
 	run_prechecks(move);
 	fail_whole_pools(move);
 	failing = select_shards(move, has_failed, NULL);
@@ -365,24 +380,28 @@ move_one_batch(Move *batch)
 		? resume_batch(batch) : begin_batches(batch);
 }
 
-/* What has become of the set. */
+/* What has become of the set, whose shards are to come into this situation. */
 static void
-tell_result(const Move *set)
+tell_result(const Move *set, Situation done, const char *are_done)
 {
-	const Move *moved = select_situations(set, MOVED);
 	const Move *failed = select_shards(set->set, has_failed, NULL);
 	int64		ms = now_ms() - set->tally->start;
 
-	if (set->set->nshards > 1)
-	{
-		report_info("%d of %d shards have moved, %d of them now, in %.1f s; writes waited %d ms at most",
-					moved->nshards, set->set->nshards, set->tally->moved, ms / 1000.0, set->tally->pause_ms);
-		if (failed->nshards > 0)
-			report_error("left where they are: %s", failed->title);
-	}
+	if (set->set->nshards == 1)
+		return;
+	report_info("%d of %d shards %s, %d of them now, in %.1f s; writes waited %d ms at most",
+				select_situations(set, done)->nshards, set->set->nshards, are_done, set->tally->moved, ms / 1000.0,
+				set->tally->pause_ms);
+	if (failed->nshards > 0)
+		report_error("left where they are: %s", failed->title);
+}
+
+static void
+tell_next_step(const Move *moved)
+{
 	if (moved->nshards == 0)
 		return;
-	if (set_journal(moved, &set->source)->reverse)
+	if (set_journal(moved, &moved->source)->reverse)
 		report_info("done; the source is kept current. Type snowid-move finish, or snowid-move back");
 	else
 		report_info("done; to drop the source's cop%s, type: snowid-move finish",
@@ -398,7 +417,10 @@ command_move(Move *set)
 	set->tally->shards = set->nshards - select_situations(set, MOVED)->nshards;
 	code = for_each_batch(set, move_one_batch);
 	if (set->tally->shards > 0)
-		tell_result(set);
+	{
+		tell_result(set, MOVED, "have moved");
+		tell_next_step(select_situations(set, MOVED));
+	}
 	return code == EXIT_DONE && select_shards(set, has_failed, NULL)->nshards > 0 ? EXIT_FAILED : code;
 }
 
@@ -450,6 +472,7 @@ back_batch(Move *batch)
 		failure_exit_code = EXIT_INCOMPLETE;
 	if (part->nshards > 0 && open_decided(part, target, source) != STATUS_DONE)
 		return failure();
+	batch->tally->moved += select_situations(batch, RETURN_OPENED)->nshards;
 	part = select_situations(batch, MOVED | RETURNING);
 	if (part->nshards > 0)
 		status = hand_over(part, target, source, batch->reverse_name);
@@ -473,11 +496,9 @@ command_back(Move *set)
 	int			code;
 
 	set->tally->start = now_ms();
-	set->tally->shards = set->nshards;
+	set->tally->shards = set->nshards - select_situations(set, RETURNED)->nshards;
 	code = for_each_batch(set, back_batch);
-	if (set->set->nshards > 1)
-		report_info("%d of %d shards are back; writes waited %d ms at most", set->tally->moved, set->nshards,
-					set->tally->pause_ms);
+	tell_result(set, RETURNED, "are back");
 	return code;
 }
 

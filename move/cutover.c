@@ -39,6 +39,7 @@ typedef struct CutOver
 	bool		again;			/* has an attempt failed? */
 	int64		start;			/* of the pause */
 	const char *reason;			/* for ATTEMPT_RETRY */
+	Shard	   *changed;		/* somebody has changed its definitions */
 } CutOver;
 
 static Attempt
@@ -175,7 +176,6 @@ read_closed_shards(CutOver *cut)
 	PGconn	   *conn = cut->from->conn;
 	int64		left_ms = move->options->pause_limit_ms - (now_ms() - cut->start);
 	PGresult   *res;
-	bool		changed = false;
 
 	/* From here on the server ends the transaction after what is left. */
 	if (!try_run(conn, "SET LOCAL idle_in_transaction_session_timeout = %d", (int) Max(left_ms, 1)) ||
@@ -192,8 +192,8 @@ read_closed_shards(CutOver *cut)
 
 		if (fingerprint == NULL)
 			return retry_if_passing(cut, cut->from, "the pause limit was reached");
-		if (j->fingerprint == NULL || strcmp(j->fingerprint, fingerprint) != 0)
-			changed = true;
+		if (!is_as_noted(j->fingerprint, fingerprint))
+			cut->changed = move->shards[i];
 		free(fingerprint);
 	}
 	res = try_query(conn, "SELECT shard, details -> 'sequences' FROM snowid.moves WHERE shard IN (%s)",
@@ -204,16 +204,21 @@ read_closed_shards(CutOver *cut)
 		journal_of(find_shard(move, atoi(PQgetvalue(res, row, 0))), cut->from)->sequences = field(res, row, 1);
 	PQclear(res);
 	tell_time(cut, "definitions compared");
-	if (!changed)
-		return ATTEMPT_GOES_ON;
-	if (cut->quiet)
-		return ATTEMPT_FAILED;
-	report_error("the definitions of the shard have changed since they were copied");
-	if (!is_source(move, cut->from))
+	return cut->changed == NULL ? ATTEMPT_GOES_ON : ATTEMPT_FAILED;
+}
+
+/* Somebody has changed a shard; its writers have gone on. */
+static void
+tell_changes(const CutOver *cut)
+{
+	const Side *from = cut->from;
+
+	report_error("the definitions of shard %d have changed since they were copied: %s", cut->changed->number,
+				 name_changes(from->conn, cut->to->conn, cut->changed->schema, journal_of(cut->changed, from)->fingerprint));
+	if (!is_source(cut->move, from))
 		report_hint("There is no way back any more. Type snowid-move finish, and then move it with --from and --to exchanged.");
 	else
 		report_hint("Type snowid-move abort, and begin again. No table, column, index, function or grant of the shard may be changed during a move.");
-	return ATTEMPT_FAILED;
 }
 
 /*
@@ -340,6 +345,7 @@ try_cut_over(CutOver *cut)
 	Attempt		attempt;
 
 	cut->start = now_ms();
+	cut->changed = NULL;
 	if ((cut->reason = prepare_pools(cut->move, cut->from, cut->to)) != NULL)
 		return ATTEMPT_RETRY;
 	begin_pause(cut->move, cut->from);
@@ -390,6 +396,8 @@ cut_over(const Move *move, const Side *from, const Side *to, const char *name, b
 			return STATUS_UNCERTAIN;
 		if (attempt == ATTEMPT_RETRY && quiet)
 			report_verbose("cut-over of %s: %s, after %d ms", move->title, cut.reason, pause_ms);
+		if (attempt == ATTEMPT_FAILED && cut.changed != NULL && !quiet)
+			tell_changes(&cut);
 		if (attempt != ATTEMPT_RETRY || quiet)
 			return STATUS_FAILED;
 		if (n >= move->options->retries)

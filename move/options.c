@@ -126,6 +126,11 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 		report_error("--pooler needs --pooler-file");
 		try_help();
 	}
+	if (given.target_ddl != NULL && given.reverse)
+	{
+		report_error("--target-ddl and --reverse cannot be used together: the source could not take what the target then has");
+		try_help();
+	}
 	if (given.nshards == 0 || given.from == NULL || given.to == NULL)
 	{
 		report_error("--shard, --from and --to are needed");

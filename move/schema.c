@@ -3,6 +3,7 @@
  * in one transaction, and compared with what they were.
  */
 #include "stages.h"
+#include "sql/queries.inc"
 
 #include <unistd.h>
 
@@ -49,20 +50,20 @@ Status
 check_definitions(const Move *move)
 {
 	const Side *source = &move->source;
+	char	  **now = note_definitions(move, source->conn);
 
 	for (int i = 0; i < move->nshards; i++)
 	{
 		Shard	   *shard = move->shards[i];
 		const char *before = journal_of(shard, source)->fingerprint;
-		char	   *now = take_fingerprint(source->conn, shard->schema);
 
-		if (before == NULL || strcmp(before, now) != 0)
+		if (!is_as_noted(before, now[i]))
 		{
-			report_error("the definitions of shard %d have changed since they were checked", shard->number);
+			report_error("the definitions of shard %d have changed since they were checked: %s", shard->number,
+						 name_changes(source->conn, move->target.conn, shard->schema, before));
 			report_hint("Type snowid-move abort, and begin again.");
 			return STATUS_FAILED;
 		}
-		free(now);
 	}
 	return STATUS_DONE;
 }
@@ -91,22 +92,19 @@ take_schemas(const Move *move, PGconn *conn)
 	run(conn, "%s", taking);
 }
 
-/* What the target has of a table must take each column that the source has. */
+/* What the target has of a table must take what the source has; texts that differ cannot be compared. */
 static Status
 check_columns(const Move *move, PGconn *keeper, PGconn *conn)
 {
-	const char *columns = "SELECT string_agg(format('%%I.%%I.%%I', nspname, relname, attname), E'\n') FROM pg_attribute a "
-	"JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace "
-	"WHERE nspname IN (%s) AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped AND attgenerated = ''";
-	char	   *here = query_text(keeper, columns, schema_list(move, keeper));
-	char	   *missing = query_text(conn, text_of("SELECT string_agg(c, ', ') FROM unnest(string_to_array(%%s, E'\n')) c "
-												   "WHERE c <> ALL (string_to_array(coalesce((%s), ''), E'\n'))", columns),
-									 literal(conn, here), schema_list(move, conn));
+	char	   *columns = query_text(keeper, COLUMNS_SQL, schema_list(move, keeper));
+	char	   *misfits = query_text(conn, MISFITS_SQL, literal(conn, columns), schema_list(move, conn),
+									 move->options->verify == VERIFY_CHECKSUMS ? "false" : "true");
 
-	if (missing == NULL)
+	if (misfits == NULL)
 		return STATUS_DONE;
-	report_error("after --target-ddl the target has no column for %s", missing);
-	report_hint("A column may get another type there, but must stay. Correct the file, and type the same command again.");
+	report_error("after --target-ddl, columns on the target cannot take what the source has: %s", misfits);
+	report_hint("Correct the file, and type the same command again.%s", move->options->verify == VERIFY_CHECKSUMS ?
+				" What has another text with another type can be moved with --verify=counts." : "");
 	return STATUS_FAILED;
 }
 
@@ -127,7 +125,8 @@ alter_target(const Move *move, PGconn *keeper, PGconn *conn)
 	for (int i = 0; i < move->nshards; i++)
 	{
 		run(conn, "SET search_path = pg_catalog, %s, pg_temp", ident(conn, move->shards[i]->schema));
-		if (try_run(conn, "%s", ddl))
+		/* In a function, it cannot end the transaction. */
+		if (try_run(conn, "DO %s", literal(conn, text_of("BEGIN EXECUTE %s; END", literal(conn, ddl)))))
 			continue;
 		report_error("target: --target-ddl, for %s: %s", select_range(move, i, 1)->title, PQerrorMessage(conn));
 		report_hint("Correct the file, and type the same command again.");

@@ -39,6 +39,9 @@ extern bool has_manager(const Move *set);
 
 extern char *try_fingerprint(PGconn *conn, const char *schema);
 extern char *take_fingerprint(PGconn *conn, const char *schema);
+extern char **note_definitions(const Move *move, PGconn *conn);
+extern bool is_as_noted(const char *noted, const char *now);
+extern char *name_changes(PGconn *conn, PGconn *other, const char *schema, const char *noted);
 
 /* schema.c: the definitions */
 

@@ -36,3 +36,138 @@ SELECT string_agg(format('ALTER SCHEMA %I OWNER TO %I', schema, details ->> 'own
  SELECT string_agg(format('; GRANT %s ON SCHEMA %I TO %s%s', CASE r ->> 'right' WHEN 'CREATE' THEN 'CREATE' ELSE 'USAGE' END, schema,
   coalesce(quote_ident(r ->> 'to'), 'PUBLIC'), CASE WHEN (r ->> 'further')::boolean THEN ' WITH GRANT OPTION' END), '')
  FROM jsonb_array_elements(details -> 'rights') r), ''), '; ') FROM snowid.moves WHERE schema = ANY (:'schemas');
+
+-- arguments: schemas
+\echo columns_sql
+SELECT coalesce(json_agg(json_build_object('name', format('%I.%I.%I', nspname, relname, attname), 'type', atttypid::regtype)), '[]')
+FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace
+WHERE nspname IN (:'schemas') AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped AND attgenerated = '';
+
+-- What --target-ddl has made that cannot take the rows.  Replication and COPY carry
+-- texts, so a column can have a type of the same kind, or one that there is a cast to.
+-- arguments: columns schemas may_differ
+\echo misfits_sql
+SELECT string_agg(name || why, ', ' ORDER BY name) FROM (
+ SELECT name, CASE WHEN there.type IS NULL THEN ' (is missing)' WHEN here.type IS NULL THEN ' (is NOT NULL, without a DEFAULT)'
+  ELSE format(' (%s to %s)', here.type, there.type) END AS why
+ FROM json_to_recordset(:'columns') here (name text, type text)
+ FULL JOIN (SELECT format('%I.%I.%I', nspname, relname, attname) AS name, atttypid::regtype AS type,
+   attnotnull AND NOT atthasdef AND attidentity = '' AS needs_value
+  FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace
+  WHERE nspname IN (:'schemas') AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped AND attgenerated = '') there USING (name)
+ LEFT JOIN pg_type h ON h.oid = to_regtype(here.type) LEFT JOIN pg_type t ON t.oid = there.type
+ WHERE there.type IS NULL OR here.type IS NULL AND needs_value
+ OR h.oid <> t.oid AND (h.typcategory <> t.typcategory OR h.typcategory NOT IN ('N', 'S', 'A'))
+ AND (NOT :'may_differ' OR t.typcategory <> 'S' AND h.typcategory <> 'S' AND NOT EXISTS (
+  SELECT FROM pg_cast WHERE castsource = h.oid AND casttarget = t.oid AND castcontext <> 'e'))) x;
+
+-- All that belongs to some schemas: rows of catalogs with an OID of their own, and
+-- those that are part of another's; with the transaction that made them.
+SELECT $$
+WITH c AS MATERIALIZED (SELECT *, xmin::text AS made_by FROM pg_class WHERE relnamespace = ANY (:'oids')),
+t AS MATERIALIZED (SELECT oid, typnamespace FROM pg_type WHERE typnamespace = ANY (:'oids')),
+f AS MATERIALIZED (SELECT oid, opfnamespace FROM pg_opfamily WHERE opfnamespace = ANY (:'oids')),
+o (namespace, classid, objid, made_by) AS MATERIALIZED (
+ SELECT relnamespace, 'pg_class'::regclass::oid, oid, NULL FROM c
+ UNION ALL SELECT oid, tableoid, oid, NULL FROM pg_namespace WHERE oid = ANY (:'oids')
+ UNION ALL SELECT typnamespace, tableoid, oid, xmin::text FROM pg_type WHERE typnamespace = ANY (:'oids')
+ UNION ALL SELECT pronamespace, tableoid, oid, xmin::text FROM pg_proc WHERE pronamespace = ANY (:'oids')
+ UNION ALL SELECT oprnamespace, tableoid, oid, xmin::text FROM pg_operator WHERE oprnamespace = ANY (:'oids')
+ UNION ALL SELECT opcnamespace, tableoid, oid, xmin::text FROM pg_opclass WHERE opcnamespace = ANY (:'oids')
+ UNION ALL SELECT opfnamespace, tableoid, oid, xmin::text FROM pg_opfamily WHERE opfnamespace = ANY (:'oids')
+ UNION ALL SELECT collnamespace, tableoid, oid, xmin::text FROM pg_collation WHERE collnamespace = ANY (:'oids')
+ UNION ALL SELECT connamespace, tableoid, oid, xmin::text FROM pg_conversion WHERE connamespace = ANY (:'oids')
+ UNION ALL SELECT cfgnamespace, tableoid, oid, xmin::text FROM pg_ts_config WHERE cfgnamespace = ANY (:'oids')
+ UNION ALL SELECT dictnamespace, tableoid, oid, xmin::text FROM pg_ts_dict WHERE dictnamespace = ANY (:'oids')
+ UNION ALL SELECT prsnamespace, tableoid, oid, xmin::text FROM pg_ts_parser WHERE prsnamespace = ANY (:'oids')
+ UNION ALL SELECT tmplnamespace, tableoid, oid, xmin::text FROM pg_ts_template WHERE tmplnamespace = ANY (:'oids')
+ UNION ALL SELECT stxnamespace, tableoid, oid, xmin::text FROM pg_statistic_ext WHERE stxnamespace = ANY (:'oids')
+ UNION ALL SELECT connamespace, tableoid, oid, xmin::text FROM pg_constraint WHERE connamespace = ANY (:'oids')
+ UNION ALL SELECT defaclnamespace, tableoid, oid, xmin::text FROM pg_default_acl WHERE defaclnamespace = ANY (:'oids')
+ UNION ALL SELECT relnamespace, x.tableoid, x.oid, x.xmin::text FROM pg_attrdef x JOIN c ON c.oid = adrelid
+ UNION ALL SELECT relnamespace, x.tableoid, x.oid, x.xmin::text FROM pg_trigger x JOIN c ON c.oid = tgrelid AND tgname <> 'snowid_fence'
+ UNION ALL SELECT relnamespace, x.tableoid, x.oid, x.xmin::text FROM pg_rewrite x JOIN c ON c.oid = ev_class
+ UNION ALL SELECT relnamespace, x.tableoid, x.oid, x.xmin::text FROM pg_policy x JOIN c ON c.oid = polrelid
+ UNION ALL SELECT typnamespace, x.tableoid, x.oid, x.xmin::text FROM pg_cast x JOIN t ON t.oid IN (castsource, casttarget)
+ UNION ALL SELECT typnamespace, x.tableoid, x.oid, x.xmin::text FROM pg_transform x JOIN t ON t.oid = trftype
+ UNION ALL SELECT opfnamespace, x.tableoid, x.oid, x.xmin::text FROM pg_amop x JOIN f ON f.oid = amopfamily
+ UNION ALL SELECT opfnamespace, x.tableoid, x.oid, x.xmin::text FROM pg_amproc x JOIN f ON f.oid = amprocfamily),
+p (namespace, classid, objid, made_by, catalog) AS (
+ SELECT relnamespace, 'pg_class'::regclass, attrelid, x.xmin::text, x.tableoid FROM pg_attribute x JOIN c ON c.oid = attrelid
+ UNION ALL SELECT relnamespace, 'pg_class'::regclass, indexrelid, x.xmin::text, x.tableoid FROM pg_index x JOIN c ON c.oid = indrelid
+ UNION ALL SELECT relnamespace, 'pg_class'::regclass, inhrelid, x.xmin::text, x.tableoid FROM pg_inherits x JOIN c ON c.oid = inhrelid
+ UNION ALL SELECT relnamespace, 'pg_class'::regclass, partrelid, x.xmin::text, x.tableoid FROM pg_partitioned_table x JOIN c ON c.oid = partrelid
+ UNION ALL SELECT relnamespace, 'pg_class'::regclass, ftrelid, x.xmin::text, x.tableoid FROM pg_foreign_table x JOIN c ON c.oid = ftrelid
+ UNION ALL SELECT typnamespace, 'pg_type'::regclass, t.oid, x.xmin::text, x.tableoid FROM pg_enum x JOIN t ON t.oid = enumtypid
+ UNION ALL SELECT typnamespace, 'pg_type'::regclass, t.oid, x.xmin::text, x.tableoid FROM pg_range x JOIN t ON t.oid = rngtypid
+ UNION ALL SELECT pronamespace, 'pg_proc'::regclass, aggfnoid, x.xmin::text, x.tableoid
+  FROM pg_aggregate x JOIN pg_proc r ON r.oid = aggfnoid WHERE pronamespace = ANY (:'oids')
+ UNION ALL SELECT cfgnamespace, 'pg_ts_config'::regclass, mapcfg, x.xmin::text, x.tableoid
+  FROM pg_ts_config_map x JOIN pg_ts_config g ON g.oid = mapcfg WHERE cfgnamespace = ANY (:'oids')
+ UNION ALL SELECT namespace, o.classid, o.objid, x.xmin::text, x.tableoid FROM pg_depend x JOIN o USING (classid, objid)
+ UNION ALL SELECT namespace, o.classid, o.objid, x.xmin::text, x.tableoid FROM pg_seclabel x JOIN o ON (classid, objid) = (classoid, objoid))
+$$ AS parts \gset
+
+-- The fingerprint of each schema's definitions: if it is the same before and after,
+-- nobody has changed them.
+--
+-- It looks at no property by its name.  PostgreSQL never changes a row of a catalog
+-- in place but for statistics, so each change of a definition leaves rows of another
+-- transaction; the fingerprint is made of the number of rows in each catalog, and of
+-- who has made them.  t/move/objects.pl sees to it that no catalog is forgotten.
+--
+-- Four catalogs are read by their contents, since what is no change of a definition
+-- makes new rows there: pg_class (TRUNCATE, REFRESH MATERIALIZED VIEW), pg_sequence
+-- (the fence; what a closed sequence was before is in the journal), pg_description
+-- (we, see lock.c) and pg_namespace (the copy that is left behind gets another name).
+--
+-- To be compared on one server only, and not across an upgrade of it.
+-- arguments: oids
+\echo fingerprints_sql
+:parts, r (namespace, catalog, what) AS (
+ SELECT namespace, classid, made_by FROM o
+ UNION ALL SELECT namespace, catalog, made_by FROM p
+ UNION ALL SELECT relnamespace, 'pg_class'::regclass, (to_jsonb(c) - '{made_by,relfilenode,relpages,reltuples,relallvisible,relallfrozen,
+  relfrozenxid,relminmxid,relhasindex,relhastriggers,relhasrules,relhassubclass,relispopulated,reltoastrelid,relrewrite}'::text[])::text FROM c
+ UNION ALL SELECT oid, tableoid, ROW(oid, nspowner, nspacl)::text FROM pg_namespace WHERE oid = ANY (:'oids')
+ UNION ALL SELECT namespace, x.tableoid, ROW(objoid, classoid, objsubid, description)::text
+  FROM pg_description x JOIN o ON (classid, objid) = (classoid, objoid)
+ -- The options toast.* of a table.
+ UNION ALL SELECT c.relnamespace, x.tableoid, ROW(c.oid, x.reloptions)::text
+  FROM c JOIN pg_class x ON x.oid = c.reltoastrelid WHERE x.reloptions IS NOT NULL
+ UNION ALL SELECT relnamespace, s.tableoid, ROW(seqrelid, seqtypid, seqincrement, seqcache, coalesce(d ->> 'min', seqmin::text),
+  coalesce(d ->> 'max', seqmax::text), coalesce(d ->> 'start', seqstart::text), coalesce(d ->> 'cycle', seqcycle::text))::text
+  FROM pg_sequence s JOIN c ON c.oid = s.seqrelid JOIN pg_namespace n ON n.oid = relnamespace
+  LEFT JOIN snowid.moves m ON m.closed AND m.schema = nspname
+  LEFT JOIN LATERAL (SELECT m.details -> 'sequences' -> c.relname::text) x (d) ON true)
+SELECT nspname, md5(string_agg(format('%s %s %s', catalog, rows, hash), ' ' ORDER BY catalog)) FROM
+ (SELECT namespace, catalog, count(*) AS rows, sum(hashtextextended(what, 0)::numeric) AS hash FROM r GROUP BY 1, 2) x
+JOIN pg_namespace n ON n.oid = namespace GROUP BY 1;
+
+-- The names of a schema's objects, but for those that no command names.
+-- arguments: oids
+\echo names_sql
+:parts
+SELECT array_agg(pg_describe_object(classid, objid, 0)) FROM o
+WHERE NOT EXISTS (SELECT FROM pg_constraint k WHERE (k.tableoid, k.oid, contype) = (classid, objid, 'n'))
+AND NOT EXISTS (SELECT FROM pg_trigger g WHERE (g.tableoid, g.oid) = (classid, objid) AND tgisinternal);
+
+-- What has changed since a snapshot: objects that rows of a later transaction belong
+-- to, relations first.  What was dropped has none, and is what only the other server
+-- has, if there is a copy.
+--
+-- Triggers that close a table make a row of it new, too, and no change.
+-- arguments: oids since names
+\echo changes_sql
+:parts, r (classid, objid, made_by) AS (
+ SELECT classid, objid, made_by FROM o
+ UNION ALL SELECT classid, objid, made_by FROM p
+ UNION ALL SELECT 'pg_class'::regclass, oid, made_by FROM c
+  WHERE made_by NOT IN (SELECT xmin::text FROM pg_trigger WHERE tgname = 'snowid_fence')
+ UNION ALL SELECT tableoid, oid, xmin::text FROM pg_namespace WHERE oid = ANY (:'oids')
+ UNION ALL SELECT classid, objid, x.xmin::text FROM pg_description x JOIN o ON (classid, objid) = (classoid, objoid))
+SELECT array_to_string(coalesce(
+ (SELECT array_agg(pg_describe_object(classid, objid, 0) ORDER BY classid <> 'pg_class'::regclass) FROM (SELECT DISTINCT classid, objid
+  FROM r, CAST(:'since' AS pg_snapshot) s, CAST(pg_snapshot_xmin(s)::xid AS xid) x
+  WHERE NOT pg_visible_in_snapshot(greatest(3, pg_snapshot_xmin(s)::text::bigint + age(x) - age(made_by::xid))::text::xid8, s)) d),
+ ARRAY(SELECT unnest(:'names'::text[]) EXCEPT SELECT pg_describe_object(classid, objid, 0) FROM o)), ', ');

@@ -33,7 +33,7 @@ is(definitions($b), $before, 'it arrives as it was');
 
 # The catalogs that the fingerprint leaves out, since no schema owns their rows
 # or they hold no definitions.
-my $source = slurp_file("$FindBin::RealBin/../../move/fingerprint.c");
+my $source = slurp_file("$FindBin::RealBin/../../move/sql/queries.sql");
 my @forgotten = grep { $source !~ /\b$_\b/ } split /\n/, $b->safe_psql('postgres', q{
 SELECT relname FROM pg_class
 WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' AND NOT relisshared
@@ -44,8 +44,8 @@ is("@forgotten", '', 'no catalog is forgotten');
 
 # Each change by itself.
 my $log = slurp_file($a->logfile);
-my ($fingerprint) = $log =~ /statement: PREPARE snowid_fingerprint \(name\) AS (WITH n AS MATERIALIZED .*)$/m or die 'no fingerprint is taken';
-$fingerprint =~ s/\$1/'insta5'/g;
+my ($fingerprint) = $log =~ /statement: PREPARE snowid_fingerprint \(oid\) AS (WITH c AS MATERIALIZED .*?= namespace GROUP BY 1)$/ms or die 'no fingerprint is taken';
+$fingerprint =~ s/\$1/'insta5'::regnamespace/g;
 my $print = $b->safe_psql('postgres', $fingerprint);
 is($b->safe_psql('postgres', 'ANALYZE; TRUNCATE insta5.notes; VACUUM FULL insta5.facts;'
 			. "SELECT nextval('insta5.plain_seq') \\g /dev/null\nREFRESH MATERIALIZED VIEW insta5.moods;\n$fingerprint"),
@@ -78,12 +78,21 @@ for my $change (
 	$print = $after;
 }
 
-# And the program goes by it, back on the server where it began.
-moves_ok($b, $a, 5, [ '--stop-after', 'copied', '--trust-owners' ], 0, 'copied');
-$b->safe_psql('postgres', q{COMMENT ON TABLE insta5.typed IS 'changed'});
-moves_ok($b, $a, 5, [], 1, 'a change that no data shows', qr/definitions of the shard have changed/);
-is($b->safe_psql('postgres', q{INSERT INTO insta5.people (name) VALUES ('here') RETURNING name}), 'here', 'it is where it was, and written');
-moves_ok($b, $a, 5, ['abort'], 0, 'aborted');
+# And the program goes by it, back on the server where it began.  It names the object.
+for my $change (
+	[ q{COMMENT ON TABLE insta5.typed IS 'changed'}, 'table insta5.typed' ],
+	[ 'GRANT TRUNCATE ON insta5.facts TO lesser', 'table insta5.facts' ],
+	[ 'ALTER TABLE insta5.people ALTER old SET STATISTICS 13', 'table insta5.people' ],
+	[ 'ALTER FUNCTION insta5.ignore() STABLE', 'function insta5.ignore\\(\\)' ],
+	[ 'CREATE INDEX newer ON insta5.people (old)', 'index insta5.newer.*' ],
+	[ 'DROP INDEX insta5.by_lower', 'index insta5.by_lower' ])
+{
+	moves_ok($b, $a, 5, [ '--stop-after', 'copied', '--trust-owners' ], 0, 'copied');
+	$b->safe_psql('postgres', $change->[0]);
+	moves_ok($b, $a, 5, [], 1, $change->[0], qr/definitions of shard 5 have changed since they were copied: $change->[1]\n/);
+	is($b->safe_psql('postgres', q{INSERT INTO insta5.people (name) VALUES ('here') RETURNING name}), 'here', 'it is where it was, and written');
+	moves_ok($b, $a, 5, ['abort'], 0, 'aborted');
+}
 done_testing();
 
 # A shard's definitions as pg_dump has them, and its casts.

@@ -31,20 +31,34 @@ sub ddl
 
 moves_ok($a, $b, 5, [ '--target-ddl', '/nowhere' ], 2, 'no such file', qr/could not open file "\/nowhere"/);
 moves_ok($a, $b, 5, ddl('ALTER TABLE items DROP nothing'), 1, 'a mistake', qr/--target-ddl, for shard 5: .*"nothing".*does not exist/s);
-moves_ok($a, $b, 5, ddl('ALTER TABLE items DROP note'), 1, 'a column that rows need', qr/no column for insta5\.items\.note/);
+for my $ddl (
+	[ 'ALTER TABLE items DROP note', 'insta5.items.note \(is missing\)' ],
+	[ 'ALTER TABLE items ADD more int NOT NULL', 'insta5.items.more \(is NOT NULL, without a DEFAULT\)' ],
+	[ 'ALTER TABLE likes ALTER at DROP DEFAULT, ALTER at TYPE uuid USING NULL', 'insta5.likes.at \(timestamp with time zone to uuid\), insta5.likes_0.at .*, insta5.likes_1.at' ],
+	[ 'ALTER TABLE likes ALTER at TYPE text', 'insta5.likes.at \(timestamp.* to text\).*--verify=counts' ])
+{
+	moves_ok($a, $b, 5, ddl($ddl->[0]), 1, $ddl->[0], qr/columns on the target cannot take what the source has: $ddl->[1]/s);
+}
+moves_ok($a, $b, 5, ddl('BEGIN; ALTER TABLE items ADD more int; COMMIT'), 1, 'a transaction', qr/--target-ddl, for shard 5: .*transaction commands/s);
+moves_ok($a, $b, 5, [ '--reverse', @{ ddl('SELECT') } ], 2, 'with a way back', qr/cannot be used together/);
 is($b->safe_psql('postgres', q{SELECT to_regnamespace('insta5')}), '', 'nothing is made of that');
 
 my @before = start_writers($s, $a);
 my @after = start_writers($s, $b);
 await_writers(@before);
-moves_ok($a, $b, 5, ddl(q{
+moves_ok($a, $b, 5, [ '--stop-after', 'copied', @{ ddl(q{
 ALTER TABLE items ALTER id TYPE bigint, ADD added int DEFAULT 3;
 ALTER TABLE refs ALTER item_id TYPE bigint, SET (fillfactor = 70);
 ALTER SEQUENCE items_id_seq AS bigint MAXVALUE 9223372036854775807;
 ALTER TABLE users ALTER photos TYPE bigint;
 ALTER TABLE photos ALTER n TYPE bigint;
 ALTER SEQUENCE photos_n_seq AS bigint MAXVALUE 9223372036854775807;
-}), 0, 'moved', qr/no difference/);
+}) } ], 0, 'copied');
+moves_ok($a, $b, 5, ddl('SELECT 1'), 1, 'another file', qr/was begun without this --target-ddl/);
+
+# An index less.
+$b->safe_psql('postgres', "DROP INDEX $s.photos_user_id_idx");
+moves_ok($a, $b, 5, [ '--verify', 'checksums', '--retries', 50 ], 0, 'moved', qr/no difference/);
 await_writers(@before, @after);
 stop_writers(@before, @after);
 writers_ok('int to bigint', \@before, \@after);
