@@ -1409,12 +1409,15 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
 			MESSAGE = format('column "%s" of table "%s" is %s, not bigint',
 							 "column", t.relname, format_type(a.atttypid, NULL)),
-			HINT = format('Type: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;', "table", "column")
-				|| coalesce((SELECT string_agg(format(' ALTER TABLE %s ALTER COLUMN %I TYPE bigint;', r.attrelid::regclass, r.attname),
-											   '' ORDER BY r.attrelid::regclass::text, r.attname)
-							FROM pg_constraint k, unnest(k.conkey, k.confkey) AS u (referencing, referenced), pg_attribute r
-							WHERE k.contype = 'f' AND k.conparentid = 0 AND k.confrelid = "table" AND u.referenced = a.attnum
-							  AND r.attrelid = k.conrelid AND r.attnum = u.referencing AND r.atttypid <> 'bigint'::regtype), '')
+			-- It, and what refers to it, or to that.
+			HINT = 'Type:' || (WITH RECURSIVE narrow (rel, att) AS (
+					SELECT "table"::oid, a.attnum
+					UNION SELECT k.conrelid, u.referencing
+					FROM narrow n JOIN pg_constraint k ON k.contype = 'f' AND k.conparentid = 0 AND k.confrelid = n.rel,
+						unnest(k.conkey, k.confkey) AS u (referencing, referenced) WHERE u.referenced = n.att)
+				SELECT string_agg(format(' ALTER TABLE %s ALTER COLUMN %I TYPE bigint;', rel::regclass, attname),
+								  '' ORDER BY rel <> "table", rel::regclass::text, attname)
+				FROM narrow JOIN pg_attribute ON attrelid = rel AND attnum = att WHERE atttypid <> 'bigint'::regtype)
 				|| coalesce((SELECT ' Before that, drop the views that use the column, and create them'
 							' again afterwards: ' || string_agg(DISTINCT w.ev_class::regclass::text, ', ') || '.'
 							FROM pg_depend d JOIN pg_rewrite w ON w.oid = d.objid

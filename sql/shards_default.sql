@@ -179,7 +179,8 @@ DROP ROLE snowid_app;
 CREATE TABLE narrow (id int PRIMARY KEY, "Uid" numeric, gen bigint GENERATED ALWAYS AS (1) STORED);
 CREATE VIEW a_view AS SELECT 1::bigint AS id;
 CREATE TABLE public.elsewhere (id bigint PRIMARY KEY);
-CREATE TABLE narrow_child (id int REFERENCES narrow, "Parent" int REFERENCES narrow, big bigint REFERENCES narrow);
+CREATE TABLE narrow_child (id int UNIQUE REFERENCES narrow, "Parent" int REFERENCES narrow, big bigint REFERENCES narrow);
+CREATE TABLE narrow_grandchild (id int REFERENCES narrow_child (id), narrow_id int);
 SELECT snowid.set_default('narrow');
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowid.set_default('narrow', 'Uid');
