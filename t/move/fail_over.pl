@@ -36,6 +36,7 @@ sub add_standby
 	$standby{$side} = PostgreSQL::Test::Cluster->new($name);
 	$standby{$side}->init_from_backup($now{$side}, $name, has_streaming => 1);
 	$standby{$side}->start;
+	$now{$side}->wait_for_catchup($standby{$side});
 	return;
 }
 
