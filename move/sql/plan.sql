@@ -298,7 +298,7 @@ UNION ALL
 SELECT 'FAILED', format('%s calls %s, whose owner is no superuser, and the copy could run it as one', caller, code),
  'If you trust that role with both servers, say so: --trust-owners.'
 FROM json_to_recordset(:'other'::json) x (caller text, code text, is_super bool)
-LEFT JOIN pg_proc p ON p.oid = to_regprocedure(code) LEFT JOIN pg_roles r ON r.oid = p.proowner
+LEFT JOIN pg_proc p ON p.oid >= 16384 AND p.oid::regprocedure::text = code LEFT JOIN pg_roles r ON r.oid = p.proowner
 WHERE NOT (is_super AND coalesce(rolsuper, true)) AND NOT :'trust_owners'::bool
 ORDER BY 2;
 

@@ -105,7 +105,7 @@ moves_ok($a, $b, 5, [], 3, 'moved, but the registry was not told');
 $b->safe_psql('postgres', "CREATE TABLE $s.later (id bigint PRIMARY KEY); INSERT INTO $s.later VALUES (1)");
 $c->start;
 moves_ok($a, $b, 5, [], 0, 'now it is', qr/the source is kept current/);
-moves_ok($a, $b, 5, ['back'], 1, 'no way back without the new table', qr/definitions of the shard have changed.*snowid-move finish/s);
+moves_ok($a, $b, 5, ['back'], 1, 'no way back without the new table', qr/definitions of shard 5 have changed.*snowid-move finish/s);
 moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 is($b->safe_psql('postgres', "SELECT id FROM $s.later"), '1', 'the new table stays');
 nothing_left_ok($_, 'no way back') for $a, $b;
