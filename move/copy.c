@@ -609,21 +609,13 @@ give_back(const Copy *copy)
 
 /*
  * Have pg_restore make what comes after the rows.  It goes on after an error, as
- * it gives for what is there; so only if something is missing is it heard.  A
- * shard that lacks something is left.
+ * it gives for what is there.
  */
 static Status
-restore_after_rows(Copy *copy)
+run_pg_restore(Copy *copy, int jobs, FILE *errors)
 {
-	PGresult   *wanted = copy->wanted;
-	const Move *move = copy->move;
-	const Side *target = &move->target;
-	FILE	   *errors = tmpfile();
-	pid_t		child = errors == NULL ? 0 :
-	start_after_rows(target->conn, move->options->bindir, copy->archive, copy->jobs, fileno(errors));
-	PGresult   *made;
+	pid_t		child = start_after_rows(copy->move->target.conn, copy->move->options->bindir, copy->archive, jobs, fileno(errors));
 	Status		status = STATUS_DONE;
-	bool		all = true;
 
 	while (child != 0 && waitpid(child, NULL, WNOHANG) == 0)
 	{
@@ -631,29 +623,65 @@ restore_after_rows(Copy *copy)
 			kill(child, SIGTERM);
 		wait_ms(5);
 	}
-	if (status != STATUS_DONE)
-		return status;
-	made = query(target->conn, AFTER_ROWS_SQL, schema_array(move, target->conn));
-	for (int i = 0; i < PQntuples(wanted); i++)
+	return status;
+}
+
+/* The first schema that lacks something that comes after the rows; -1: none does. */
+static int
+find_lacking(const PGresult *wanted, const PGresult *made, int from)
+{
+	for (int i = from; i < PQntuples(wanted); i++)
 		if (strcmp(PQgetvalue(wanted, i, 1), PQgetvalue(made, i, 1)) != 0)
+			return i;
+	return -1;
+}
+
+/*
+ * Make what comes after the rows.  Sessions of pg_restore can have a deadlock on
+ * partitions' indexes, so what is missing is made again by one; if something is
+ * missing still, it is heard, and the shard is left.
+ */
+static Status
+restore_after_rows(Copy *copy)
+{
+	PGresult   *wanted = copy->wanted;
+	const Move *move = copy->move;
+	PGconn	   *conn = move->target.conn;
+	PGresult   *made = NULL;
+	int			lacking = 0;
+
+	for (int jobs = copy->jobs; lacking >= 0; jobs = 1)
+	{
+		FILE	   *errors = tmpfile();
+		Status		status;
+
+		if (errors == NULL)
 		{
-			if (all && errors != NULL)
-			{
-				rewind(errors);
-				for (int c; (c = getc(errors)) != EOF;)
-					putc(c, stderr);
-			}
-			report_error("schema %s has %s indexes, constraints, triggers and so on, but only %s of them could be made on the target",
-						 PQgetvalue(wanted, i, 0), PQgetvalue(wanted, i, 1), PQgetvalue(made, i, 1));
-			leave_shard(move, shard_of_schema(move, PQgetvalue(wanted, i, 0)));
-			all = false;
+			report_error("could not make a temporary file: %m");
+			return STATUS_FAILED;
 		}
-	PQclear(made);
-	if (!all && move->nshards == 1)
-		report_hint("Correct that, and type the same command again; the rows stay.");
-	if (errors != NULL)
+		if ((status = run_pg_restore(copy, jobs, errors)) != STATUS_DONE)
+			return status;
+		PQclear(made);
+		made = query(conn, AFTER_ROWS_SQL, schema_array(move, conn));
+		lacking = find_lacking(wanted, made, 0);
+		rewind(errors);
+		for (int c; lacking >= 0 && jobs == 1 && (c = getc(errors)) != EOF;)
+			putc(c, stderr);
 		fclose(errors);
-	return all ? STATUS_DONE : STATUS_FAILED;
+		if (jobs == 1)
+			break;
+	}
+	for (int i = lacking; i >= 0; i = find_lacking(wanted, made, i + 1))
+	{
+		report_error("schema %s has %s indexes, constraints, triggers and so on, but only %s of them could be made on the target",
+					 PQgetvalue(wanted, i, 0), PQgetvalue(wanted, i, 1), PQgetvalue(made, i, 1));
+		leave_shard(move, shard_of_schema(move, PQgetvalue(wanted, i, 0)));
+	}
+	PQclear(made);
+	if (lacking >= 0 && move->nshards == 1)
+		report_hint("Correct that, and type the same command again; the rows stay.");
+	return lacking >= 0 ? STATUS_FAILED : STATUS_DONE;
 }
 
 /* Run the statements of a result on the target. */
