@@ -67,6 +67,8 @@ subtest 'before the decision' => sub {
 # What the program can still do, it does: a signal waits until the pause is over, and
 # an error ends it.
 subtest 'ended before the decision' => sub {
+	# Whoever runs the tests in the background may ignore it.
+	local $SIG{INT} = 'DEFAULT';
 	my @clients = clients($p, 'insta5', 0, 5);
 	my $hold = hold_at_step($a, 'fenced', 0);
 	my $run = IPC::Run::start([ move_command($a, $b, 5, @options) ], '>', \my $out, '2>', \my $err);
