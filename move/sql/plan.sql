@@ -604,7 +604,7 @@ $$ AS receivers \gset
 -- its indexes makes some 30 MB a second on two cores.
 \c :source
 SELECT CASE WHEN kept > :'max_wal'::bigint THEN 'warning' ELSE 'ok' END,
- format('about %s, while rows are copied and indexes are made', pg_size_pretty(kept)),
+ format('about %s, while rows are copied and indexes are made', pg_size_pretty(kept::bigint)),
  CASE WHEN kept > :'max_wal'::bigint THEN 'At --max-wal the move would be undone. If there is room, allow more.' END
 FROM (SELECT wal_bytes / greatest(extract(epoch FROM clock_timestamp() - stats_reset), 1)
   * (SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class WHERE relnamespace :in_shard AND relkind = 'r')

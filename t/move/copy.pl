@@ -119,7 +119,8 @@ subtest 'the target is restarted' => sub {
 	my $said = '';
 	my $tool = start_move(\$said);
 	$b->safe_psql('postgres', q{UPDATE snowid.moves SET details = details || '{"rights": [{"right": "USAGE; CREATE TABLE public.planted (); --", "to": "reader"}]}'});
-	$b->restart('immediate');
+	$b->stop('immediate');
+	$b->start;
 	$hold->{run}->kill_kill;
 	ok(eval { $tool->finish; $? == 0 }, 'moved') or diag $said;
 	like($said, qr/insta5\.slow is begun again/, 'the table that was being copied is copied again');

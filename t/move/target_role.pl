@@ -61,7 +61,7 @@ sub type_rights
 		while ($said =~ /^(?:warning|FAILED|snowid-move: error:) +(.*)\n.*?[Tt]ype: ((?:GRANT|ALTER ROLE) .*;)$/mg)
 		{
 			my ($check, $sql) = ($1, $2);
-			my $node = $check =~ /^(rights on the )?target/ ? $b : $a;
+			my $node = $check =~ /^((rights|ownership) on the )?target/ ? $b : $a;
 
 			$node->safe_psql('postgres', $sql);
 			$typed{ $node->name . ": $sql" } = 1;
@@ -69,7 +69,7 @@ sub type_rights
 		}
 		last if !$typed;
 	}
-	is($code, 0, 'a plan passes once that has been typed which it says') or BAIL_OUT($said);
+	is($code, 0, 'a plan passes once that has been typed which it says') or diag $said;
 	my @sorted = sort keys %typed;
 	return @sorted;
 }
@@ -97,7 +97,7 @@ append_to_file($script, "INSERT INTO insta5.users (name) VALUES ('new');\n");
 my $load = IPC::Run::start([ 'pgbench', '-n', '-R', 200, '-T', 600, '-f', $script, $a->connstr('postgres') ], '>&', '/dev/null');
 $a->poll_query_until('postgres', q{SELECT count(*) > 110 FROM insta5.users}) or die 'nobody writes';
 ($code, $said) = run_move('--verify', 'checksums', '--retries', 50, @with_password);
-is($code, 0, 'moved') or BAIL_OUT($said);
+is($code, 0, 'moved') or diag $said;
 $load->finish;
 unlike($said, qr/pass word/, 'no password is shown');
 is($b->safe_psql('postgres', q{SELECT count(*) FROM pg_subscription}), '0', 'nor kept');
@@ -125,10 +125,10 @@ is_deeply(
 	],
 	'the way back takes these as well');
 ($code, $said) = run_move(@with_password, @both_ways);
-is($code, 0, 'moved, with a way back') or BAIL_OUT($said);
+is($code, 0, 'moved, with a way back') or diag $said;
 my $last = $b->safe_psql('postgres', q{SET ROLE owner; INSERT INTO insta7.users (name) VALUES ('there') RETURNING id});
 ($code, $said) = run_move('back', @with_password, @both_ways);
-is($code, 0, 'moved back') or BAIL_OUT($said);
+is($code, 0, 'moved back') or diag $said;
 is($a->safe_psql('postgres', 'SELECT count(*), max(id) FROM insta7.users'), "101|$last", 'with what was written there');
 cmp_ok($a->safe_psql('postgres', q{SET ROLE owner; INSERT INTO insta7.users (name) VALUES ('here') RETURNING id}), '>', $last, 'and ids go on');
 is((run_move('finish'))[0], 0, 'finished');
