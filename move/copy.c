@@ -420,9 +420,15 @@ check_target(const Copy *copy)
 	if (try_run(target->conn, "SELECT"))
 		return true;
 	report_info("%s: waiting until it can be reached again", target->label);
-	while (PQping(copy->move->options->to) != PQPING_OK && now_ms() < until)
+	do
+	{
+		while (PQping(copy->move->options->to) != PQPING_OK && now_ms() < until)
+			wait_ms(100);
+		if (resume_session(copy->move, target))
+			return true;
 		wait_ms(100);
-	return resume_session(copy->move, target);
+	} while (PQstatus(target->conn) != CONNECTION_OK && now_ms() < until);
+	return false;
 }
 
 /* Has the piece whose COMMIT was not answered been committed? */
