@@ -36,7 +36,6 @@ sub add_standby
 	$standby{$side} = PostgreSQL::Test::Cluster->new($name);
 	$standby{$side}->init_from_backup($now{$side}, $name, has_streaming => 1);
 	$standby{$side}->start;
-	$now{$side}->wait_for_catchup($standby{$side});
 	return;
 }
 
@@ -256,6 +255,7 @@ fail_over_ok('target', 'source', 'moved', 1, 'verified', says => qr/has failed o
 subtest 'after the move' => sub {
 	fresh_shard($now{source}, $now{target});
 	add_standby('target');
+	$now{target}->wait_for_catchup($standby{target});
 	my $receiver = $standby{target}->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
 	kill 'STOP', $receiver;
 	my ($code, $said) = run_move('--reverse');
