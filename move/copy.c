@@ -424,6 +424,10 @@ check_target(const Copy *copy)
 	{
 		while (PQping(copy->move->options->to) != PQPING_OK && now_ms() < until)
 			wait_ms(100);
+
+		/* The first error may have been the server's last words. */
+		if (PQstatus(target->conn) == CONNECTION_OK)
+			(void) try_run(target->conn, "SELECT");
 		if (resume_session(copy->move, target))
 			return true;
 		wait_ms(100);
