@@ -35,6 +35,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "session.h"
+
 #define SHARDS_MAX		64
 #define ANSWER_MS		15000	/* how long to wait for an answer */
 #define STANDBY			2		/* the third connection string */
@@ -45,27 +47,8 @@ static char homes[3][1024];
 static PGconn *conns[3];
 static int	home_of[SHARDS_MAX];
 static int64_t bookmarks[SHARDS_MAX];
-static uint64_t random_state;
 static bool warned;				/* by the server, since run() began */
 static FILE *history;
-
-static uint32_t
-random_below(uint32_t limit)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (random_state >> 32) % limit;
-}
-
-static int64_t
-monotonic_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
-}
 
 static bool
 is_stopped(void)

@@ -36,6 +36,7 @@
 #include <unistd.h>
 
 #include "idlog.h"
+#include "session.h"
 
 #define SEQUENCES		5
 #define NEXTVAL_SEQUENCE 1		/* the one that nextval() is mixed in on */
@@ -54,7 +55,6 @@ static int	session;
 static Mode mode;
 static uint32_t n_seldom;
 static int64_t seldom_ns;		/* when the session next uses one of these */
-static uint64_t random_state;
 static int	log_fd;
 static PGconn *conn;
 static bool warned;				/* by the server, since the last begin() */
@@ -74,24 +74,6 @@ typedef struct Counts
 } Counts;
 
 static Counts counts;
-
-static uint32_t
-random_below(uint32_t limit)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (random_state >> 32) % limit;
-}
-
-static int64_t
-monotonic_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
-}
 
 static bool
 file_exists(const char *name)
