@@ -17,6 +17,7 @@ use Cwd qw(abs_path);
 use File::Basename;
 use FindBin;
 use IPC::Run;
+use POSIX qw(ceil);
 use lib "$FindBin::RealBin/../lib";
 use MoveTest;
 use PostgreSQL::Test::Cluster;
@@ -214,7 +215,9 @@ if ($jdbc_client)
 }
 
 # A shard moves.  Between the decision and the opening the program that moves it is
-# killed: the old server refuses writers (SN001), and the new one, too (SN002).
+# killed: the old server refuses writers (SN001), and the new one, too (SN002).  A few
+# clients for each of the shards: all of them at once take so long to start that the
+# first give up.
 my @followers = grep { $_->{found} } @clients;
 SKIP:
 {
@@ -222,11 +225,24 @@ SKIP:
 	$other->safe_psql('app', 'CREATE EXTENSION snowid; CREATE ROLE app LOGIN');
 	$_->safe_psql('app', join('; ', map { qq(CREATE ROLE "app $_->{name}" LOGIN IN ROLE app) } @followers)) for $node, $other;
 	local $MoveTest::database = 'app';
-	local $MoveTest::shard = 1340;
 	local $MoveTest::host = '127.0.0.1';
-	hold_and_kill($other, 'open', 1, 'move', $node, $other);
+	for my $shard (1340 .. 1343)
+	{
+		local $MoveTest::shard = $shard;
+		follow_ok($shard, splice(@followers, 0, ceil(@followers / (1344 - $shard))));
+	}
+}
 
-	my $user = 31340;
+$_->stop for $node, $other;
+done_testing();
+
+# Clients follow a shard to the other server.
+sub follow_ok
+{
+	my ($shard, @followers) = @_;
+	my $user = 30000 + $shard;
+
+	hold_and_kill($other, 'open', 1, 'move', $node, $other);
 	for (@followers)
 	{
 		$_->{user} = $user += 2000;
@@ -236,7 +252,7 @@ SKIP:
 	{
 		my $refused = sub {
 			my ($on, $how) = @_;
-			return slurp_file($on->logfile) =~ /^app $client->{name} ERROR: .*shard 1340 $how/m;
+			return slurp_file($on->logfile) =~ /^app $client->{name} ERROR: .*shard $shard $how/m;
 		};
 		until ($refused->($other, 'is not open here yet') || !$client->{running}{harness}->pumpable)
 		{
@@ -245,36 +261,34 @@ SKIP:
 		}
 		ok($refused->($node, 'has moved') && $refused->($other, 'is not open here yet'), "$client->{name} is refused by both servers");
 	}
-	moves_ok($node, $other, 1340, [], 0, 'the move is completed');
+	moves_ok($node, $other, $shard, [], 0, 'the move is completed');
 	for (@followers)
 	{
 		my $ok = IPC::Run::finish($_->{running}{harness});
-		follows_ok($_, 'while it was open nowhere', $ok, $_->{running}{out}, $_->{running}{err});
+		follows_ok($_, $shard, 'while it was open nowhere', $ok, $_->{running}{out}, $_->{running}{err});
 	}
 
 	# The copy on the old server has another name now.
 	for (@followers)
 	{
 		$_->{user} = $user += 2000;
-		follows_ok($_, 'after the move', run_in($_, [ @{ $_->{run} }, $user ], address('direct', $node->port, "app $_->{name}")));
+		follows_ok($_, $shard, 'after the move', run_in($_, [ @{ $_->{run} }, $user ], address('direct', $node->port, "app $_->{name}")));
 	}
+	return;
 }
-
-$_->stop for $node, $other;
-done_testing();
 
 # A client has done all that it does, each row once, on the server that the shard has moved to.
 sub follows_ok
 {
-	my ($client, $when, $ok, $out, $err) = @_;
+	my ($client, $shard, $when, $ok, $out, $err) = @_;
 	my $name = "$client->{name}, $when";
 
 	ok($ok, "$name: runs") or diag($err);
 	my ($newest) = $out =~ /^in the minute from then: \d+ photos, the newest (\d+)$/m;
 	my ($oldest) = $out =~ /^in pages of 400: 1001 photos, the oldest (\d+)$/m;
-	is($other->safe_psql('app', "SELECT count(*), min(id), count(*) FILTER (WHERE caption = 'the first') FROM insta1340.photos WHERE user_id = $client->{user}"),
+	is($other->safe_psql('app', "SELECT count(*), min(id), count(*) FILTER (WHERE caption = 'the first') FROM insta$shard.photos WHERE user_id = $client->{user}"),
 		'1001|' . ($oldest // '') . '|1', "$name: each row is there once") or diag($out, $err);
-	is($other->safe_psql('app', "SELECT count(*) FROM insta1340.events WHERE user_id = $client->{user}"), 1000, "$name: with ids of blocks, too")
+	is($other->safe_psql('app', "SELECT count(*) FROM insta$shard.events WHERE user_id = $client->{user}"), 1000, "$name: with ids of blocks, too")
 	  if $out =~ /events/;
 	return;
 }
