@@ -4,10 +4,10 @@
  *
  *		client DIRECTORY WRITERS READERS SHARDS SEED
  *
- * DIRECTORY/homes has three connection strings, a line each: of home A, of home B,
- * and of a standby of A.  Each client is a process, and ends when DIRECTORY/stop
- * exists.  It looks for a shard where it last was, and in the other home if
- * that says that it lives elsewhere.  Times are nanoseconds of CLOCK_MONOTONIC.
+ * libpq's service file has A and B, the homes, and "standby", of A.  Each client is a
+ * process, and ends when DIRECTORY/stop exists.  It looks for a shard where it last
+ * was, and in the other home if that says that it lives elsewhere.  Times are
+ * nanoseconds of CLOCK_MONOTONIC.
  *
  * A writer inserts rows into the table "rows" of a shard, or only takes ids.  A
  * line in DIRECTORY/ids.N is a call:
@@ -39,11 +39,11 @@
 
 #define SHARDS_MAX		64
 #define ANSWER_MS		15000	/* how long to wait for an answer */
-#define STANDBY			2		/* the third connection string */
+#define STANDBY			2		/* the third service */
 
 static const char *directory;
 static int	n_shards;
-static char homes[3][1024];
+static const char *const services[] = {"service=A", "service=B", "service=standby"};
 static PGconn *conns[3];
 static int	home_of[SHARDS_MAX];
 static int64_t bookmarks[SHARDS_MAX];
@@ -82,7 +82,7 @@ is_connected(int where)
 	if (conns[where] != NULL && random_below(200) != 0)
 		return true;
 	disconnect(where);
-	conns[where] = PQconnectdb(homes[where]);
+	conns[where] = PQconnectdb(services[where]);
 	if (PQstatus(conns[where]) == CONNECTION_OK)
 	{
 		PQsetNoticeReceiver(conns[where], note_warning, NULL);
@@ -320,8 +320,6 @@ run_client(int number, bool is_writer)
 int
 main(int argc, char **argv)
 {
-	char		path[1024];
-	FILE	   *file;
 	int			writers;
 	int			readers;
 	int			status;
@@ -336,16 +334,6 @@ main(int argc, char **argv)
 	writers = atoi(argv[2]);
 	readers = atoi(argv[3]);
 	n_shards = atoi(argv[4]);
-
-	snprintf(path, sizeof(path), "%s/homes", directory);
-	file = fopen(path, "r");
-	for (int i = 0; i < 3; i++)
-		if (file == NULL || fgets(homes[i], sizeof(homes[i]), file) == NULL)
-		{
-			perror(path);
-			return 2;
-		}
-	fclose(file);
 
 	for (int i = 0; i < writers + readers; i++)
 	{
