@@ -29,42 +29,31 @@ int
 command_create(PGconn *registry)
 {
 	int		   *numbers = options.shards.numbers;
-	int			n = options.shards.n;
+	char	   *home = query_text(registry, "SELECT home FROM snowid.shard_registry WHERE shard = %d", options.like);
 	PGconn	   *conn;
 	Side		side = {0};
-	PGresult   *ledger;
-	const char *home;
 	char	   *like;
+	char	   *ledger;
 	char	   *script;
 
-	options.shards = (ShardSet)
-	{
-		&options.like, 1
-	};
-	read_registry(registry);
-	home = tasks[0].server == 0 ? NULL : servers[tasks[0].server];
-	side.conn = conn = connect_server(tasks[0].server, true);
+	if (home != NULL)
+		servers[nservers++] = home;
+	conn = connect_server(nservers - 1, true);
 	side.version = PQserverVersion(conn);
 	like = query_text(conn, "SELECT schema FROM snowid.shard_registry r WHERE shard = %d AND snowid_internal.lives(r) = 'here'", options.like);
 	if (like == NULL)
-	{
-		report_error("shard %d is not where the registry says", options.like);
-		fail();
-	}
+		refuse("shard %d is not where the registry says", options.like);
 
-	/* A migration waits, so that the ledger says what the definitions are. */
-	run(conn, "BEGIN; SET LOCAL lock_timeout = %d", options.lock_timeout_ms);
-	ledger = open_ledger(conn, text_of("%s." LEDGER, ident(conn, like)), "SHARE");
-	if (ledger == NULL || PQntuples(ledger) > 0)
-	{
-		report_error("shard %d: %s", options.like, ledger == NULL ? PQerrorMessage(conn) : PQgetvalue(ledger, 0, 0));
-		fail();
-	}
+	/* Migrations wait, so that the ledger, which pg_dump shall see, is right. */
+	ledger = open_ledger(conn, text_of("%s." LEDGER, ident(conn, like)), "");
+	run(conn, "SET lock_timeout = %d", options.lock_timeout_ms);
+	run(conn, "%s", ledger);
+	run(conn, "BEGIN; %s", ledger);
 	script = dump_definitions(conn, options.bindir, &like, 1);
 	if (script == NULL)
 		fail();
 	strip_script(script, &side);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < options.shards.n; i++)
 	{
 		/* "insta5" of shard 5 is "insta7" of shard 7, and "app" is "app7". */
 		char	   *schema = query_text(conn, "SELECT regexp_replace(%s, '(^|\\D)%d$|$', '\\1%d')", literal(conn, like), options.like, numbers[i]);
@@ -72,17 +61,14 @@ command_create(PGconn *registry)
 		if (query_bool(registry, "SELECT EXISTS (SELECT FROM snowid.shard_registry WHERE (shard = %d OR schema = %s) "
 					   "AND (shard <> %d OR home IS DISTINCT FROM %s))", numbers[i], literal(registry, schema),
 					   numbers[i], literal(registry, home)))
-		{
-			report_error("the registry has another shard %d, or schema \"%s\"", numbers[i], schema);
-			fail();
-		}
+			refuse("the registry has another shard %d, or schema \"%s\"", numbers[i], schema);
 
 		/* After a kill, it may be there already, unknown to the registry. */
 		if (!query_bool(conn, "SELECT EXISTS (SELECT FROM snowid.shard_registry WHERE shard = %d)", numbers[i]))
 			create_shard(conn, like, script, numbers[i], schema);
 	}
 	run(conn, "COMMIT");
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < options.shards.n; i++)
 	{
 		/* If the registry is this server's own, it has the row. */
 		run(registry, "%s", query_text(conn, "SELECT format('INSERT INTO snowid.shard_registry VALUES (%%s, %%L, %%L, %%L, %%L) "

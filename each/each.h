@@ -29,8 +29,8 @@ extern struct Options
 
 typedef enum State
 {
+	RUNNING = -1,
 	TODO,
-	RUNNING,
 	DONE,
 	HAD,						/* done before */
 	FAILED
@@ -40,13 +40,15 @@ typedef struct Task
 {
 	int			shard;
 	int			server;
-	State		state;
-	pid_t		worker;
+	int			state;			/* RUNNING: the pid of its worker, negated */
 	int			attempts;
 	int64		since;			/* the first attempt that did not work */
 	int64		due;			/* of the next one */
 	char		message[256];	/* why it has failed, or waits */
 } Task;
+
+/* What is wrong before anything was touched ends the program. */
+#define refuse(...) (report_error(__VA_ARGS__), exit(EXIT_USAGE))
 
 /* task.c */
 
@@ -62,6 +64,7 @@ extern int	nservers;
 extern PGconn *connect_server(int server, bool needed);
 extern void read_registry(PGconn *registry);
 extern void set_message(Task *task, const char *message);
+extern int	count_tasks(State state);
 extern void work_off(PGconn *registry);
 
 /* script.c: what is to be run */
@@ -69,7 +72,6 @@ extern void work_off(PGconn *registry);
 extern struct Script
 {
 	const char *text;
-	const char *checksum;
 	char	  **statements;		/* if it cannot be in a transaction, else NULL */
 	int			nstatements;
 }			script;
@@ -83,18 +85,24 @@ extern void read_script(PGconn *registry);
 /* Of a ledger's row in pg_class: its owner gains nothing if we run his code. */
 #define TRUSTED "pg_has_role(relowner, current_user, 'MEMBER')"
 
-extern PGresult *open_ledger(PGconn *conn, const char *ledger, const char *mode);
-
-/* Run the script in a shard.  TODO, with its message: it is to be tried again. */
+extern char *open_ledger(PGconn *conn, const char *ledger, const char *then);
 extern State migrate(PGconn *conn, Task *task);
 
 /* report.c: what is true of which shards, and the commands that only tell it */
 
-typedef void NoteTaker (const char *subject, const char *what, int shard);
+typedef struct Note
+{
+	char	   *subject;
+	char	   *what;
+	int			shard;
+} Note;
 
-extern NoteTaker note;
+extern Note *notes;
+extern int	nnotes;
+
+extern void note(const char *subject, const char *what, int shard);
 extern bool tell_notes(int all);
-extern void read_ledgers(const char *columns, const char *condition, NoteTaker *taker);
+extern void read_ledgers(const char *columns, const char *condition);
 extern int	command_status(void);
 extern int	command_diff(void);
 

@@ -33,29 +33,42 @@
 	"FROM (SELECT %s AS lag) l LEFT JOIN (SELECT *, snowid_internal.lives(r) FROM snowid.shard_registry r) r ON shard = %d"
 
 /*
- * Make the ledger, if it is not there, and lock it.  A row says why it cannot be
- * used: with triggers and the like, its owner could have us run his own code.
+ * Make the ledger, if it is not there, lock it, and do something in PL/pgSQL.  One that is
+ * another role's is refused: with triggers and the like, its owner could have us run his code.
  */
-PGresult *
-open_ledger(PGconn *conn, const char *ledger, const char *mode)
+char *
+open_ledger(PGconn *conn, const char *ledger, const char *then)
 {
-	return try_query(conn,
-					 "CREATE TABLE IF NOT EXISTS %s (name text PRIMARY KEY, checksum text NOT NULL, script text NOT NULL, "
-					 "statements int NOT NULL DEFAULT 0, run_by name NOT NULL DEFAULT session_user, "
-					 "started_at timestamptz NOT NULL DEFAULT clock_timestamp(), finished_at timestamptz, error text); "
-					 "LOCK TABLE ONLY %s IN %s MODE; SELECT 'its ledger is of another role: ' || relowner::regrole "
-					 "FROM pg_class WHERE oid = %s::regclass AND NOT " TRUSTED, ledger, ledger, mode, literal(conn, ledger));
+	char	   *open = text_of("BEGIN CREATE TABLE IF NOT EXISTS %s (name text PRIMARY KEY, checksum text NOT NULL, script text NOT NULL, "
+							   "statements int NOT NULL DEFAULT 0, run_by name NOT NULL DEFAULT session_user, "
+							   "started_at timestamptz NOT NULL DEFAULT clock_timestamp(), finished_at timestamptz, error text); "
+							   "LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE; IF NOT (SELECT " TRUSTED " FROM pg_class WHERE oid = %s::regclass) THEN "
+							   "RAISE 'its ledger is of another role: %%', (SELECT relowner::regrole FROM pg_class WHERE oid = %s::regclass); "
+							   "END IF; %s END", ledger, ledger, literal(conn, ledger), literal(conn, ledger), then);
+
+	return text_of("DO %s", literal(conn, open));
 }
 
-/* The row is written anew by each attempt; but statements stays. */
-static bool
-write_row(PGconn *conn, const char *ledger, const char *error)
+/*
+ * Begin an attempt: its row, and how many statements those before have done.  No row:
+ * it is done.  Or write an error into it.
+ */
+static PGresult *
+take_row(PGconn *conn, const char *ledger, const char *error)
 {
-	return try_run(conn,
-				   "INSERT INTO %s (name, checksum, script, error) VALUES (%s, %s, %s, %s) ON CONFLICT (name) DO UPDATE "
-				   "SET checksum = excluded.checksum, script = excluded.script, run_by = session_user, "
-				   "started_at = clock_timestamp(), error = excluded.error", ledger,
-				   literal(conn, options.name), literal(conn, script.checksum), literal(conn, script.text), literal(conn, error));
+	char	   *name = literal(conn, options.name);
+	char	   *text = literal(conn, script.text);
+	char	   *take = text_of("INSERT INTO %s AS l (name, checksum, script, error) "
+							   "VALUES (%s, encode(sha256(convert_to(%s, 'UTF8')), 'hex'), %s, %s) ON CONFLICT (name) DO UPDATE "
+							   "SET checksum = excluded.checksum, script = excluded.script, run_by = session_user, "
+							   "started_at = clock_timestamp(), error = excluded.error "
+							   "WHERE l.finished_at IS NULL AND (l.statements = 0 OR l.checksum = excluded.checksum); "
+							   "IF EXISTS (SELECT FROM %s WHERE name = %s AND script <> %s) THEN "
+							   "RAISE 'another script was run under this name'; END IF; ",
+							   ledger, name, text, text, literal(conn, error), ledger, name, text);
+
+	return try_query(conn, "%s; SELECT statements FROM %s WHERE name = %s AND finished_at IS NULL",
+					 open_ledger(conn, ledger, take), ledger, name);
 }
 
 static bool
@@ -72,14 +85,14 @@ static bool
 run_statements(PGconn *conn, const char *schema, const char *ledger, const char *path, int done)
 {
 	/* Whoever still builds an index has that lock on its table. */
-	bool		ok = try_run(conn,
-							 "DO $$ DECLARE i record; BEGIN "
-							 "FOR i IN SELECT indexrelid, indrelid FROM pg_index JOIN pg_class c ON c.oid = indexrelid "
-							 "WHERE NOT indisvalid AND relkind = 'i' AND relnamespace = quote_ident(%s)::regnamespace LOOP "
-							 "EXECUTE format('LOCK TABLE %%s IN SHARE UPDATE EXCLUSIVE MODE', i.indrelid::regclass); "
-							 "IF EXISTS (SELECT FROM pg_index WHERE indexrelid = i.indexrelid AND NOT indisvalid) THEN "
-							 "EXECUTE format('DROP INDEX %%s', i.indexrelid::regclass); END IF; END LOOP; END $$",
-							 literal(conn, schema)) && write_row(conn, ledger, NULL);
+	bool		ok = try_run(conn, "DO %s",
+							 literal(conn, text_of("DECLARE i record; BEGIN "
+												   "FOR i IN SELECT indexrelid, indrelid FROM pg_index JOIN pg_class c ON c.oid = indexrelid "
+												   "WHERE NOT indisvalid AND relkind = 'i' AND relnamespace = quote_ident(%s)::regnamespace LOOP "
+												   "EXECUTE format('LOCK TABLE %%s IN SHARE UPDATE EXCLUSIVE MODE', i.indrelid::regclass); "
+												   "IF EXISTS (SELECT FROM pg_index WHERE indexrelid = i.indexrelid AND NOT indisvalid) THEN "
+												   "EXECUTE format('DROP INDEX %%s', i.indexrelid::regclass); END IF; END LOOP; END",
+												   literal(conn, schema))));
 
 	for (; ok && done < script.nstatements; done++)
 		ok = try_run(conn, "SELECT set_config('search_path', concat_ws(', ', quote_ident(%s), nullif(%s, '')), false)",
@@ -87,87 +100,62 @@ run_statements(PGconn *conn, const char *schema, const char *ledger, const char 
 			try_run(conn, "%s", script.statements[done]) &&
 			try_run(conn, "SET search_path = pg_catalog, pg_temp") &&
 			update_row(conn, ledger, text_of("statements = %d", done + 1));
-	return ok && update_row(conn, ledger, "finished_at = clock_timestamp()");
+	return ok;
 }
 
-/* Is nothing in the way?  The first value of a row says what is. */
-static bool
-is_free(PGresult *res, Task *task)
-{
-	set_message(task, PQntuples(res) > 0 ? PQgetvalue(res, 0, 0) : "");
-	return res != NULL && task->message[0] == '\0';
-}
-
-/* FAILED without a message: a query has failed. */
+/*
+ * *ledger is the shard's, when we have it.  Without a message, a query has failed
+ * or there was nothing in the way.
+ */
 static State
-attempt(PGconn *conn, Task *task, char **schema, char **ledger)
+attempt(PGconn *conn, Task *task, char **ledger)
 {
 	bool		whole = script.statements == NULL;
-	PGresult   *res = try_query(conn, "SET lock_timeout = %d; SET statement_timeout = %d; %s(%d, %d); " LOOK,
-								options.lock_timeout_ms, options.statement_timeout_ms,
-								whole ? "BEGIN; SELECT pg_advisory_xact_lock" : "SELECT pg_advisory_lock", LOCK_CLASS, task->shard,
+	PGresult   *res = try_query(conn, "SET lock_timeout = %d; SET statement_timeout = %d; %sSELECT pg_advisory_lock(%d, %d); " LOOK,
+								options.lock_timeout_ms, options.statement_timeout_ms, whole ? "BEGIN; " : "", LOCK_CLASS, task->shard,
 								(long long) Max(options.max_lag, 0), options.max_lag < 0 ? "0" : LAG, task->shard);
-	char	   *table;
+	char	   *schema;
 	char	   *path;
-	int			done;
+	bool		ok;
 
-	if (!is_free(res, task))
+	set_message(task, res != NULL ? PQgetvalue(res, 0, 0) : "");
+	if (res == NULL || task->message[0] != '\0')
 		return res == NULL || *PQgetvalue(res, 0, 1) == 't' ? FAILED : TODO;
-	*schema = keep_text(field(res, 0, 2));
-	table = text_of("%s." LEDGER, ident(conn, *schema));
+	schema = keep_text(field(res, 0, 2));
 	path = keep_text(field(res, 0, 3));
+	*ledger = text_of("%s." LEDGER, ident(conn, schema));
 	PQclear(res);
-	res = open_ledger(conn, table, "ROW EXCLUSIVE");
-	if (!is_free(res, task))
-		return FAILED;
-	PQclear(res);
-	*ledger = table;
-	res = try_query(conn, "SELECT CASE WHEN checksum <> %s AND done <> 0 THEN 'another script was run under this name' END, done "
-					"FROM %s, LATERAL (SELECT CASE WHEN finished_at IS NOT NULL THEN -1 ELSE statements END AS done) d WHERE name = %s",
-					literal(conn, script.checksum), table, literal(conn, options.name));
-	if (!is_free(res, task))
-		return FAILED;
-	done = PQntuples(res) > 0 ? atoi(PQgetvalue(res, 0, 1)) : 0;
-	PQclear(res);
-	if (done < 0)
+	res = take_row(conn, *ledger, NULL);
+	if (res != NULL && PQntuples(res) == 0)
 		return HAD;
-	if (whole ? write_row(conn, table, NULL) &&
-		try_run(conn, "SELECT snowid_internal.run_in_shard(%d, %s, %s, %s, NULL)",
-				task->shard, literal(conn, *schema), literal(conn, script.text), literal(conn, path)) &&
-		update_row(conn, table, "finished_at = clock_timestamp()") && try_run(conn, "COMMIT")
-		: run_statements(conn, *schema, table, path, done))
-		return DONE;
-	return FAILED;
+	ok = res != NULL &&
+		(whole ? try_run(conn, "SELECT snowid_internal.run_in_shard(%d, %s, %s, %s, NULL)",
+						 task->shard, literal(conn, schema), literal(conn, script.text), literal(conn, path))
+		 : run_statements(conn, schema, *ledger, path, atoi(PQgetvalue(res, 0, 0)))) &&
+		update_row(conn, *ledger, "finished_at = clock_timestamp()") && (!whole || try_run(conn, "COMMIT"));
+	PQclear(res);
+	return ok ? DONE : FAILED;
 }
 
+/* Run the script in a shard.  TODO, with its message: it is to be tried again. */
 State
 migrate(PGconn *conn, Task *task)
 {
-	char	   *schema = "";
 	char	   *ledger = NULL;
-	State		state = attempt(conn, task, &schema, &ledger);
-	bool		by_query = state == FAILED && task->message[0] == '\0';
+	State		state = attempt(conn, task, &ledger);
 
-	if (by_query)
+	if (state == FAILED && task->message[0] == '\0')
 	{
-		const char *message = PQerrorMessage(conn);
-		char	   *prefix = text_of("ERROR:  shard %d, schema \"%s\": ", task->shard, schema);
+		set_message(task, PQerrorMessage(conn));
 
 		/* Locked; closed; or out of reach. */
 		if (strstr("55P03 40P01 40001 SN001 SN002", last_sqlstate) != NULL || PQstatus(conn) != CONNECTION_OK)
 			state = TODO;
-		set_message(task, message + (strncmp(message, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0));
 	}
 	if (PQtransactionStatus(conn) != PQTRANS_IDLE)
 		(void) try_run(conn, "ROLLBACK");
 	(void) try_run(conn, "SET search_path = pg_catalog, pg_temp; SELECT pg_advisory_unlock_all()");
-	if (by_query && state == FAILED && ledger != NULL)
-	{
-		PGresult   *res = open_ledger(conn, ledger, "ROW EXCLUSIVE");
-
-		if (res != NULL && PQntuples(res) == 0)
-			(void) write_row(conn, ledger, task->message);
-		PQclear(res);
-	}
+	if (state == FAILED && ledger != NULL)
+		PQclear(take_row(conn, ledger, task->message));
 	return state;
 }

@@ -4,48 +4,31 @@
  */
 #include "each.h"
 
-/* How many ledgers one query reads, and one pg_dump shards: it locks their tables. */
+/* How many shards one pg_dump reads: it locks their tables. */
 #define AT_ONCE 100
 
-static struct Note
-{
-	char	   *subject;
-	char	   *what;
-	int			shard;
-}		   *notes;
-static int	nnotes = 0;
+Note	   *notes;
+int			nnotes = 0;
 
 void
 note(const char *subject, const char *what, int shard)
 {
-	notes = pg_realloc(notes, (nnotes + 1) * sizeof(struct Note));
-	notes[nnotes++] = (struct Note)
+	notes = pg_realloc(notes, (nnotes + 1) * sizeof(Note));
+	notes[nnotes++] = (Note)
 	{
 		pg_strdup(subject), pg_strdup(what), shard
 	};
 }
 
 static int
-compare_texts(const struct Note *x, const struct Note *y)
+compare_notes(const void *a, const void *b)
 {
+	const Note *x = a;
+	const Note *y = b;
 	int			c = strcmp(x->subject, y->subject);
 
-	return c != 0 ? c : strcmp(x->what, y->what);
-}
-
-static int
-compare_notes(const void *x, const void *y)
-{
-	int			c = compare_texts(x, y);
-
-	return c != 0 ? c : ((const struct Note *) x)->shard - ((const struct Note *) y)->shard;
-}
-
-static void
-sort_notes(void)
-{
-	if (nnotes > 0)
-		qsort(notes, nnotes, sizeof(struct Note), compare_notes);
+	c = c != 0 ? c : strcmp(x->what, y->what);
+	return c != 0 ? c : x->shard - y->shard;
 }
 
 /* Tell what is not true of so many shards, which are all.  False if there is nothing. */
@@ -53,37 +36,38 @@ bool
 tell_notes(int all)
 {
 	const char *subject = "";
-	int			end;
+	int			shards[MAX_SHARD + 1];
+	int			n = 0;
 
-	sort_notes();
-	for (int i = 0; i < nnotes; i = end)
+	qsort(notes, nnotes, sizeof(Note), compare_notes);
+	for (Note *x = notes; x < notes + nnotes; x++)
 	{
-		int			shards[MAX_SHARD + 1];
-		int			n = 0;
-
-		for (end = i; end < nnotes && compare_texts(&notes[end], &notes[i]) == 0; end++)
-			if (n == 0 || shards[n - 1] != notes[end].shard)
-				shards[n++] = notes[end].shard;
-		if (n == all)
+		if (n == 0 || shards[n - 1] != x->shard)
+			shards[n++] = x->shard;
+		if (x + 1 < notes + nnotes && strcmp(x[1].subject, x->subject) == 0 && strcmp(x[1].what, x->what) == 0)
 			continue;
-		if (strcmp(notes[i].subject, subject) != 0)
-			printf("%s\n", subject = notes[i].subject);
-		printf("  %s: %d shard%s: %s\n", notes[i].what, n, n == 1 ? "" : "s", keep_text(ranges_of(shards, n)));
+		if (n != all)
+		{
+			if (strcmp(x->subject, subject) != 0)
+				printf("%s\n", subject = x->subject);
+			printf("  %s: %d shard%s: %s\n", x->what, n, n == 1 ? "" : "s", keep_text(ranges_of(shards, n)));
+		}
+		n = 0;
 	}
 	return subject[0] != '\0';
 }
 
 static void
-note_rows(PGresult *res, NoteTaker *taker)
+note_rows(PGresult *res)
 {
 	for (int row = 0; row < PQntuples(res); row++)
-		taker(PQgetvalue(res, row, 0), PQgetvalue(res, row, 1), atoi(PQgetvalue(res, row, 2)));
+		note(PQgetvalue(res, row, 0), PQgetvalue(res, row, 1), atoi(PQgetvalue(res, row, 2)));
 	PQclear(res);
 }
 
 /* Take note of two columns of all ledgers. */
 void
-read_ledgers(const char *columns, const char *condition, NoteTaker *taker)
+read_ledgers(const char *columns, const char *condition)
 {
 	for (int server = 0; server < nservers; server++)
 	{
@@ -96,23 +80,14 @@ read_ledgers(const char *columns, const char *condition, NoteTaker *taker)
 		int			unread[MAX_SHARD + 1];
 		int			nunread = 0;
 
-		for (int row = 0; row < PQntuples(res);)
+		for (int row = 0; row < PQntuples(res); row++)
 		{
-			PQExpBufferData sql;
+			const char *shard = PQgetvalue(res, row, 0);
 
-			initPQExpBuffer(&sql);
-			do
-			{
-				const char *shard = PQgetvalue(res, row, 0);
-
-				if (*PQgetvalue(res, row, 2) == 't')
-					appendPQExpBuffer(&sql, "%sSELECT %s, %s FROM %s WHERE %s", sql.len > 0 ? " UNION ALL " : "",
-									  columns, shard, PQgetvalue(res, row, 1), condition);
-				else
-					unread[nunread++] = atoi(shard);
-			} while (++row < PQntuples(res) && row % AT_ONCE != 0);
-			note_rows(query(conn, "%s", sql.data), taker);
-			termPQExpBuffer(&sql);
+			if (*PQgetvalue(res, row, 2) == 't')
+				note_rows(query(conn, "SELECT %s, %s FROM %s WHERE %s", columns, shard, PQgetvalue(res, row, 1), condition));
+			else
+				unread[nunread++] = atoi(shard);
 		}
 		if (nunread > 0)
 			report_warning("ledgers of other roles are not read: shards %s", ranges_of(unread, nunread));
@@ -124,13 +99,10 @@ read_ledgers(const char *columns, const char *condition, NoteTaker *taker)
 int
 command_status(void)
 {
-	int			known;
-	int			i = 0;
-
 	read_ledgers("name, CASE WHEN finished_at IS NOT NULL THEN 'done' ELSE concat_ws(', ', 'not done', "
-				 "'but the first ' || nullif(statements, 0) || ' statements', 'failed: ' || error) END", "true", note);
-	sort_notes();
-	for (known = nnotes; i < known;)
+				 "'but the first ' || nullif(statements, 0) || ' statements', 'failed: ' || error) END", "true");
+	qsort(notes, nnotes, sizeof(Note), compare_notes);
+	for (int i = 0, known = nnotes; i < known;)
 	{
 		const char *name = notes[i].subject;
 		bool		has[MAX_SHARD + 1] = {false};
@@ -185,7 +157,7 @@ command_diff(void)
 			dump = dump_definitions(conn, options.bindir, schemas, k);
 			if (dump == NULL)
 				fail();
-			note_rows(query(conn, DEFINITIONS, PQgetvalue(res, row, 0), PQgetvalue(res, row + k - 1, 0), literal(conn, dump)), note);
+			note_rows(query(conn, DEFINITIONS, PQgetvalue(res, row, 0), PQgetvalue(res, row + k - 1, 0), literal(conn, dump)));
 			free(dump);
 		}
 		n += PQntuples(res);

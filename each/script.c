@@ -7,38 +7,24 @@
 #include "mb/pg_wchar.h"
 #include "fe_utils/psqlscan.h"
 
+#include <fcntl.h>
+
 /* What the first line of such a script says. */
 #define NO_TRANSACTION "-- no transaction"
 
 struct Script script;
 
+/* The one that all ledgers have which have it. */
 static char *
-read_file(const char *name)
+read_script_of_ledgers(PGconn *conn)
 {
-	FILE	   *file = fopen(name, "r");
-	char	   *text = NULL;
-	size_t		size = 0;
-
-	if (file == NULL || getdelim(&text, &size, '\0', file) < 0)
-	{
-		report_error("could not read file \"%s\": %m", name);
-		exit(EXIT_USAGE);
-	}
-	fclose(file);
-	return text;
-}
-
-static void
-use_ledger(const char *text, const char *unused, int shard)
-{
-	if (script.text == NULL)
-		script.text = pg_strdup(text);
-	else if (strcmp(script.text, text) != 0)
-	{
-		report_error("shard %d has another script \"%s\" than others", shard, options.name);
-		report_hint("Say which: --file");
-		exit(EXIT_USAGE);
-	}
+	read_ledgers("script, NULL", text_of("name = %s AND (finished_at IS NOT NULL OR statements > 0)", literal(conn, options.name)));
+	if (nnotes == 0)
+		refuse("no shard has done \"%s\"; say where it is: --file", options.name);
+	for (; nnotes > 0; nnotes--)
+		if (strcmp(notes[nnotes - 1].subject, notes[0].subject) != 0)
+			refuse("shard %d has another script \"%s\" than others; say which: --file", notes[nnotes - 1].shard, options.name);
+	return notes[0].subject;
 }
 
 static void
@@ -56,11 +42,7 @@ split_script(void)
 	{
 		result = psql_scan(lexer, statement, &prompt);
 		if (result == PSCAN_BACKSLASH || (result == PSCAN_INCOMPLETE && prompt != PROMPT_READY))
-		{
-			report_error("the script %s", result == PSCAN_BACKSLASH ? "has a command of psql's"
-						 : "ends within a statement");
-			exit(EXIT_USAGE);
-		}
+			refuse("the script %s", result == PSCAN_BACKSLASH ? "has a command of psql's" : "ends within a statement");
 		if (statement->len > 0)
 			script.statements[script.nstatements++] = pg_strdup(statement->data);
 		resetPQExpBuffer(statement);
@@ -73,19 +55,13 @@ split_script(void)
 void
 read_script(PGconn *registry)
 {
-	if (options.file != NULL)
-		script.text = read_file(options.file);
-	else
-		read_ledgers("script, NULL", text_of("name = %s AND (finished_at IS NOT NULL OR statements > 0)",
-											 literal(registry, options.name)), use_ledger);
-	if (script.text == NULL)
-	{
-		report_error("no shard has done \"%s\"", options.name);
-		report_hint("Say where it is: --file");
-		exit(EXIT_USAGE);
-	}
-	script.checksum = query_text(registry, "SELECT encode(sha256(convert_to(%s, 'UTF8')), 'hex')",
-								 literal(registry, script.text));
+	int			fd = options.file != NULL ? open(options.file, O_RDONLY) : -1;
+
+	if (options.file != NULL && fd < 0)
+		refuse("could not read file \"%s\": %m", options.file);
+	script.text = fd >= 0 ? read_all(fd) : read_script_of_ledgers(registry);
+	if (script.text[0] == '\0')
+		refuse("the script is empty");
 	if (strncmp(script.text, NO_TRANSACTION, strlen(NO_TRANSACTION)) == 0 &&
 		strchr("\r\n", script.text[strlen(NO_TRANSACTION)]) != NULL)
 		split_script();

@@ -44,22 +44,17 @@ static const char epilogue[] =
 static int
 command_run(PGconn *registry)
 {
-	int			done = 0;
-	int			had = 0;
 	int64		start = now_ms();
 
 	read_script(registry);
 	work_off(registry);
 	for (Task *task = tasks; task < tasks + ntasks; task++)
-	{
-		done += task->state == DONE;
-		had += task->state == HAD;
 		if (task->state != DONE && task->state != HAD)
 			note(task->state == FAILED ? "failed" : "not done", task->message[0] != '\0' ? task->message : "not begun", task->shard);
-	}
-	report_info("%d shards done in %.1f s, %d had it before, %d are left", done, (now_ms() - start) / 1000.0, had, ntasks - done - had);
+	report_info("%d shards done in %.1f s, %d had it before, %d are left",
+				count_tasks(DONE), (now_ms() - start) / 1000.0, count_tasks(HAD), nnotes);
 	(void) tell_notes(-1);
-	return done + had == ntasks ? EXIT_DONE : EXIT_FAILED;
+	return nnotes == 0 ? EXIT_DONE : EXIT_FAILED;
 }
 
 int

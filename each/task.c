@@ -11,8 +11,8 @@
 #define FIRST_PAUSE_MS		100
 #define LONGEST_PAUSE_MS	10000
 
-/* How often the registry is asked where shards have gone. */
-#define ASK_MS				1000
+/* How often we look whether there is something to do. */
+#define LOOK_MS				20
 
 Task	   *tasks;
 int			ntasks;
@@ -21,7 +21,6 @@ int			nservers;
 
 static pid_t workers[lengthof(servers) * MAX_JOBS];
 static pid_t parent;
-static bool *stop;				/* no worker takes another task */
 
 PGconn *
 connect_server(int server, bool needed)
@@ -34,10 +33,7 @@ connect_server(int server, bool needed)
 		run(conn, "SELECT set_config(name, reset_val, false) FROM pg_settings WHERE name IN "
 			"('row_security', 'restrict_nonsystem_relation_kind', 'timezone', 'datestyle', 'intervalstyle')");
 	else if (needed)
-	{
-		report_error("%s: %s", label, PQerrorMessage(conn));
-		exit(EXIT_USAGE);
-	}
+		refuse("%s: %s", label, PQerrorMessage(conn));
 	return conn;
 }
 
@@ -63,16 +59,11 @@ read_registry(PGconn *registry)
 	int			of_server[lengthof(servers)] = {0};
 	int			wanted = 0;
 
-	/* The last one has room for a flag. */
 	if (first)
-		tasks = mmap(NULL, (MAX_SHARD + 2) * sizeof(Task), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		tasks = mmap(NULL, (MAX_SHARD + 1) * sizeof(Task), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (first && (res == NULL || tasks == MAP_FAILED))
-	{
-		report_error("registry: %s", res == NULL ? PQerrorMessage(registry) : strerror(errno));
-		exit(EXIT_USAGE);
-	}
+		refuse("registry: %s", res == NULL ? PQerrorMessage(registry) : strerror(errno));
 	task = tasks;
-	stop = (bool *) &tasks[MAX_SHARD + 1];
 	for (int row = 0; res != NULL && row < PQntuples(res); row++)
 	{
 		int			shard = atoi(PQgetvalue(res, row, 0));
@@ -94,18 +85,21 @@ read_registry(PGconn *registry)
 		PQreset(registry);
 	PQclear(res);
 	if (first && wanted < options.shards.n)
-	{
-		report_error("the registry does not know all of these shards");
-		exit(EXIT_USAGE);
-	}
+		refuse("the registry does not know all of these shards");
 }
 
-/* The first line of an error, without its kind. */
+/* The first line of an error, without its kind, and the shard that run_in_shard() names. */
 void
 set_message(Task *task, const char *message)
 {
 	const char *text = strncmp(message, "ERROR:  ", 8) == 0 ? message + 8 : message;
-	size_t		n = Min(strcspn(text, "\n"), sizeof(task->message) - 1);
+	const char *named = strncmp(text, "shard ", 6) == 0 ? strstr(text, "\": ") : NULL;
+	size_t		n;
+
+	if (named != NULL)
+		text = named + 3;
+
+	n = Min(strcspn(text, "\n"), sizeof(task->message) - 1);
 
 	/* Not cut within a character of UTF-8. */
 	while (n > 0 && (text[n] & 0xC0) == 0x80)
@@ -124,19 +118,27 @@ end_task(Task *task, State state)
 	if (state == TODO && now_ms() - task->since >= options.wait_s * INT64CONST(1000))
 		state = FAILED;
 	task->due = now_ms() + pause / 2 + random() % (pause / 2);
-	*stop |= state == FAILED && options.stop_on_error;
 	__atomic_store_n(&task->state, state, __ATOMIC_RELEASE);
+}
+
+/* None is to do after a failure that stops us. */
+int
+count_tasks(State state)
+{
+	int			n = 0;
+
+	if (state == TODO && options.stop_on_error && count_tasks(FAILED) > 0)
+		return 0;
+	for (Task *task = tasks; task < tasks + ntasks; task++)
+		n += Max(task->state, RUNNING) == state;
+	return n;
 }
 
 /* Is there work?  A task that runs may have to be done once more. */
 static int
 count_left(void)
 {
-	int			left = 0;
-
-	for (Task *task = tasks; task < tasks + ntasks; task++)
-		left += task->state == RUNNING || (task->state == TODO && !*stop);
-	return left;
+	return count_tasks(RUNNING) + count_tasks(TODO);
 }
 
 static void
@@ -151,15 +153,14 @@ work(int server)
 		State		state = TODO;
 		Task	   *task = tasks;
 
-		while (task < tasks + ntasks && (task->state != TODO || task->server != server || task->due > now_ms() || *stop ||
-										 !__sync_bool_compare_and_swap(&task->state, TODO, RUNNING)))
+		while (task < tasks + ntasks && (task->state != TODO || task->server != server || task->due > now_ms() || count_tasks(TODO) == 0 ||
+										 !__sync_bool_compare_and_swap(&task->state, TODO, -getpid())))
 			task++;
 		if (task == tasks + ntasks)
 		{
-			wait_ms(20);
+			wait_ms(LOOK_MS);
 			continue;
 		}
-		task->worker = getpid();
 		if (PQstatus(conn) != CONNECTION_OK)
 		{
 			PQfinish(conn);
@@ -172,7 +173,6 @@ work(int server)
 		end_task(task, state);
 		free_texts(mark);
 	}
-	PQfinish(conn);
 	exit(0);
 }
 
@@ -180,26 +180,16 @@ work(int server)
 static void
 tend_workers(void)
 {
-	pid_t		ended;
+	pid_t		ended = waitpid(-1, NULL, WNOHANG);
 
-	while ((ended = waitpid(-1, NULL, WNOHANG)) > 0)
-	{
-		for (int i = 0; i < nservers * options.jobs; i++)
-			if (workers[i] == ended)
-				workers[i] = 0;
-
-		/* What it has left undone, the ledger tells the next one. */
-		for (Task *task = tasks; task < tasks + ntasks; task++)
-			if (task->state == RUNNING && task->worker == ended)
-			{
-				set_message(task, "its worker has ended");
-				end_task(task, TODO);
-			}
-	}
+	/* What it has left undone, the ledger tells the next one. */
+	for (Task *task = tasks; ended > 0 && task < tasks + ntasks; task++)
+		if (task->state == -ended)
+			end_task(task, TODO);
 	for (int i = 0; i < nservers * options.jobs && count_left() > 0; i++)
 	{
 		fflush(NULL);
-		if (workers[i] <= 0 && (workers[i] = fork()) == 0)
+		if ((workers[i] <= 0 || workers[i] == ended) && (workers[i] = fork()) == 0)
 			work(i / options.jobs);
 	}
 }
@@ -209,31 +199,22 @@ void
 work_off(PGconn *registry)
 {
 	int64		start = now_ms();
-	int64		asked = start;
 	int			left;
+	int			round = 0;
 
 	parent = getpid();
 	do
 	{
-		int			failed = 0;
-		int			waiting = 0;
-
 		tend_workers();
-		for (Task *task = tasks; task < tasks + ntasks; task++)
-		{
-			failed += task->state == FAILED;
-			waiting += task->state == TODO && task->attempts > 0;
-		}
 		left = count_left();
 		if (left < ntasks)
-			tell_now_and_then("%d of %d shards, on %d servers; %d failed, %d to be tried again, %d s left", ntasks - left, ntasks, nservers,
-							  failed, waiting, (int) ((now_ms() - start) * left / (ntasks - left) / 1000));
-		if (now_ms() - asked > ASK_MS)
-		{
+			tell_now_and_then("%d of %d shards, on %d servers; %d failed, %d s left", ntasks - left, ntasks, nservers,
+							  count_tasks(FAILED), (int) ((now_ms() - start) * left / (ntasks - left) / 1000));
+		wait_ms(LOOK_MS);
+
+		/* Once a second: where have shards gone? */
+		if (++round % (1000 / LOOK_MS) == 0)
 			read_registry(registry);
-			asked = now_ms();
-		}
-		wait_ms(20);
 	} while (left > 0);
 	while (waitpid(-1, NULL, 0) > 0)
 		;

@@ -33,7 +33,8 @@ subtest 'the command line' => sub {
 	}
 	each_ok($a, 2, qr/does not know all of these shards/, '--name', 'x', '--shard', '19-20');
 	each_ok($a, 2, qr/could not read file/, '--name', 'x', '--file', '/nowhere');
-	each_ok($a, 2, qr/no shard has done "x"/, '--name', 'x');
+	each_ok($a, 2, qr/the script is empty/, '--name', 'x', '--file', script_file(''));
+	each_ok($a, 2, qr/no shard has done "x"; say where it is: --file/, '--name', 'x');
 };
 
 subtest 'each shard once' => sub {
@@ -75,7 +76,7 @@ subtest 'a shard that fails' => sub {
 	each_ok($a, 0, qr/1 shards done/, '--name', 'stops', '--file', script_file('SELECT 1'), '--shard', 12);
 	each_ok($a, 0, qr/19 shards done in .*, 1 had it/, '--name', 'stops');
 	each_ok($a, 0, qr/1 shards done/, '--name', 'two', '--file', script_file("SELECT $_"), '--shard', $_) for 3, 15;
-	each_ok($a, 2, qr/shard 15 has another script "two" than others\n.*--file/, '--name', 'two');
+	each_ok($a, 2, qr/shard 15 has another script "two" than others; say which: --file/, '--name', 'two');
 };
 
 done_testing();

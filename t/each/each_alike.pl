@@ -40,12 +40,18 @@ INSERT INTO insta21.users DEFAULT VALUES RETURNING snowid.id_shard(id), other}),
 	each_ok($a, 0, qr/0 shards done in .*, 22 had it/, '--name', 'all');
 	each_ok($a, 0, qr/shard 21 is there/, 'create', '--like', 15, '--shard', 21);
 
-	each_ok($a, 1, qr/the registry has another shard 5, or schema "insta5"/, 'create', '--like', 15, '--shard', 5);
-	each_ok($a, 2, qr/does not know/, 'create', '--like', 99, '--shard', 30);
+	each_ok($a, 2, qr/the registry has another shard 5, or schema "insta5"/, 'create', '--like', 15, '--shard', 5);
+	each_ok($a, 2, qr/shard 99 is not where the registry says/, 'create', '--like', 99, '--shard', 30);
 	each_ok($a, 0, qr/shard 22 is there/, 'create', '--like', 15, '--shard', 22);
-	each_ok($a, 1, qr/shard 2 is not where the registry says/, 'create', '--like', 2, '--shard', 23)
+	each_ok($a, 2, qr/shard 2 is not where the registry says/, 'create', '--like', 2, '--shard', 23)
 	  if $a->safe_psql('postgres', 'SELECT snowid.fence_shard(2)') eq '';
 	$a->safe_psql('postgres', 'SELECT snowid.unfence_shard(2)');
+
+	# One that has no ledger yet.
+	$a->safe_psql('postgres', 'SELECT snowid.create_shard(40)');
+	each_ok($a, 0, qr/shard 41 is there/, 'create', '--like', 40, '--shard', 41);
+	each_ok($a, 0, qr/2 shards done/, '--name', 'first', '--shard', '40-41', '--file', script_file('SELECT 1'));
+	$a->safe_psql('postgres', "SELECT snowid.drop_shard($_, true)") for 40, 41;
 };
 
 subtest 'diff' => sub {

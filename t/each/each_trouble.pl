@@ -52,6 +52,7 @@ subtest 'locked shards' => sub {
 	is(ledgers($run), "  done: 17 shards: 0-2,4-12,15-19\n  not begun: 3 shards: 3,13-14\n", 'the others go on');
 	$_->query_safe('COMMIT') for @holders;
 	ok($run->{run}->finish, 'done when their holders end');
+	like($run->{said}, qr/: \d+ of 20 shards, on 2 servers; 0 failed, \d+ s left\n/, 'it tells how far it is');
 	is(runs($a, $b), '20 20', 'each once');
 
 	$holders[0]->query_safe('BEGIN; LOCK TABLE insta3.photos IN ACCESS SHARE MODE');
@@ -60,6 +61,15 @@ subtest 'locked shards' => sub {
 	each_ok($a, 1, qr/canceling statement due to statement timeout: 20 shards/, '--name', 'long', '--statement-timeout', 10,
 		'--file', script_file(q{DO 'BEGIN LOOP END LOOP; END'}));
 	$_->quit for @holders;
+
+	# Deadlocks, and transactions that cannot be serialized.
+	$_->safe_psql('postgres', 'CREATE SEQUENCE public.tries') for $a, $b;
+	each_ok($a, 0, qr/20 shards done/, '--name', 'again', '--file', script_file(q{DO $$
+DECLARE try bigint := nextval('public.tries') % 3;
+BEGIN
+	IF try > 0 THEN RAISE EXCEPTION USING ERRCODE = CASE try WHEN 1 THEN '40001' ELSE '40P01' END; END IF;
+END $$}));
+	is($_->safe_psql('postgres', 'SELECT last_value >= 30 FROM public.tries'), 't', 'other transient errors are tried again') for $a, $b;
 };
 
 subtest 'a server that is down' => sub {

@@ -39,6 +39,7 @@ BEGIN
 use Exporter 'import';
 use File::Basename;
 use File::Path qw(rmtree);
+use IPC::Run;
 use List::Util qw(max shuffle);
 use Time::HiRes qw(clock_gettime usleep CLOCK_MONOTONIC);
 
@@ -66,7 +67,8 @@ our @EXPORT = qw($terminal $base $source %option %fault @faults $is_lossy $is_po
   $usage $writers_dir $database $primary $standby $writers $max_offset $n_seldom $last_shard
   $serial $must_rewind %count @failures $start
   MS SECOND HOUR SEQUENCES SELDOM NEXTVAL RESTARTED RECREATED ALTERED
-  fault load_faults run_fault say_event wait_until random_below one_of received_bytes let_ids_flow
+  fault load_faults run_fault say_event now wait_until random_below one_of
+  start_clients received_bytes let_ids_flow
   sql sequence seconds_ahead set_clock clock_offset make_clock step_clock random_step
   maybe_step_while_down
   append_to_file clock_gettime max rmtree shuffle slurp_file CLOCK_MONOTONIC);
@@ -127,6 +129,12 @@ sub say_event
 	return;
 }
 
+# The time that nothing changes, in nanoseconds.
+sub now
+{
+	return int(clock_gettime(CLOCK_MONOTONIC) * SECOND);
+}
+
 # Wait for a condition, not for a time; dies when it doesn't come.
 sub wait_until
 {
@@ -150,6 +158,18 @@ sub random_below
 sub one_of
 {
 	return $_[ random_below(scalar @_) ];
+}
+
+# Begin a program of ours that has sessions, with its arguments after its directory.
+sub start_clients
+{
+	my ($name, @arguments) = @_;
+	my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
+	my ($include, $lib) = split /\n/, `$pg_config --includedir --libdir`;
+
+	return IPC::Run::start(
+		[ SnowidTest::build($name, "-I$include", "-L$lib", '-lpq'), $writers_dir, @arguments ],
+		'<', \undef, '>', "$base/clients.out", '2>&1');
 }
 
 sub received_bytes
@@ -210,7 +230,7 @@ sub set_clock
 
 	$c->{offset} = int($offset);
 	$c->{drift} = $drift // 0;
-	$c->{since} = int(clock_gettime(CLOCK_MONOTONIC) * SECOND);
+	$c->{since} = now();
 	SnowidTest::write_clock($node, @$c{qw(offset since drift)}, 0);
 	return;
 }
@@ -220,9 +240,7 @@ sub clock_offset
 	my ($node) = @_;
 	my $c = $clock{ $node->name };
 
-	return $c->{offset} +
-	  int((clock_gettime(CLOCK_MONOTONIC) * SECOND - $c->{since}) *
-		  $c->{drift} / 1_000_000);
+	return $c->{offset} + int((now() - $c->{since}) * $c->{drift} / 1_000_000);
 }
 
 sub make_clock

@@ -78,7 +78,9 @@ sub report
 		grow_cpu => 'Backend CPU time of the same',
 		index => 'Size of the primary key\'s index, by millions of rows',
 		rate_by_clock => 'The same by the clock when the ids were read',
-		ahead => 'The most that an id was ahead of the clock');
+		ahead => 'The most that an id was ahead of the clock',
+		fence_cpu => 'Backend CPU time of the same',
+		fence_insert => 'Backend CPU time of an INSERT of a row, one by one');
 	my (%variants, %xs);
 	for my $key (@order)
 	{

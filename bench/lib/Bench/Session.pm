@@ -22,15 +22,29 @@ sub new
 sub run
 {
 	my ($self, $sql) = @_;
-	my @lines;
+	$self->ask($sql);
+	return $self->answer;
+}
+
+# The same in two steps, for what several sessions do at a time.
+sub ask
+{
+	my ($self, $sql) = @_;
+	$self->{asked} = $sql;
 	print { $self->{to} } "$sql\n;SELECT 'end of answer';\n";
+}
+
+sub answer
+{
+	my ($self) = @_;
+	my @lines;
 	while (defined(my $line = readline $self->{from}))
 	{
 		chomp $line;
 		return @lines if $line eq 'end of answer';
 		push @lines, $line;
 	}
-	die "psql ended in: $sql\n";
+	die "psql ended in: $self->{asked}\n";
 }
 
 # Run SQL; returns nanoseconds of the backend's CPU, of the wall, bytes of WAL.

@@ -14,15 +14,6 @@ use Torture::Servers;
 our @EXPORT = qw(start_writers stop_writers while_writers_rest hold_reservation end_holder log_ids
   sql_alone covered restart_sequence close_database move_to);
 
-# Where libpq is, for the compiler.
-sub libpq
-{
-	my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
-	my ($include, $lib) = split /\n/, `$pg_config --includedir --libdir`;
-
-	return ("-I$include", "-L$lib", '-lpq');
-}
-
 sub start_writers
 {
 	my $mode =
@@ -30,9 +21,7 @@ sub start_writers
 	  : !grep({ !/^(power|reservation)$/ } @faults) ? 'select'
 	  : 'all';
 
-	$writers = IPC::Run::start(
-		[ SnowidTest::build('writer', libpq()), $writers_dir, $option{sessions}, $option{seed}, $mode, $n_seldom ],
-		'<', \undef, '>', "$base/writer.out", '2>&1');
+	$writers = start_clients('writer', $option{sessions}, $option{seed}, $mode, $n_seldom);
 	let_ids_flow(10_000);
 	return;
 }
@@ -45,7 +34,7 @@ sub stop_writers
 		sub { !grep { ! -e "$writers_dir/counts.$_" } 0 .. $option{sessions} - 1 });
 	$writers->finish;
 	$writers->result(0) == 0
-	  or push @failures, "a writer failed: " . slurp_file("$base/writer.out");
+	  or push @failures, "a writer failed: " . slurp_file("$base/clients.out");
 	return;
 }
 
