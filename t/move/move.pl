@@ -37,7 +37,7 @@ subtest 'the command line' => sub {
 	program_options_handling_ok('snowid-move');
 	for ([ [], qr/--shard, --from and --to are needed/ ],
 		[ [ '--shard', 8192 ], qr/numbers from 0 to 8191/ ],
-		[ [ '--max-wal', '3 potatoes' ], qr/invalid size/ ],
+		[ [ '--max-wal', '3 potatoes' ], qr/invalid value/ ],
 		[ [ '--verify', 'a bit' ], qr/none, counts or checksums/ ],
 		[ ['levitate'], qr/unknown argument "levitate"/ ])
 	{
