@@ -13,7 +13,9 @@ try_help(void)
 	exit(EXIT_USAGE);
 }
 
-static void pg_attribute_printf(3, 4) NORETURN
+static void refuse_value(const char *option, const char *value, const char *fmt,...) pg_attribute_printf(3, 4) NORETURN;
+
+static void
 refuse_value(const char *option, const char *value, const char *fmt,...)
 {
 	va_list		args;
