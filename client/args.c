@@ -13,25 +13,35 @@ try_help(void)
 	exit(EXIT_USAGE);
 }
 
-int
-parse_int(const char *option, const char *value, int min, int max)
+static void refuse_value(const char *option, const char *value, const char *fmt,...) pg_attribute_printf(3, 4) NORETURN;
+
+static void
+refuse_value(const char *option, const char *value, const char *fmt,...)
+{
+	va_list		args;
+
+	report_error("invalid value \"%s\" for option --%s", value, option);
+	va_start(args, fmt);
+	pg_log_generic_v(PG_LOG_ERROR, PG_LOG_DETAIL, fmt, args);
+	va_end(args);
+	exit(EXIT_USAGE);
+}
+
+static int
+parse_int(const Option *o, const char *value)
 {
 	char	   *end;
 	long		n;
 
 	errno = 0;
 	n = strtol(value, &end, 10);
-	if (end == value || *end != '\0' || errno != 0 || n < min || n > max)
-	{
-		report_error("invalid value \"%s\" for option %s", value, option);
-		report_detail("It must be a number from %d to %d.", min, max);
-		exit(EXIT_USAGE);
-	}
+	if (end == value || *end != '\0' || errno != 0 || n < o->min || n > o->max)
+		refuse_value(o->name, value, "It must be a number from %d to %d.", o->min, o->max);
 	return (int) n;
 }
 
-int64
-parse_size(const char *option, const char *value)
+static int64
+parse_size(const Option *o, const char *value)
 {
 	static const struct
 	{
@@ -47,48 +57,31 @@ parse_size(const char *option, const char *value)
 		for (int i = 0; i < (int) lengthof(units); i++)
 			if (strcmp(end, units[i].unit) == 0 && n <= (PG_INT64_MAX >> units[i].shift))
 				return (int64) n << units[i].shift;
-	report_error("invalid size \"%s\" for option %s", value, option);
-	report_detail("Units are B, kB, MB, GB and TB.");
-	exit(EXIT_USAGE);
+	refuse_value(o->name, value, "Units are B, kB, MB, GB and TB.");
 }
 
 /*
  * Numbers and ranges of shards, "0-999,1500", in any order; with those of an
  * earlier --shard.  Returns how many; they rise, none is there twice.
  */
-int
-parse_shards(const char *value, int **shards)
+static int
+parse_shards(const Option *o, const char *value, int **shards)
 {
 	static bool wanted[MAX_SHARD + 1];
-	const char *next = value;
+	char	   *end = unconstify(char *, value) - 1;
 	int			nshards = 0;
 
-	for (;;)
+	do
 	{
-		int			first = -1;
-		int			last;
-		int			length = 0;
+		const char *start = end + 1;
+		long		first = strtol(start, &end, 10);
+		long		last = *end == '-' && isdigit((unsigned char) end[1]) ? strtol(end + 1, &end, 10) : first;
 
-		if (isdigit((unsigned char) *next))
-			(void) sscanf(next, "%9d%n", &first, &length);
-		next += length;
-		last = first;
-		if (*next == '-' && isdigit((unsigned char) next[1]))
-		{
-			(void) sscanf(next + 1, "%9d%n", &last, &length);
-			next += 1 + length;
-		}
-		if (first < 0 || first > last || last > MAX_SHARD || (*next != ',' && *next != '\0'))
-		{
-			report_error("invalid value \"%s\" for option --shard", value);
-			report_detail("It must be numbers from 0 to %d and ranges of them, such as 5 or 0-999,1500.", MAX_SHARD);
-			exit(EXIT_USAGE);
-		}
+		if (!isdigit((unsigned char) *start) || first > last || last > MAX_SHARD || (*end != ',' && *end != '\0'))
+			refuse_value(o->name, value, "It must be numbers from 0 to %d and ranges of them, such as 5 or 0-999,1500.", MAX_SHARD);
 		for (int i = first; i <= last; i++)
 			wanted[i] = true;
-		if (*next++ == '\0')
-			break;
-	}
+	} while (*end != '\0');
 	*shards = pg_malloc(lengthof(wanted) * sizeof(int));
 	for (int i = 0; i <= MAX_SHARD; i++)
 		if (wanted[i])
@@ -137,8 +130,6 @@ print_help(const Option *table, const char *synopsis, const char *epilogue)
 static void
 take_value(const Option *o, const char *value)
 {
-	char	   *name = text_of("--%s", o->name);
-
 	if (o->flag != NULL)
 		*o->flag = true;
 	if (o->string != NULL)
@@ -149,11 +140,11 @@ take_value(const Option *o, const char *value)
 		o->strings->items[o->strings->n++] = value;
 	}
 	if (o->number != NULL)
-		*o->number = parse_int(name, value, o->min, o->max);
+		*o->number = parse_int(o, value);
 	if (o->size != NULL)
-		*o->size = parse_size(name, value);
+		*o->size = parse_size(o, value);
 	if (o->shards != NULL)
-		o->shards->n = parse_shards(value, &o->shards->numbers);
+		o->shards->n = parse_shards(o, value, &o->shards->numbers);
 }
 
 char *

@@ -8,6 +8,7 @@
 
 #include "postgres_fe.h"
 
+#include "common/logging.h"
 #include "libpq-fe.h"
 #include "pqexpbuffer.h"
 
@@ -26,17 +27,15 @@ extern const char *progname;
 extern bool verbose;
 
 /* "snowid-move: error: ...", as PostgreSQL's programs have it. */
-extern void report(const char *kind, const char *fmt,...) pg_attribute_printf(2, 3);
-
-#define report_error(...)	report("error: ", __VA_ARGS__)
-#define report_warning(...)	report("warning: ", __VA_ARGS__)
-#define report_detail(...)	report("detail: ", __VA_ARGS__)
-#define report_hint(...)	report("hint: ", __VA_ARGS__)
-#define report_info(...)	report("", __VA_ARGS__)
+#define report_error		pg_log_error
+#define report_warning		pg_log_warning
+#define report_detail		pg_log_error_detail
+#define report_hint			pg_log_error_hint
+#define report_info			pg_log_info
 #define report_verbose(...) \
 	do { \
 		if (verbose) \
-			report("", __VA_ARGS__); \
+			report_info(__VA_ARGS__); \
 	} while (0)
 
 /* How often it is told what is being waited for. */
@@ -92,8 +91,11 @@ extern bool try_run(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3)
 
 /* The first value; query_text() returns NULL for no row, or NULL. */
 extern char *query_text(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
-extern bool query_bool(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
-extern int64 query_int64(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+extern int64 number_of(char *value);
+
+#define query_int64(...)	number_of(query_text(__VA_ARGS__))
+#define query_bool(...)		(query_int64(__VA_ARGS__) != 0)
+
 extern char last_sqlstate[6];
 extern bool has_succeeded(PGresult *res);
 
@@ -142,9 +144,6 @@ typedef struct ShardSet
 extern char *parse_command_line(int argc, char *argv[], const Option *table,
 								const char *synopsis, const char *epilogue);
 extern void try_help(void) NORETURN;
-extern int	parse_int(const char *option, const char *value, int min, int max);
-extern int64 parse_size(const char *option, const char *value);
-extern int	parse_shards(const char *value, int **shards);
 extern char *ranges_of(const int *shards, int nshards);
 
 #endif							/* BASE_H */

@@ -46,7 +46,7 @@ set_up_session(PGconn *conn)
 
 bool		waits_for_start = false;
 
-static PGconn *
+PGconn *
 connect_to(const char *label, const char *conninfo, const char *replication)
 {
 	/* A lost network is noticed in half a minute; conninfo may say otherwise. */
@@ -72,19 +72,6 @@ connect_to(const char *label, const char *conninfo, const char *replication)
 	return conn;
 }
 
-PGconn *
-open_connection(const char *label, const char *conninfo)
-{
-	return connect_to(label, conninfo, NULL);
-}
-
-/* A session that also knows the commands of replication. */
-PGconn *
-open_replication(const char *label, const char *conninfo)
-{
-	return connect_to(label, conninfo, "database");
-}
-
 /* Connect again after the server has ended the session. */
 bool
 reconnect(PGconn *conn)
@@ -105,7 +92,7 @@ open_or_tell(PGconn **conn, const char *label, const char *conninfo, bool needed
 	*conn = open_connection(label, conninfo);
 	if (PQstatus(*conn) == CONNECTION_OK)
 		return true;
-	report(needed ? "error: " : "warning: ", "%s: %s", label, PQerrorMessage(*conn));
+	pg_log_generic(needed ? PG_LOG_ERROR : PG_LOG_WARNING, PG_LOG_PRIMARY, "%s: %s", label, PQerrorMessage(*conn));
 	PQfinish(*conn);
 	*conn = NULL;
 	return false;

@@ -61,8 +61,10 @@ extern char *home_of_connection(PGconn *conn);
  * that may have failed, as PQstatus() tells.
  */
 extern bool waits_for_start;	/* a server that is starting is waited for */
-extern PGconn *open_connection(const char *label, const char *conninfo);
-extern PGconn *open_replication(const char *label, const char *conninfo);
+extern PGconn *connect_to(const char *label, const char *conninfo, const char *replication);
+
+#define open_connection(label, conninfo)	connect_to(label, conninfo, NULL)
+#define open_replication(label, conninfo)	connect_to(label, conninfo, "database")
 extern bool reconnect(PGconn *conn);
 extern bool open_side(Side *side, const char *conninfo, const char *for_other_server, bool needed);
 extern void close_side(Side *side);

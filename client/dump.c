@@ -38,43 +38,14 @@ find_program(const char *bindir, const char *name)
 {
 	char		self[MAXPGPATH];
 	ssize_t		len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char	   *slash;
+	char	   *path;
 
 	if (bindir != NULL)
 		return text_of("%s/%s", bindir, name);
-	if (len > 0)
-	{
-		self[len] = '\0';
-		slash = strrchr(self, '/');
-		if (slash != NULL)
-		{
-			char	   *path;
-
-			*slash = '\0';
-			path = text_of("%s/%s", self, name);
-			if (access(path, X_OK) == 0)
-				return path;
-		}
-	}
-	return pg_strdup(name);
-}
-
-/* A name as a pattern of pg_dump's that matches it alone. */
-static char *
-pattern_of(const char *name)
-{
-	PQExpBufferData buf;
-
-	initPQExpBuffer(&buf);
-	appendPQExpBufferChar(&buf, '"');
-	for (const char *p = name; *p; p++)
-	{
-		if (*p == '"')
-			appendPQExpBufferChar(&buf, '"');
-		appendPQExpBufferChar(&buf, *p);
-	}
-	appendPQExpBufferChar(&buf, '"');
-	return buf.data;
+	self[Max(len, 0)] = '\0';
+	get_parent_directory(self);
+	path = text_of("%s/%s", self, name);
+	return access(path, X_OK) == 0 ? path : text_of("%s", name);
 }
 
 /*
@@ -154,20 +125,15 @@ static char *
 run_pg_dump(PGconn *conn, const char *bindir, char *const *schemas, int nschemas,
 			const char *snapshot, int archive)
 {
-	const char **argv = pg_malloc0(sizeof(char *) * (nschemas + 16));
-	int			argc = 0;
+	const char *always[] = {"pg_dump", "--schema-only", "--no-publications", "--no-subscriptions", "--no-password",
+	"--lock-wait-timeout=60s", "--encoding=UTF8", text_of("--dbname=%s", conninfo_of_connection(conn))};
+	const char **argv = pg_malloc0(sizeof(char *) * (nschemas + lengthof(always) + 4));
+	int			argc = lengthof(always);
 	char	   *script = NULL;
 
-	argv[argc++] = "pg_dump";
-	argv[argc++] = "--schema-only";
-	argv[argc++] = "--no-publications";
-	argv[argc++] = "--no-subscriptions";
-	argv[argc++] = "--no-password";
-	argv[argc++] = "--lock-wait-timeout=60s";
-	argv[argc++] = "--encoding=UTF8";
+	memcpy(argv, always, sizeof(always));
 	for (int i = 0; i < nschemas; i++)
-		argv[argc++] = text_of("--schema=%s", pattern_of(schemas[i]));
-	argv[argc++] = text_of("--dbname=%s", conninfo_of_connection(conn));
+		argv[argc++] = text_of("--schema=%s", ident(conn, schemas[i]));
 	if (snapshot == NULL)
 		script = output_of(bindir, argv, conn);
 	else
@@ -216,58 +182,26 @@ start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs, int er
 	return start_program(bindir, argv, conn, STDERR_FILENO, errors);
 }
 
-/* Take out a line, in place, if it stands at the given spot. */
-static void
-drop_line(char *line)
-{
-	char	   *end = strchr(line, '\n');
-
-	if (end == NULL)
-		*line = '\0';
-	else
-		memmove(line, end + 1, strlen(end + 1) + 1);
-}
-
 /*
- * Make a script of pg_dump's what a server can run: without psql's \restrict
- * around it, and without a setting that an older target does not know.
+ * Make a script of pg_dump's what a server can run, by commenting lines out: psql's
+ * \restrict around it, and a setting that an older target does not know.  What looks
+ * like these in a function's body, between them, stays.
  */
 void
 strip_script(char *script, const Side *target)
 {
-	char	   *line;
+	char	   *settings = strstr(script, "\nSET ");
+	char	   *line = strstr(script, "\n\\restrict ");
 	char	   *next;
 
-	/* Only before the first statement and at the end, never within a body. */
-	for (line = script; *line != '\0'; line = next)
+	if (line != NULL && line < settings)
 	{
-		if (strncmp(line, "\\restrict ", 10) == 0)
-		{
-			char	   *end = strchr(line, '\n');
-			char	   *key = pg_strdup(line + 10);
-			char	   *last = NULL;
-			char	   *unrestrict;
-
-			key[end ? end - line - 10 : 0] = '\0';
-			drop_line(line);
-			unrestrict = text_of("\n\\unrestrict %s", key);
-			for (char *p = line; (p = strstr(p, unrestrict)) != NULL; p++)
-				last = p;
-			if (last != NULL)
-				drop_line(last + 1);
-			break;
-		}
-		if (strncmp(line, "--", 2) != 0 && *line != '\n')
-			break;
-		next = strchr(line, '\n');
-		if (next == NULL)
-			break;
-		next++;
+		memcpy(line + 1, "--", 2);
+		while ((next = strstr(line + 1, "\n\\unrestrict ")) != NULL)
+			line = next;
+		memcpy(line + 1, "--", 2);
 	}
-	if (!has_transaction_timeout(target))
-	{
-		line = strstr(script, "\nSET transaction_timeout = 0;\n");
-		if (line != NULL)
-			drop_line(line + 1);
-	}
+	line = strstr(script, "\nSET transaction_timeout = 0;\n");
+	if (line != NULL && !has_transaction_timeout(target) && line < strstr(settings, "\n\n"))
+		memcpy(line + 1, "--", 2);
 }

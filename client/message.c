@@ -11,19 +11,6 @@ bool		verbose = false;
 int			failure_exit_code = EXIT_FAILED;
 
 void
-report(const char *kind, const char *fmt,...)
-{
-	va_list		args;
-
-	fflush(stdout);
-	fprintf(stderr, "%s: %s", progname, kind);
-	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
-	va_end(args);
-	fputc('\n', stderr);
-}
-
-void
 tell_now_and_then(const char *fmt,...)
 {
 	static int64 told = 0;
@@ -81,8 +68,7 @@ keep_text(char *text)
 	if (ntexts == texts_size)
 	{
 		texts_size = texts_size == 0 ? 64 : 2 * texts_size;
-		texts = texts == NULL ? pg_malloc(texts_size * sizeof(char *))
-			: pg_realloc(texts, texts_size * sizeof(char *));
+		texts = pg_realloc(texts, texts_size * sizeof(char *));
 	}
 	texts[ntexts++] = text;
 	return text;

@@ -5,36 +5,30 @@
  */
 #include "base.h"
 
+#include "libpq-events.h"
+
 char		last_sqlstate[6] = "";
 
-/* Which server a connection leads to, for messages. */
-static struct
+/* A label is kept with its connection; this identifies it. */
+static int
+label_event(PGEventId id, void *info, void *unused)
 {
-	PGconn	   *conn;
-	const char *label;
-}			labels[64];
+	return true;
+}
 
 void
 set_label(PGconn *conn, const char *label)
 {
-	for (int i = 0; i < (int) lengthof(labels); i++)
-	{
-		if (labels[i].conn == NULL || labels[i].conn == conn)
-		{
-			labels[i].conn = conn;
-			labels[i].label = label;
-			return;
-		}
-	}
+	(void) PQregisterEventProc(conn, label_event, "label", NULL);
+	(void) PQsetInstanceData(conn, label_event, unconstify(char *, label));
 }
 
 const char *
 label_of(PGconn *conn)
 {
-	for (int i = 0; i < (int) lengthof(labels); i++)
-		if (labels[i].conn == conn)
-			return labels[i].label;
-	return "server";
+	const char *label = PQinstanceData(conn, label_event);
+
+	return label != NULL ? label : "server";
 }
 
 /* If not, last_sqlstate is what it says. */
@@ -68,11 +62,7 @@ execute(PGconn *conn, bool may_fail, const char *fmt, va_list args)
 	}
 	if (!may_fail)
 	{
-		char	   *message = pg_strdup(PQerrorMessage(conn));
-
-		for (char *end = message + strlen(message); end > message && end[-1] == '\n';)
-			*--end = '\0';
-		report_error("%s: %s", label_of(conn), message);
+		report_error("%s: %s", label_of(conn), PQerrorMessage(conn));
 		report_verbose("the query was: %s", sql);
 		fail();
 	}
@@ -126,53 +116,26 @@ try_run(PGconn *conn, const char *fmt,...)
 	return res != NULL;
 }
 
-/* The first value of a result, which is done with; NULL if there is none. */
-static char *
-value_of(PGresult *res)
-{
-	char	   *value = NULL;
-
-	if (PQntuples(res) > 0 && !PQgetisnull(res, 0, 0))
-		value = pg_strdup(PQgetvalue(res, 0, 0));
-	PQclear(res);
-	return value;
-}
-
 char *
 query_text(PGconn *conn, const char *fmt,...)
 {
 	PGresult   *res;
-
-	EXECUTE(res, false);
-	return value_of(res);
-}
-
-bool
-query_bool(PGconn *conn, const char *fmt,...)
-{
-	PGresult   *res;
 	char	   *value;
-	bool		result;
 
 	EXECUTE(res, false);
-	value = value_of(res);
-	result = value != NULL && value[0] == 't';
-	free(value);
-	return result;
+	value = PQntuples(res) > 0 ? field(res, 0, 0) : NULL;
+	PQclear(res);
+	return value;
 }
 
+/* A value as a number, and done with: a truth is 1, NULL is 0. */
 int64
-query_int64(PGconn *conn, const char *fmt,...)
+number_of(char *value)
 {
-	PGresult   *res;
-	char	   *value;
-	int64		result;
+	int64		number = value == NULL ? 0 : *value == 't' ? 1 : strtoll(value, NULL, 10);
 
-	EXECUTE(res, false);
-	value = value_of(res);
-	result = value != NULL ? strtoll(value, NULL, 10) : 0;
-	free(value);
-	return result;
+	pg_free(value);
+	return number;
 }
 
 /* Keep what libpq has quoted. */

@@ -63,7 +63,7 @@ main(int argc, char *argv[])
 	char	   *command;
 	PGconn	   *registry;
 
-	progname = "snowid-each";
+	pg_logging_init(progname = "snowid-each");
 	command = parse_command_line(argc, argv, table, synopsis, epilogue);
 	command = command != NULL ? command : "run";
 	if (strcmp(command, "run") != 0 && strcmp(command, "status") != 0 && strcmp(command, "diff") != 0 && strcmp(command, "create") != 0)

@@ -13,39 +13,41 @@
 static bool
 check_source(const Move *move)
 {
-	PGconn	   *conn = move->source.conn;
-
 	for (int i = 0; i < move->nshards; i++)
 	{
 		Shard	   *shard = move->shards[i];
-		char	   *home;
+		char	   *home = shard->schema == NULL ? NULL :
+		query_text(move->source.conn, "SELECT snowid.shard_home(%d)", shard->number);
 
-		if (shard->schema == NULL)
-		{
-			report_error("shard %d does not exist on the source", shard->number);
+		shard->failed = home == NULL || strcmp(home, "here") != 0;
+		if (shard->failed)
+			report_error("shard %d does not %s on the source", shard->number, home == NULL ? "exist" : "live");
+		if (home == NULL)
 			report_hint("Type there: SELECT * FROM snowid.shards;");
-			shard->failed = true;
-			continue;
-		}
-		home = query_text(conn, "SELECT snowid.shard_home(%d)", shard->number);
-		if (strcmp(home, "here") != 0)
-		{
-			report_error("shard %d does not live on the source", shard->number);
+		else if (shard->failed)
 			report_detail("The source's registry says: %s", home);
-			shard->failed = true;
-		}
 	}
 	return select_shards(move, has_not_failed, NULL)->nshards > 0;
+}
+
+/* Check shards that are in no move, and return those that can be moved, in the order of their batches. */
+static const Move *
+check_shards(const Move *move)
+{
+	const Move *good;
+
+	run_prechecks(move);
+	fail_whole_pools(move);
+	good = by_pools(select_shards(move, has_not_failed, NULL));
+	measure_shards(good, &move->source);
+	return good;
 }
 
 static int
 command_plan(Move *set)
 {
-	PGconn	   *conn = set->source.conn;
 	const Move *good;
-	const Move *failing;
 	Move	   *batch;
-	int			code = EXIT_DONE;
 
 	if (is_standby_of_source(set))
 		return plan_split(set);
@@ -53,15 +55,9 @@ command_plan(Move *set)
 		return EXIT_USAGE;
 	set = select_shards(set, has_not_failed, NULL);
 	name_batch(set);
-	run_prechecks(set);
-	failing = select_shards(set, has_failed, NULL);
-	if (failing->nshards > 0)
-	{
-		printf("%s cannot be moved yet; nothing was changed\n", failing->title);
-		code = EXIT_FAILED;
-	}
-	good = select_shards(set, has_not_failed, NULL);
-	measure_shards(good, &set->source);
+	good = check_shards(set);
+	if (good->nshards < set->nshards)
+		printf("%s cannot be moved yet; nothing was changed\n", select_shards(set, has_failed, NULL)->title);
 	for (int first = 0; first < good->nshards; first += batch->nshards)
 	{
 		int			tables = 0;
@@ -73,31 +69,11 @@ command_plan(Move *set)
 			tables += batch->shards[i]->tables;
 			bytes += batch->shards[i]->bytes;
 		}
-		printf("%s, %s%s%s%d tables, %s, would move from %s to %s; nothing was changed\n", batch->title,
-			   batch->nshards == 1 ? "schema \"" : "", batch->nshards == 1 ? batch->shards[0]->schema : "",
-			   batch->nshards == 1 ? "\", " : "", tables,
-			   query_text(conn, "SELECT pg_size_pretty(%lld::bigint)", (long long) bytes),
+		printf("%s, %d tables, %s, would move from %s to %s; nothing was changed\n", batch->title, tables,
+			   query_text(set->source.conn, "SELECT pg_size_pretty(%lld::bigint)", (long long) bytes),
 			   batch->source.home, batch->target.home);
 	}
-	return code;
-}
-
-/* From the claim to a copy that follows. */
-static Status
-copy_and_follow(const Move *move)
-{
-	Status		status;
-
-	if (!has_reached(move, &move->target, "subscribed") && (status = copy_batch(move)) != STATUS_DONE)
-		return status;
-	move = select_shards(move, has_not_failed, NULL);
-	if (has_reached(move, &move->source, "copied"))
-		return STATUS_DONE;
-	if ((status = wait_for_lag(move, &move->source, move->name)) != STATUS_DONE)
-		return status;
-	record_step(move, &move->target, "copied");
-	record_step(move, &move->source, "copied");
-	return STATUS_DONE;
+	return good->nshards < set->nshards ? EXIT_FAILED : EXIT_DONE;
 }
 
 /*
@@ -118,49 +94,45 @@ prepare_way_back(const Move *move)
 	create_slot(target, move->reverse_name);
 }
 
-/* Why a part of a batch, which is in one situation, cannot be moved. */
+/* Say why something is not done now with a part of a batch, which is in one situation. */
+static int
+refuse(const Move *part, const char *what)
+{
+	report_error("%s cannot be %s now: %s", part->title, what, outlook(part));
+	return situation_of(part, part->shards[0]) & (RETURN_OPENED | RETURN_DECIDED | RETURN_ABORTING) ||
+		is_at(part, &part->source, "fenced") ? EXIT_INCOMPLETE : EXIT_FAILED;
+}
+
 static int
 refuse_to_move(Move *part)
 {
-	const Side *source = &part->source;
-
-	switch (situation_of(part, part->shards[0]))
-	{
-		case MOVED:
-			report_info("%s %s moved already; type: snowid-move finish", part->title,
-						part->nshards == 1 ? "has" : "have");
-			return EXIT_DONE;
-		case RETURNED:
-			report_error("%s has been moved to the source, and that move is not finished", part->title);
-			report_hint("Type snowid-move finish, and then this command again.");
-			return EXIT_FAILED;
-		case RETURN_OPENED:
-		case RETURN_DECIDED:
-		case RETURN_ABORTING:
-			report_error("%s is not at the source", part->title);
-			report_hint("A move back is under way; type: snowid-move status");
-			return EXIT_INCOMPLETE;
-		case RETURNING:
-			report_error("a way back of %s was begun", part->title);
-			report_hint("Type: snowid-move back, or abort");
-			return EXIT_FAILED;
-		default:
-			report_error("an abort of this move was begun");
-			report_hint("Type: snowid-move abort");
-			return is_at(part, source, "fenced") ? EXIT_INCOMPLETE : EXIT_FAILED;
-	}
+	if (situation_of(part, part->shards[0]) != MOVED)
+		return refuse(part, "moved");
+	report_info("%s: moved already; type: snowid-move finish", part->title);
+	return EXIT_DONE;
 }
 
+/* From the claim to a copy that follows, and has been compared. */
 static Status
 copy_and_compare(const Move *move)
 {
+	const Side *source = &move->source;
+	const Side *target = &move->target;
 	Status		status;
 
-	if (!is_known(move, &move->target) && !claim_target(move))
+	if (!is_known(move, target) && !claim_target(move))
 		return STATUS_FAILED;
-	if ((status = copy_and_follow(move)) != STATUS_DONE)
+	if (!has_reached(move, target, "subscribed") && (status = copy_batch(move)) != STATUS_DONE)
 		return status;
 	move = select_shards(move, has_not_failed, NULL);
+	if (!has_reached(move, source, "copied"))
+	{
+		if ((status = wait_for_lag(move, source, move->name)) != STATUS_DONE)
+			return status;
+		record_step(move, target, "copied");
+		record_step(move, source, "copied");
+		move = select_shards(move, has_not_failed, NULL);
+	}
 	if (move->nshards > 0 && move->options->stop_after_copy)
 		report_info("the copy is there and follows; the same command without --stop-after cuts over");
 	else if (move->nshards > 0)
@@ -214,17 +186,6 @@ clean_up(const Move *batch, const Side *from, const Side *to, const char *name,
 	return clean_up_after(done, from, to, name, select_situations(batch, waiting)->nshards == 0);
 }
 
-/* Open what is decided; or undo it, if a fail-over has left the target without the rows. */
-static Status
-open_or_undo(const Move *move)
-{
-	Status		status = open_decided(move, &move->source, &move->target);
-
-	if (status == STATUS_UNDO && abort_move(move) == STATUS_DONE)
-		failure_exit_code = EXIT_FAILED;
-	return status;
-}
-
 /* Of --target-ddl, as the journal has it; NULL without that. */
 static char *
 md5_of_ddl(const Move *move)
@@ -244,21 +205,21 @@ move_batch(Move *batch)
 	Status		status = STATUS_DONE;
 
 	if (batch->options->keep_name)
-	{
 		record_detail(batch, source->conn, "keep_name", "true");
-		read_journal(batch, source);
-	}
 	if (batch->options->target_ddl != NULL)
-	{
 		record_detail(batch, source->conn, "target_ddl_md5", md5_of_ddl(batch));
-		read_journal(batch, source);
-	}
+	read_journal(batch, source);
 
 	/* First what nobody can write. */
-	if (part->nshards > 0 || select_situations(batch, OPENED)->nshards > 0)
+	if (select_situations(batch, DECIDED | OPENED)->nshards > 0)
 		failure_exit_code = EXIT_INCOMPLETE;
-	if (part->nshards > 0 && open_or_undo(part) != STATUS_DONE)
+	if (part->nshards > 0 && (status = open_decided(part, source, target)) != STATUS_DONE)
+	{
+		/* A fail-over can have left the target without the rows. */
+		if (status == STATUS_UNDO && abort_move(part) == STATUS_DONE)
+			failure_exit_code = EXIT_FAILED;
 		return failure();
+	}
 	batch->tally->moved += select_situations(batch, OPENED)->nshards;
 
 	part = select_situations(batch, COPYING);
@@ -306,7 +267,7 @@ resume_batch(Move *batch)
 	Move	   *refused = select_situations(batch, ~open_to_move);
 	Move	   *part = select_situations(batch, COPYING);
 	const char *lacks = NULL;
-	int			code = EXIT_DONE;
+	int			code;
 
 	if (!is_whole(batch))
 		return EXIT_USAGE;
@@ -327,8 +288,7 @@ resume_batch(Move *batch)
 		report_hint("Type the command without it; or type snowid-move abort, and begin again.");
 		return EXIT_FAILED;
 	}
-	if (refused->nshards > 0)
-		code = for_each_situation(refused, refuse_to_move);
+	code = for_each_situation(refused, refuse_to_move);
 	if (refused->nshards == batch->nshards)
 		return code;
 	part = select_situations(batch, open_to_move);
@@ -336,14 +296,13 @@ resume_batch(Move *batch)
 				batch->set->nshards > 1 ? ": " : "",
 				has_reached(part, target, set_journal(part, source)->step)
 				? set_journal(part, target)->step : set_journal(part, source)->step);
-	return refused->nshards == 0 ? move_batch(batch) : combine(code, move_batch(batch));
+	return combine(code, move_batch(batch));
 }
 
 /* Begin with shards that are in no move: check them, and move them batch by batch. */
 static int
 begin_batches(Move *move)
 {
-	const Move *failing;
 	const Move *good;
 	Move	   *batch;
 	char	  **notes;
@@ -357,18 +316,14 @@ begin_batches(Move *move)
 	notes = note_definitions(move, move->source.conn);
 	for (int i = 0; i < move->nshards; i++)
 		journal_of(move->shards[i], &move->source)->fingerprint = notes[i];
-	run_prechecks(move);
-	fail_whole_pools(move);
-	failing = select_shards(move, has_failed, NULL);
-	if (failing->nshards > 0)
-		report_error("%s cannot be moved yet; nothing was changed", failing->title);
-	good = by_pools(select_shards(move, has_not_failed, NULL));
-	measure_shards(good, &move->source);
+	good = check_shards(move);
+	if (good->nshards < move->nshards)
+		report_error("%s cannot be moved yet; nothing was changed", select_shards(move, has_failed, NULL)->title);
 	for (int first = 0; first < good->nshards && code != EXIT_INCOMPLETE; first += batch->nshards)
 	{
 		batch = next_batch(good, first);
 		claim_source(batch);
-		code = first == 0 ? move_batch(batch) : combine(code, move_batch(batch));
+		code = combine(code, move_batch(batch));
 	}
 	return code;
 }
@@ -380,48 +335,42 @@ move_one_batch(Move *batch)
 		? resume_batch(batch) : begin_batches(batch);
 }
 
-/* What has become of the set, whose shards are to come into this situation. */
-static void
-tell_result(const Move *set, Situation done, const char *are_done)
+/*
+ * Run a function for all batches, and tell what has become of the shards, which
+ * are to come into this situation.
+ */
+static int
+run_batches(Move *set, int (*run) (Move *batch), Situation done, const char *are_done)
 {
-	const Move *failed = select_shards(set->set, has_failed, NULL);
-	int64		ms = now_ms() - set->tally->start;
+	int			code;
+	const Move *failed;
 
-	if (set->set->nshards == 1)
-		return;
-	report_info("%d of %d shards %s, %d of them now, in %.1f s; writes waited %d ms at most",
-				select_situations(set, done)->nshards, set->set->nshards, are_done, set->tally->moved, ms / 1000.0,
-				set->tally->pause_ms);
-	if (failed->nshards > 0)
+	set->tally->start = now_ms();
+	set->tally->shards = set->nshards - select_situations(set, done)->nshards;
+	code = for_each_batch(set, run);
+	if (set->set->nshards > 1 && set->tally->shards > 0)
+		report_info("%d of %d shards %s, %d of them now, in %.1f s; writes waited %d ms at most",
+					select_situations(set, done)->nshards, set->set->nshards, are_done, set->tally->moved,
+					(now_ms() - set->tally->start) / 1000.0, set->tally->pause_ms);
+	failed = select_shards(set->set, has_failed, NULL);
+	if (failed->nshards == 0)
+		return code;
+	if (set->set->nshards > 1)
 		report_error("left where they are: %s", failed->title);
-}
-
-static void
-tell_next_step(const Move *moved)
-{
-	if (moved->nshards == 0)
-		return;
-	if (set_journal(moved, &moved->source)->reverse)
-		report_info("done; the source is kept current. Type snowid-move finish, or snowid-move back");
-	else
-		report_info("done; to drop the source's cop%s, type: snowid-move finish",
-					moved->nshards == 1 ? "y" : "ies");
+	return code == EXIT_DONE ? EXIT_FAILED : code;
 }
 
 static int
 command_move(Move *set)
 {
-	int			code;
+	int			code = run_batches(set, move_one_batch, MOVED, "have moved");
+	const Move *moved = select_situations(set, MOVED);
 
-	set->tally->start = now_ms();
-	set->tally->shards = set->nshards - select_situations(set, MOVED)->nshards;
-	code = for_each_batch(set, move_one_batch);
-	if (set->tally->shards > 0)
-	{
-		tell_result(set, MOVED, "have moved");
-		tell_next_step(select_situations(set, MOVED));
-	}
-	return code == EXIT_DONE && select_shards(set, has_failed, NULL)->nshards > 0 ? EXIT_FAILED : code;
+	if (set->tally->shards > 0 && moved->nshards > 0)
+		report_info(set_journal(moved, &moved->source)->reverse
+					? "done; the source is kept current. Type snowid-move finish, or snowid-move back"
+					: "done; to drop what is left on the source, type: snowid-move finish");
+	return code;
 }
 
 /*
@@ -434,41 +383,36 @@ back_batch(Move *batch)
 	const Side *source = &batch->source;
 	const Side *target = &batch->target;
 	const int	can_return = MOVED | RETURNING | RETURN_DECIDED | RETURN_OPENED;
-	Move	   *part = select_situations(batch, ~(can_return | RETURNED | RETURN_ABORTING));
+	Move	   *part = select_situations(batch, MOVED | RETURNING);
+	Move	   *refused = select_situations(batch, ~(can_return | RETURNED | RETURN_ABORTING));
 	Status		status = STATUS_DONE;
 
 	if (!is_whole(batch))
 		return EXIT_USAGE;
-	if (part->nshards > 0 ||
-		((part = select_situations(batch, MOVED | RETURNING))->nshards > 0 && !set_journal(part, source)->reverse))
+	if (refused->nshards == 0 && part->nshards > 0 && (who_failed_over(part) != NULL || !set_journal(part, source)->reverse))
+		refused = part;
+	if (refused->nshards > 0)
 	{
-		report_error("there is no way back for %s", part->title);
-		if (is_at(part, source, "moved"))
-			report_hint("It was moved without --reverse. Type snowid-move finish, and then move it with --from and --to exchanged.");
-		else
-			report_hint("To see the state of the move, type: snowid-move status");
+		const char *why = refused != part ? "to see its state, type: snowid-move status" :
+		!set_journal(part, source)->reverse ? "it was moved without --reverse" :
+		text_of("the %s has failed over, and the other server may lack rows", who_failed_over(part));
+
+		report_error("there is no way back for %s: %s", refused->title, why);
+		if (refused == part)
+			report_hint("Type snowid-move finish, and then move it with --from and --to exchanged. If snowid-move status says that the way back was begun, type before: snowid-move abort");
 		return EXIT_FAILED;
 	}
-	if (part->nshards > 0 && who_failed_over(part) != NULL)
-	{
-		report_error("there is no way back for %s, since the %s has failed over: the other server may lack rows", part->title, who_failed_over(part));
-		report_hint("Type snowid-move finish, and then move it with --from and --to exchanged. If snowid-move status says that the way back was begun, type before: snowid-move abort");
-		return EXIT_FAILED;
-	}
-	if (select_situations(batch, RETURN_ABORTING)->nshards > 0)
-	{
-		report_error("an abort of the way back was begun");
-		report_hint("Type: snowid-move abort");
-		return EXIT_INCOMPLETE;
-	}
+	refused = select_situations(batch, RETURN_ABORTING);
+	if (refused->nshards > 0)
+		return refuse(refused, "taken back");
 	if (select_situations(batch, RETURNED)->nshards == batch->nshards)
 	{
-		report_info("%s %s back already; type: snowid-move finish", batch->title, batch->nshards == 1 ? "is" : "are");
+		report_info("%s: back already; type: snowid-move finish", batch->title);
 		return EXIT_DONE;
 	}
 
 	part = select_situations(batch, RETURN_DECIDED);
-	if (part->nshards > 0 || select_situations(batch, RETURN_OPENED)->nshards > 0)
+	if (select_situations(batch, RETURN_DECIDED | RETURN_OPENED)->nshards > 0)
 		failure_exit_code = EXIT_INCOMPLETE;
 	if (part->nshards > 0 && open_decided(part, target, source) != STATUS_DONE)
 		return failure();
@@ -485,21 +429,14 @@ back_batch(Move *batch)
 		return failure();
 	failure_exit_code = EXIT_FAILED;
 	if (part->nshards < batch->nshards)
-		report_info("done; to drop the cop%s on the server that %s left, type: snowid-move finish",
-					batch->nshards == 1 ? "y" : "ies", batch->nshards == 1 ? "it has" : "they have");
+		report_info("done; to drop what is left on the other server, type: snowid-move finish");
 	return part->nshards > 0 ? failure() : EXIT_DONE;
 }
 
 static int
 command_back(Move *set)
 {
-	int			code;
-
-	set->tally->start = now_ms();
-	set->tally->shards = set->nshards - select_situations(set, RETURNED)->nshards;
-	code = for_each_batch(set, back_batch);
-	tell_result(set, RETURNED, "are back");
-	return code;
+	return run_batches(set, back_batch, RETURNED, "are back");
 }
 
 static int
@@ -515,12 +452,8 @@ finish_part(Move *move)
 	}
 	if (is_role(move, source, "target"))
 		swap_sides(move);
-	if (!is_at(move, source, "moved") || is_role(move, target, "source") || (is_known(move, target) && !is_at(move, target, "open")))
-	{
-		report_error("the move of %s is not complete", move->title);
-		report_hint("Type snowid-move status");
-		return is_at(move, source, "fenced") || is_role(move, target, "source") ? EXIT_INCOMPLETE : EXIT_FAILED;
-	}
+	if (situation_of(move, move->shards[0]) != MOVED)
+		return refuse(move, "finished");
 
 	/* Its journal has what it takes to open it again. */
 	for (int i = 0; i < move->nshards; i++)

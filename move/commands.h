@@ -51,6 +51,7 @@ extern bool is_whole(const Move *batch);
 /* status.c */
 
 extern void swap_sides(Move *move);
+extern const char *outlook(const Move *move);
 extern int	command_status(Move *move);
 
 /* split.c: the commands, as they are for the shards of a split */

@@ -18,6 +18,7 @@
  * passes the queue by itself.
  */
 #include "stages.h"
+#include "sql/queries.inc"
 
 /*
  * Have the second session wait for the sequence; nothing is altered by it.  A
@@ -82,33 +83,6 @@ wait_for_holders(const Move *move, const Side *side, const char *sequence)
 	return false;
 }
 
-/*
- * What is to be locked: the tables, and the sequence at which to stop newcomers,
- * with its comment.  That sequence is the shard's own, but for a second attempt:
- * then the one that most transactions have locked before any table.
- */
-static PGresult *
-find_relations(PGconn *conn, const Shard *shard, bool again)
-{
-	return try_query(conn,
-					 "SELECT c.oid::regclass, quote_nullable(obj_description(c.oid, 'pg_class')), "
-					 "(SELECT string_agg(format('ONLY %%s', oid), ', ' ORDER BY place) "
-					 "FROM snowid_internal.shard_tables(%s) WITH ORDINALITY t (oid, place)) "
-					 "FROM pg_class c "
-					 "JOIN pg_namespace n ON n.oid = c.relnamespace "
-					 "JOIN snowid.shard_registry r ON r.schema = n.nspname "
-					 "LEFT JOIN pg_locks l ON l.relation = c.oid AND l.granted AND l.mode = 'RowExclusiveLock' "
-					 "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-					 "AND NOT EXISTS (SELECT FROM pg_locks t JOIN pg_class k ON k.oid = t.relation "
-					 "WHERE t.virtualtransaction = l.virtualtransaction AND t.database = l.database "
-					 "AND t.granted AND t.mode = 'RowExclusiveLock' "
-					 "AND k.relnamespace = c.relnamespace AND k.relkind IN ('r', 'p')) "
-					 "WHERE r.shard = %d AND c.relkind = 'S' "
-					 "GROUP BY c.oid, c.relname, r.sequence "
-					 "ORDER BY CASE WHEN %s THEN count(l.pid) END DESC, c.relname = r.sequence DESC LIMIT 1",
-					 literal(conn, shard->schema), shard->number, again ? "true" : "false");
-}
-
 /* The next statement may take what is left of the pause, and no longer. */
 static bool
 limit_statement(PGconn *conn, int64 until)
@@ -149,7 +123,7 @@ bool
 lock_shard(const Move *move, const Side *side, const Shard *shard, bool again, int64 until)
 {
 	PGconn	   *conn = side->conn;
-	PGresult   *relations = find_relations(conn, shard, again);
+	PGresult   *relations = try_query(conn, FIRST_LOCK_SQL, text_of("%d", shard->number), again ? "true" : "false");
 	const char *sequence;
 	const char *tables;
 	bool		done;

@@ -7,42 +7,11 @@
 
 #include <unistd.h>
 
-/*
- * An expression: is somebody creating a relation in one of the schemas?  He
- * holds a lock on it until his commit (RangeVarGetAndCheckCreationNamespace).
- */
+/* Is somebody creating a relation in one of the schemas? */
 char *
 being_extended_sql(const Move *move, PGconn *conn)
 {
-	return text_of("EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' "
-				   "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-				   "AND classid = 'pg_namespace'::regclass "
-				   "AND objid IN (SELECT oid FROM pg_namespace WHERE nspname IN (%s)) "
-				   "AND pid IS DISTINCT FROM pg_backend_pid())",
-				   schema_list(move, conn));
-}
-
-/*
- * What makes the casts from and to the shards' types, which pg_dump leaves out
- * unless it dumps the whole database.
- */
-static char *
-dump_casts(const Move *move, PGconn *conn)
-{
-	char	   *script;
-
-	script = query_text(conn,
-						"SELECT string_agg(format(E'CREATE CAST (%%1$s AS %%2$s) %%3$s%%4$s;\nCOMMENT ON CAST (%%1$s AS %%2$s) IS %%5$L;\n', "
-						"format_type(castsource, NULL), format_type(casttarget, NULL), "
-						"CASE castmethod WHEN 'f' THEN 'WITH FUNCTION ' || castfunc::regprocedure "
-						"WHEN 'i' THEN 'WITH INOUT' ELSE 'WITHOUT FUNCTION' END, "
-						"CASE castcontext WHEN 'a' THEN ' AS ASSIGNMENT' WHEN 'i' THEN ' AS IMPLICIT' END, "
-						"obj_description(oid, 'pg_cast')), '' ORDER BY oid) "
-						"FROM pg_cast WHERE EXISTS (SELECT FROM pg_type t JOIN pg_namespace n ON n.oid = typnamespace "
-						"WHERE t.oid IN (castsource, casttarget) AND nspname IN (%s)) "
-						"AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_cast'::regclass AND objid = pg_cast.oid AND deptype IN ('e', 'i'))",
-						schema_list(move, conn));
-	return script != NULL ? script : pg_strdup("");
+	return text_of("(" BEING_EXTENDED_SQL ")", schema_list(move, conn));
 }
 
 /* Are the definitions those that were checked?  What is new may call anything. */
@@ -70,26 +39,13 @@ check_definitions(const Move *move)
 
 /*
  * Take the schemas on the target from their owners, for as long as rows come:
- * who may not use a schema can alter nothing in it.  Whose they are goes into
- * the journal; not as statements, since its writers need not have our rights.
+ * who may not use a schema can alter nothing in it.
  */
 static void
 take_schemas(const Move *move, PGconn *conn)
 {
-	const char *theirs = text_of("FROM pg_namespace n WHERE nspname IN (%s)", schema_list(move, conn));
-	char	   *taking;
-
-	run(conn,
-		"UPDATE snowid.moves SET details = details || (SELECT jsonb_build_object('owner', pg_get_userbyid(nspowner), 'rights', "
-		"(SELECT coalesce(jsonb_agg(jsonb_build_object('right', privilege_type, 'to', pg_get_userbyid(nullif(grantee, 0)), 'further', is_grantable)), '[]') "
-		" FROM aclexplode(nspacl) WHERE grantee <> nspowner)) FROM pg_namespace WHERE nspname = moves.schema) WHERE shard IN (%s)",
-		shard_list(move));
-	taking = query_text(conn,
-						"SELECT string_agg(what, '; ') FROM (SELECT DISTINCT format('REVOKE ALL ON SCHEMA %%I FROM %%s CASCADE', nspname, "
-						"CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END) "
-						"FROM (SELECT *, nspowner AS owner %s) n, aclexplode(nspacl) WHERE grantee <> owner "
-						"UNION ALL SELECT format('ALTER SCHEMA %%I OWNER TO CURRENT_USER', nspname) %s) t (what)", theirs, theirs);
-	run(conn, "%s", taking);
+	run(conn, NOTE_OWNERS_SQL, schema_list(move, conn));
+	run(conn, "%s", query_text(conn, TAKE_SCHEMAS_SQL, schema_list(move, conn)));
 }
 
 /* What the target has of a table must take what the source has; texts that differ cannot be compared. */
@@ -144,37 +100,26 @@ static Status
 make_schemas(const Move *move, PGconn *keeper, int archive)
 {
 	const Side *target = &move->target;
-	char	   *script = script_before_rows(target->conn, move->options->bindir, archive);
-	PGconn	   *conn;
-	Status		status;
+	PGconn	   *conn = target->aux;
+	char	   *script = script_before_rows(conn, move->options->bindir, archive);
+	Status		status = STATUS_FAILED;
 
 	if (script == NULL)
 		return STATUS_FAILED;
 	strip_script(script, target);
-	script = text_of("%s%s", script, dump_casts(move, keeper));
-
-	/* The script leaves its settings behind, so it has a session for itself. */
-	conn = open_connection(target->label, move->options->to);
-	if (PQstatus(conn) != CONNECTION_OK)
-	{
-		report_error("%s: %s", target->label, PQerrorMessage(conn));
-		PQfinish(conn);
-		return STATUS_FAILED;
-	}
 	run(conn, "BEGIN");
-	if (!try_run(conn, "%s", script))
+	if (try_run(conn, "%s%s", script, query_text(keeper, CASTS_SQL, schema_list(move, keeper))))
+	{
+		run(conn, "SET search_path = pg_catalog, pg_temp");
+		status = alter_target(move, keeper, conn);
+	}
+	else
 	{
 		report_error("target: the shard's definitions cannot be created there: %s",
 					 PQerrorMessage(conn));
-		if (strcmp(last_sqlstate, "42704") == 0)
-			report_hint("Create the role or the other object that is missing there, then type the same command again.");
-		else
-			report_hint("Correct that, then type the same command again.");
-		PQfinish(conn);
-		return STATUS_FAILED;
+		report_hint("%s, then type the same command again.", strcmp(last_sqlstate, "42704") == 0 ?
+					"Create the role or the other object that is missing there" : "Correct that");
 	}
-	run(conn, "SET search_path = pg_catalog, pg_temp");
-	status = alter_target(move, keeper, conn);
 	if (status == STATUS_DONE)
 	{
 		take_schemas(move, conn);
@@ -184,8 +129,9 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 		record_step_on(move, target, conn, "schema");
 		run(conn, "COMMIT");
 	}
-	PQfinish(conn);
-	return status;
+
+	/* The script leaves its settings behind. */
+	return reconnect(conn) ? status : STATUS_FAILED;
 }
 
 static Status

@@ -189,7 +189,7 @@ main(int argc, char *argv[])
 	Move	   *set;
 	int			exit_code;
 
-	progname = "snowid-move";
+	pg_logging_init(progname = "snowid-move");
 	waits_for_start = true;
 	command = parse_options(argc, argv, &options);
 	if (command->run == NULL)

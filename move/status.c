@@ -2,6 +2,7 @@
  * What the journals say, for people.
  */
 #include "commands.h"
+#include "sql/queries.inc"
 
 /* After a way back, the copy that is left behind is on the other side. */
 void
@@ -19,13 +20,11 @@ swap_sides(Move *move)
 static void
 show_slots(const Side *side, const Journal *j)
 {
-	PGresult   *res = query(side->conn,
-							"SELECT slot_name, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint >> 20, "
-							"coalesce((SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint::text || ' bytes behind' "
-							"FROM pg_stat_replication r WHERE r.pid = s.active_pid), 'not connected') "
-							"FROM pg_replication_slots s WHERE slot_name IN (%s, %s)",
-							literal(side->conn, j->name), literal(side->conn, j->reverse_name));
+	PGresult   *res;
 
+	if (side->conn == NULL || !j->exists)
+		return;
+	res = query(side->conn, SHOWN_SLOTS_SQL, literal(side->conn, j->name), literal(side->conn, j->reverse_name));
 	for (int i = 0; i < PQntuples(res); i++)
 		printf("  slot %s keeps %s MB of log; the other server is %s\n",
 			   PQgetvalue(res, i, 0), PQgetvalue(res, i, 1), PQgetvalue(res, i, 2));
@@ -53,10 +52,8 @@ show_side(const Move *move, Shard *shard, const Side *side)
 	else if (!j->exists)
 		printf("%s (%s): no move of shard %d\n", side->label, side->home, shard->number);
 	else
-	{
 		printf("%s (%s): %s, %s, schema \"%s\", %s, since %s\n", side->label, side->home,
 			   j->role, j->step, j->schema, openness(j), j->changed_at);
-	}
 }
 
 /* What one server tells of a move, if the other cannot be asked. */
@@ -78,33 +75,40 @@ what_one_tells(const Move *move, const Side *side)
 	return "under way, and not decided";
 }
 
-static const char *
-what_next(const Move *move)
+/* What is true of shards that are in one situation, and what to type. */
+const char *
+outlook(const Move *move)
 {
+	static const struct
+	{
+		int			situations;
+		const char *text;
+	}			outlooks[] = {
+		{NOT_BEGUN, "nothing is under way"},
+		{COPYING, "under way: type snowid-move move to go on, or abort"},
+		{ABORTING, "an abort was begun: type snowid-move abort"},
+		{DECIDED | OPENED, "decided, but not complete: type the same command again"},
+		{MOVED, "moved: type snowid-move finish"},
+		{RETURNING | RETURN_DECIDED | RETURN_OPENED, "a way back was begun: type snowid-move back to go on, or abort"},
+		{RETURNED, "moved to the source, and not finished: type snowid-move finish"},
+		{RETURN_ABORTING, "an abort of the way back was begun: type snowid-move abort"}
+	};
 	const Side *source = &move->source;
 	const Side *target = &move->target;
+	Situation	situation = situation_of(move, move->shards[0]);
+	int			i = 0;
 
 	if (source->conn == NULL || target->conn == NULL)
 		return what_one_tells(move, source->conn != NULL ? source : target);
-	if (!is_known(move, source) && !is_known(move, target))
-		return "nothing is under way";
-	if (is_role(move, source, "source") && is_role(move, target, "source") && is_at(move, source, "moved"))
-		return "an abort of the way back was begun: type snowid-move abort";
-	if (is_at(move, source, "ready"))
-		return "a way back was begun: type snowid-move back to go on, or abort";
-	if (is_at(move, source, "aborted") || is_at(move, target, "aborted") || !is_known(move, source))
-		return "an abort was begun: type snowid-move abort";
-	if (is_at(move, source, "moved") && is_known(move, target) && !is_at(move, target, "open"))
+	if (situation == DECIDED && is_at(move, source, "moved"))
 		return "decided, but the target has failed over and is closed: type the same command again";
-	if (is_at(move, source, "moved"))
-		return set_journal(move, source)->reverse && is_at(move, target, "open")
-			? "moved, and replicated back: type snowid-move finish, or back"
-			: "moved: type snowid-move finish";
-	if (is_at(move, target, "open") && !is_closed(move, source))
+	if (situation == OPENED && !is_closed(move, source))
 		return "open on both servers, since the source has failed over: type the same command again, which closes it there";
-	if (is_at(move, source, "fenced"))
-		return "decided, but not complete: type the same command again";
-	return "under way: type snowid-move move to go on, or abort";
+	if (situation == MOVED && set_journal(move, source)->reverse && is_known(move, target))
+		return "moved, and replicated back: type snowid-move finish, or back";
+	while ((outlooks[i].situations & situation) == 0)
+		i++;
+	return outlooks[i].text;
 }
 
 static int
@@ -114,7 +118,7 @@ status_of_part(Move *part)
 
 	if (is_role(part, &part->source, "target"))
 		swap_sides(part);
-	printf("%s: %s\n", part->title, what_next(part));
+	printf("%s: %s\n", part->title, outlook(part));
 	for (int i = 0; i < part->nshards && in_detail; i++)
 	{
 		show_side(part, part->shards[i], &part->source);
@@ -126,12 +130,10 @@ status_of_part(Move *part)
 static int
 status_of_batch(Move *batch)
 {
-	const Side *sides[] = {&batch->source, &batch->target};
 	int			code = for_each_situation(batch, status_of_part);
 
-	for (int i = 0; i < 2; i++)
-		if (sides[i]->conn != NULL && set_journal(batch, sides[i])->exists)
-			show_slots(sides[i], set_journal(batch, sides[i]));
+	show_slots(&batch->source, set_journal(batch, &batch->source));
+	show_slots(&batch->target, set_journal(batch, &batch->target));
 	return code;
 }
 

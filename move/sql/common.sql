@@ -127,7 +127,7 @@ owned (owner, name, command) AS (
  FROM pg_proc WHERE pronamespace :owned_in
  UNION ALL SELECT typowner, 'type ' || t.oid::regtype, format('ALTER TYPE %s', t.oid::regtype)
  FROM pg_type t LEFT JOIN pg_class c ON c.oid = typrelid
- WHERE typnamespace :owned_in AND (typrelid = 0 OR c.relkind = 'c') AND typtype <> 'm' AND typcategory <> 'A')
+ WHERE typnamespace :owned_in AND (typrelid = 0 OR c.relkind = 'c') AND typtype <> 'm' AND (typtype <> 'b' OR typcategory <> 'A'))
 $$ AS owned \gset
 
 -- A superuser's role is granted to nobody: what it owns gets another owner.

@@ -40,37 +40,30 @@ WHERE concat(system_identifier, pg_postmaster_start_time(), current_database()) 
 
 -- Of either edition; from a comment, since the function may not be there.
 SELECT $$
-SELECT version FROM (SELECT substring(obj_description(to_regprocedure('snowid.version()'), 'pg_proc') FROM '\S+$')) AS t (version)
-WHERE version IS NOT NULL
+substring(obj_description(to_regprocedure('snowid.version()'), 'pg_proc') FROM '\S+$')
 $$ AS snowid_version \gset
 
 \echo extension snowid
 \c :source
-SELECT coalesce((:snowid_version), '') AS other \gset
+SELECT coalesce(:snowid_version, '') AS other \gset
 \c :target
-SELECT 'FAILED', 'it is not in the source''s database', 'There, type: CREATE EXTENSION snowid;' WHERE :'other' = ''
-UNION ALL
-SELECT 'FAILED', 'it is not in the target''s database', 'There, type: CREATE EXTENSION snowid;'
-WHERE NOT EXISTS (:snowid_version)
+SELECT 'FAILED', format('it is not in the %s''s database', server), 'There, type: CREATE EXTENSION snowid;'
+FROM (VALUES ('source', :'other'), ('target', coalesce(:snowid_version, ''))) t (server, version) WHERE version = ''
 UNION ALL
 SELECT 'FAILED', format('it is version %s on the source and %s on the target', :'other', version),
  'On the older one, type: ALTER EXTENSION snowid UPDATE; or, of the portable edition, install the newer one.'
-FROM (:snowid_version) AS here WHERE :'other' NOT IN ('', version);
+FROM (SELECT :snowid_version) t (version) WHERE :'other' NOT IN ('', version);
 
 \echo shard on the source
 \c :source
-SELECT 'FAILED', CASE WHEN r.shard IS NULL THEN format('shard %s is not registered', x.shard)
- WHEN n.oid IS NULL THEN format('schema "%s" does not exist', r.schema)
- WHEN c.oid IS NULL THEN format('sequence "%s" of schema "%s" does not exist', r.sequence, r.schema)
- ELSE format('shard %s is closed', x.shard) END,
+-- All else of it is known before.
+SELECT 'FAILED', format('sequence "%s" of schema "%s" does not exist', r.sequence, r.schema),
  'SELECT * FROM snowid.shards; shows what is there and where shards live.'
-FROM unnest(:'shards'::int[]) x (shard) LEFT JOIN snowid.shard_registry r USING (shard)
-LEFT JOIN pg_namespace n ON n.nspname = r.schema
-LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = r.sequence AND c.relkind = 'S'
-WHERE c.oid IS NULL OR snowid_internal.lives(r) NOT IN ('here', 'missing');
+FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = r.schema
+LEFT JOIN pg_class c ON relnamespace = n.oid AND relname = r.sequence AND relkind = 'S'
+WHERE r.shard = ANY (:'shards'::int[]) AND c.oid IS NULL;
 
 \echo not of Citus
-\c :source
 SELECT 'FAILED', format('Citus has copied schema "%s" to its nodes', nspname),
  format('Let Citus move it. Type: SELECT citus_schema_move(%L, host, port);', nspname)
 FROM pg_namespace WHERE nspname = ANY (:'schemas') AND oid IN (SELECT * FROM snowid_internal.citus_oids('copy'::text));
@@ -78,22 +71,16 @@ FROM pg_namespace WHERE nspname = ANY (:'schemas') AND oid IN (SELECT * FROM sno
 \echo number on the target
 \c :target
 WITH s AS (SELECT * FROM unnest(:'shards'::int[], :'schemas'::text[]) AS s (shard, schema))
-SELECT 'FAILED', format('shard %s there is schema "%s"', shard, r.schema),
- 'Two shards have one number, so their ids can be the same. Give one another number.'
-FROM snowid.shard_registry r JOIN s USING (shard) WHERE r.schema <> s.schema
+SELECT 'FAILED', CASE WHEN r.schema <> s.schema THEN format('shard %s there is schema "%s"', shard, r.schema)
+  ELSE format('shard %s is there already', shard) END,
+ CASE WHEN r.schema <> s.schema THEN 'Two shards have one number, so their ids can be the same. Give one another number.'
+  ELSE format('Look whether it was ever moved: SELECT * FROM snowid.shards WHERE shard = %s;', shard) END
+FROM snowid.shard_registry r JOIN s USING (shard) WHERE r.schema <> s.schema OR snowid_internal.lives(r) = 'here'
 UNION ALL
-SELECT 'FAILED', format('schema "%s" there is shard %s', r.schema, r.shard), 'Rename one of the two.'
-FROM snowid.shard_registry r JOIN s ON r.schema = s.schema WHERE r.shard <> s.shard
-UNION ALL
-SELECT 'FAILED', format('shard %s is there already', r.shard),
- format('Look whether it was ever moved: SELECT * FROM snowid.shards WHERE shard = %s;', r.shard)
-FROM snowid.shard_registry r JOIN s ON r.shard = s.shard AND r.schema = s.schema
-WHERE snowid_internal.lives(r) IN ('here', 'missing')
-AND EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
- WHERE n.nspname = r.schema AND c.relname = r.sequence);
+SELECT 'FAILED', format('schema "%s" there is shard %s', schema, r.shard), 'Rename one of the two.'
+FROM snowid.shard_registry r JOIN s USING (schema) WHERE r.shard <> s.shard;
 
 \echo schema on the target
-\c :target
 SELECT 'FAILED', format('schema "%s" is there already%s', nspname, CASE WHEN foreign_only THEN ', with foreign tables' END),
  CASE WHEN foreign_only THEN
   format('If nothing reads them there any more, type: DROP SCHEMA %I CASCADE;', nspname)
@@ -107,7 +94,6 @@ SELECT $$
 $$ AS leftover \gset
 
 \echo leftovers on the target
-\c :target
 SELECT 'FAILED', format('subscription "%s" is there already', subname),
  format('Type: ALTER SUBSCRIPTION %I DISABLE; ALTER SUBSCRIPTION %I SET (slot_name = NONE); DROP SUBSCRIPTION %I;',
   subname, subname, subname)
@@ -148,11 +134,8 @@ SELECT 'warning', format('role %I may not set deadlock_timeout: an autovacuum in
 WHERE NOT has_parameter_privilege('deadlock_timeout', 'SET')
 $$ AS may_set \gset
 
-\echo rights on the source
-\c :source
-:may_replicate
-UNION ALL
-SELECT 'FAILED', 'role ' || quote_ident(current_user) || ' may not create publications',
+SELECT $$
+SELECT 'FAILED', format('role %I may not create %s', current_user, :'made'),
  format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user)
 WHERE NOT has_database_privilege(current_database(), 'CREATE')
 UNION ALL
@@ -160,26 +143,25 @@ UNION ALL
 UNION ALL
 :may_set
 UNION ALL
-:may_write;
+:may_write
+$$ AS may_move \gset
+
+\echo rights on the source
+\set made publications
+:may_replicate
+UNION ALL
+:may_move;
 
 \echo ownership on the source
-\c :source
 WITH :owned
 :owns_all;
 
 \echo rights on the target
 \c :target
+\set made schemas
 :may_subscribe
 UNION ALL
-SELECT 'FAILED', format('role %I may not create schemas', current_user),
- format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user)
-WHERE NOT has_database_privilege(current_database(), 'CREATE')
-UNION ALL
-:may_see_sessions
-UNION ALL
-:may_set
-UNION ALL
-:may_write;
+:may_move;
 
 \echo ownership on the target
 \c :source
@@ -221,20 +203,14 @@ FROM CAST('pg_replication_origin_advance(text,pg_lsn)' AS text) f WHERE NOT has_
 \echo roles on the target
 \c :source
 -- All that own something in the shard, may use it, or are in a policy.
-SELECT coalesce(string_agg(rolname, E'\n'), '') AS other FROM (
- SELECT DISTINCT r.rolname FROM (
-  SELECT relowner, relacl FROM pg_class WHERE relnamespace :in_shard
-  UNION ALL SELECT proowner, proacl FROM pg_proc WHERE pronamespace :in_shard
-  UNION ALL SELECT typowner, typacl FROM pg_type WHERE typnamespace :in_shard
-  UNION ALL SELECT nspowner, nspacl FROM pg_namespace WHERE nspname = ANY (:'schemas')
-  UNION ALL SELECT defaclrole, defaclacl FROM pg_default_acl WHERE defaclnamespace :in_shard
-  UNION ALL SELECT c.relowner, a.attacl FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid
-   WHERE relnamespace :in_shard AND attacl IS NOT NULL) AS o (owner, acl)
- CROSS JOIN LATERAL (SELECT owner UNION SELECT x.grantee FROM aclexplode(acl) x
-  UNION SELECT x.grantor FROM aclexplode(acl) x) AS w (who)
- JOIN pg_roles r ON r.oid = w.who
- UNION SELECT r.rolname FROM pg_policy p JOIN pg_class c ON c.oid = polrelid, pg_roles r
-  WHERE relnamespace :in_shard AND r.oid = ANY (polroles)) t \gset
+WITH :objects_inside, :owned
+SELECT coalesce(string_agg(rolname, E'\n'), '') AS other FROM pg_roles WHERE oid IN (
+ SELECT owner FROM owned
+ UNION ALL SELECT refobjid FROM pg_shdepend JOIN (
+  TABLE inside
+  UNION ALL SELECT tableoid, oid FROM pg_namespace WHERE oid :in_shard
+  UNION ALL SELECT tableoid, oid FROM pg_default_acl WHERE defaclnamespace :in_shard) o (classid, objid) USING (classid, objid)
+ WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND refclassid = 'pg_authid'::regclass) \gset
 \c :target
 SELECT 'FAILED', format('role "%s" does not exist there', name),
  format('Type: CREATE ROLE %I; with the attributes that it has on the source (pg_dumpall --roles-only).', name)
@@ -255,13 +231,12 @@ SELECT CASE WHEN extversion <> version AND here = schema THEN 'warning' ELSE 'FA
  WHEN here <> schema THEN format('extension "%s" is in schema %s, and in %s on the source', name, here, schema)
  ELSE format('extension "%s" is version %s, and %s on the source', name, extversion, version) END,
  CASE WHEN extname IS NULL THEN format('Type: %sCREATE EXTENSION %I%s;',
-  CASE WHEN to_regnamespace(schema) IS NULL THEN format('CREATE SCHEMA %s; ', schema) END, name,
-  CASE WHEN schema NOT IN ('public', 'pg_catalog') THEN ' SCHEMA ' || schema END)
- WHEN here <> schema AND extrelocatable THEN format('Type: %sALTER EXTENSION %I SET SCHEMA %s;',
-  CASE WHEN to_regnamespace(schema) IS NULL THEN format('CREATE SCHEMA %s; ', schema) END, name, schema)
+  make_schema, name, CASE WHEN schema NOT IN ('public', 'pg_catalog') THEN ' SCHEMA ' || schema END)
+ WHEN here <> schema AND extrelocatable THEN format('Type: %sALTER EXTENSION %I SET SCHEMA %s;', make_schema, name, schema)
  WHEN here <> schema THEN format('It cannot change its schema. If nothing needs it there, type: DROP EXTENSION %I; CREATE EXTENSION %I SCHEMA %s;', name, name, schema)
  ELSE format('On the older one, type: ALTER EXTENSION %I UPDATE;', name) END
 FROM json_to_recordset(:'other'::json) x (name name, version text, schema text)
+LEFT JOIN LATERAL (SELECT format('CREATE SCHEMA %s; ', schema) WHERE to_regnamespace(schema) IS NULL) m (make_schema) ON true
 LEFT JOIN (SELECT *, extnamespace::regnamespace::text AS here FROM pg_extension) e ON extname = name
 WHERE extname IS NULL OR here <> schema OR extversion <> version ORDER BY 2;
 
@@ -308,11 +283,8 @@ SELECT $$
 EXISTS (SELECT FROM pg_roles WHERE rolname = 'pg_create_subscription')
 $$ AS applies_as_owner \gset
 SELECT $$
-SELECT coalesce(string_agg(DISTINCT owner::regrole::text, E'\n'), '') AS other FROM (
- SELECT relowner FROM pg_class WHERE relnamespace :in_shard
- UNION ALL SELECT proowner FROM pg_proc WHERE pronamespace :in_shard
- UNION ALL SELECT typowner FROM pg_type WHERE typnamespace :in_shard
- UNION ALL SELECT nspowner FROM pg_namespace WHERE nspname = ANY (:'schemas')) o (owner)
+WITH :owned
+SELECT coalesce(string_agg(DISTINCT owner::regrole::text, E'\n'), '') AS other FROM owned
 $$ AS owners \gset
 SELECT $$
 SELECT 'FAILED', format('%s owns objects of the shard and is no superuser, but replication to PostgreSQL %s would run its'
@@ -339,7 +311,6 @@ WHERE t.typnamespace :in_shard ORDER BY 2;
 -- That the shard's depend on, and the target does not have.  (Those of extensions
 -- come with them.)
 -- probe: check_needs
-\c :source
 WITH :objects_inside, outside AS (
  SELECT d.refclassid, d.refobjid, min(pg_describe_object(d.classid, d.objid, 0)) AS needed_by
  FROM pg_depend d JOIN inside i USING (classid, objid)
@@ -361,7 +332,6 @@ EXISTS (SELECT FROM pg_namespace n WHERE nspname = x[1] AND (
 $$ AS is_there \gset
 
 \echo texts of functions
-\c :source
 SELECT coalesce(string_agg(DISTINCT concat_ws(' ', x[1], x[2], oid::regprocedure), E'\n'), '') AS other
 FROM pg_proc, regexp_matches(lower(prosrc), '\m([a-z_][a-z0-9_]*)\.([a-z_][a-z0-9_]*)', 'g') x
 WHERE pronamespace :in_shard AND x[1] <> ALL (:'schemas') AND :is_there \gset
@@ -385,7 +355,6 @@ FROM pg_class c JOIN pg_depend d ON d.classid = c.tableoid AND d.objid = c.oid A
 JOIN pg_extension e ON e.oid = d.refobjid WHERE relnamespace :in_shard AND c.relkind IN ('r', 'p');
 
 \echo tablespaces on the target
-\c :source
 SELECT coalesce(string_agg(DISTINCT spcname, E'\n'), '') AS other
 FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace WHERE relnamespace :in_shard \gset
 \c :target
@@ -393,7 +362,6 @@ SELECT 'FAILED', format('tablespace "%s" is missing', name), format('Type: CREAT
 FROM unnest(string_to_array(:'other', E'\n')) AS name WHERE name NOT IN (SELECT spcname FROM pg_tablespace);
 
 \echo event triggers on the target
-\c :target
 SELECT 'warning', format('"%s" fires when the shard''s tables are made', evtname),
  format('If it should not, type: ALTER EVENT TRIGGER %I DISABLE; until the move is done.', evtname)
 FROM pg_event_trigger WHERE evtenabled IN ('O', 'A');
@@ -415,7 +383,6 @@ AND NOT EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indimmedia
  AND CASE c.relreplident WHEN 'd' THEN x.indisprimary WHEN 'i' THEN x.indisreplident END) ORDER BY 2;
 
 \echo rows without a key
-\c :source
 WITH RECURSIVE part (relid, attname, typ) AS (
  SELECT c.oid, attname, atttypid FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
  WHERE c.relnamespace :in_shard AND c.relkind = 'r' AND c.relreplident = 'f' AND attnum > 0 AND NOT attisdropped
@@ -432,12 +399,10 @@ AND NOT EXISTS (SELECT FROM pg_opclass o JOIN pg_am m ON m.oid = opcmethod
   WHERE castsource = typ AND casttarget = opcintype AND castmethod = 'b' AND castcontext = 'i'))) ORDER BY 2;
 
 \echo unlogged tables
-\c :source
 SELECT 'FAILED', format('the rows of table %s would be lost: replication leaves them out', oid::regclass), 'Type: ' || fix, fix
 FROM pg_class, LATERAL format('ALTER TABLE %s SET LOGGED;', oid::regclass) fix WHERE relnamespace :in_shard AND relkind = 'r' AND relpersistence = 'u' ORDER BY 2;
 
 \echo partitions and inheritance
-\c :source
 SELECT 'FAILED', format('table %s is a %s of %s; they must be in one schema', child,
  CASE WHEN c.relispartition THEN 'partition' ELSE 'child' END, parent),
  format('Type: ALTER TABLE %s SET SCHEMA %I; or ALTER TABLE %s %s %s;',
@@ -451,14 +416,12 @@ LATERAL (SELECT c.oid::regclass, p.oid::regclass, cn.nspname = ANY (:'schemas'))
 WHERE c.relkind IN ('r', 'p', 'f') AND cn.oid <> pn.oid AND (inside OR pn.nspname = ANY (:'schemas')) ORDER BY 2;
 
 \echo foreign tables
-\c :source
 SELECT 'warning', format('%s: its rows stay on server "%s"', c.oid::regclass, s.srvname),
  'User mappings are not copied: create them on the target.'
 FROM pg_class c JOIN pg_foreign_table f ON f.ftrelid = c.oid JOIN pg_foreign_server s ON s.oid = f.ftserver
 WHERE relnamespace :in_shard ORDER BY 2;
 
 \echo foreign keys
-\c :source
 SELECT 'FAILED', format('%s leads from %s to %s, out of the shard or into it', quote_ident(conname), conrelid::regclass, confrelid::regclass),
  format('Type: ALTER TABLE %s DROP CONSTRAINT %I;', conrelid::regclass, conname)
 FROM pg_constraint k JOIN pg_class c ON c.oid = conrelid JOIN pg_class p ON p.oid = confrelid
@@ -466,20 +429,17 @@ WHERE contype = 'f' AND conparentid = 0 AND c.relnamespace <> p.relnamespace
 AND (c.relnamespace :in_shard OR p.relnamespace :in_shard) ORDER BY 2;
 
 \echo users in other schemas
-\c :source
 SELECT 'warning', format('%s uses %s', user_name, used),
  'After the move it would use the closed copy, and finish would refuse to drop that. Drop or change it.'
 FROM (:outside_users) u WHERE NOT is_other_check ORDER BY 2;
 
 \echo triggers that always fire
-\c :source
 SELECT 'FAILED', format('%I on %s would fire a second time, on the target, for each change that is replicated', tgname, c.oid::regclass),
  format('Type: ALTER TABLE %s ENABLE TRIGGER %I; and set it back after the move.', c.oid::regclass, tgname)
 FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid
 WHERE relnamespace :in_shard AND NOT tgisinternal AND tgenabled IN ('A', 'R') ORDER BY 2;
 
 \echo row security on the source
-\c :source
 SELECT 'FAILED', format('it hides rows of %s from role %I', c.oid::regclass, current_user),
  format('As a superuser, type: ALTER ROLE %I BYPASSRLS;', current_user)
 FROM pg_class c JOIN pg_roles r ON r.rolname = current_user
@@ -487,7 +447,6 @@ WHERE relnamespace :in_shard AND c.relkind = 'r' AND c.relrowsecurity AND NOT r.
 AND (c.relforcerowsecurity OR NOT pg_has_role(c.relowner, 'USAGE')) ORDER BY 2;
 
 \echo row security
-\c :source
 SELECT coalesce(string_agg(c.oid::regclass::text, ', '), '') AS other FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
 WHERE relnamespace :in_shard AND c.relkind IN ('r', 'p') AND c.relrowsecurity AND c.relforcerowsecurity
 AND NOT o.rolsuper AND NOT o.rolbypassrls \gset
@@ -505,13 +464,11 @@ WHERE relnamespace :in_shard AND c.relkind = 'r' AND attnum > 0 AND NOT attisdro
 AND (atttypid = 'oid'::regtype OR typname = 'lo') ORDER BY 2;
 
 \echo other subscriptions
-\c :source
 SELECT 'FAILED', format('%s is filled by replication from elsewhere, which would not follow', srrelid::regclass),
  'End that subscription first.'
 FROM pg_subscription_rel s JOIN pg_class c ON c.oid = srrelid WHERE relnamespace :in_shard ORDER BY 2;
 
 \echo other publications
-\c :source
 SELECT 'warning', format('subscribers of "%s" will hear no more of the shard once it has moved', pubname),
  'Let them subscribe to the target as well.'
 FROM pg_publication p WHERE pubname <> :'name' AND EXISTS (
@@ -519,7 +476,6 @@ FROM pg_publication p WHERE pubname <> :'name' AND EXISTS (
 
 \echo other slots
 -- pgoutput shows a publication's tables, others show all.
-\c :source
 SELECT 'warning', format('who reads slot "%s" (%s) will hear no more of the shard once it has moved', slot_name, plugin),
  'Make a slot on the target, too, before the move; see doc/moving.md.'
 FROM pg_replication_slots s WHERE database = current_database() AND NOT temporary
@@ -528,7 +484,6 @@ AND (plugin <> 'pgoutput' OR EXISTS (
  SELECT FROM pg_publication_tables t WHERE t.schemaname = ANY (:'schemas') AND t.pubname <> :'name')) ORDER BY 2;
 
 \echo encoding
-\c :source
 SELECT current_setting('server_encoding') AS other \gset
 \c :target
 SELECT CASE here WHEN 'UTF8' THEN 'warning' ELSE 'FAILED' END, format('%s on the source, %s on the target', :'other', here),
@@ -586,7 +541,6 @@ VALUES (1, '{max_active_replication_origins,max_replication_slots}'::text[], (SE
 $$ AS receivers \gset
 
 \echo slots and walsenders on the source
-\c :source
 \set in_use :senders
 :is_free;
 
@@ -597,7 +551,6 @@ $$ AS receivers \gset
 
 \echo connection from the target to the source
 -- probe: check_connection
-\c :target
 
 \echo WAL kept by slots on the source
 -- The slot of a copy keeps what is written meanwhile, at the rate of late; a copy with
@@ -616,7 +569,6 @@ SELECT 'warning', 'max_slot_wal_keep_size is -1, so a slot that nobody reads can
 WHERE current_setting('max_slot_wal_keep_size') = '-1';
 
 \echo replication settings
-\c :source
 SELECT 'warning', name || ' is ' || current_setting(name), CASE name
  WHEN 'wal_sender_timeout' THEN 'A lost connection would not be noticed.'
  ELSE 'Large transactions go through files then, and are slow.' END
@@ -648,12 +600,10 @@ FROM (SELECT (:needed)::numeric AS needed, each, spare, each * (SELECT sum(setti
 $$ AS room_for_locks \gset
 
 \echo locks on the source
-\c :source
 \set needed :count_locks
 :room_for_locks;
 
 \echo locks on the target
-\c :source
 :count_locks \gset
 \c :target
 \set needed :'other'
@@ -667,7 +617,6 @@ SELECT s, pg_size_pretty(s) FROM (
  FROM pg_class WHERE relnamespace :in_shard AND relkind = 'r') AS t;
 
 \echo clocks
-\c :source
 :clock \gset
 \c :target
 :clocks_apart;
@@ -684,7 +633,6 @@ FROM (SELECT tables, sequences, ceil(tables * 0.3 + sequences)::int AS ms, :'pau
   FROM pg_class WHERE relnamespace :in_shard GROUP BY relnamespace) s ORDER BY ms DESC LIMIT 1) t WHERE ms > pause / 2;
 
 \echo long transactions
-\c :source
 SELECT 'warning', format('process %s%s has had one open for %s', a.pid, ' of ' || usename,
   date_trunc('second', clock_timestamp() - xact_start)),
  format('The copy and the cut-over wait for its end. To end it, type: SELECT pg_terminate_backend(%s);', a.pid)
@@ -696,7 +644,6 @@ AND (backend_xid IS NOT NULL OR EXISTS (
  AND c.relnamespace :in_shard AND l.mode NOT IN ('AccessShareLock', 'RowShareLock'))) ORDER BY xact_start;
 
 \echo prepared transactions
-\c :source
 SELECT 'FAILED', format('%L of database "%s" has been prepared for %s', gid, database,
   date_trunc('second', clock_timestamp() - prepared)),
  format('The copy cannot begin before its end. In that database, type: COMMIT PREPARED %L; or ROLLBACK PREPARED %L;', gid, gid)
@@ -733,7 +680,6 @@ $$ AS standbys_behind \gset
 
 \if :reverse
 \echo wal_level on the target
-\c :target
 :wal_level;
 
 \echo owners on the source
@@ -753,5 +699,4 @@ $$ AS standbys_behind \gset
 
 \echo connection from the source to the target
 -- probe: check_connection
-\c :source
 \endif

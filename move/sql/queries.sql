@@ -9,6 +9,14 @@
 \echo outside_users_sql
 :outside_users;
 
+-- What slots keep, and how far who reads them is.
+-- arguments: name reverse_name
+\echo shown_slots_sql
+SELECT slot_name, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint >> 20,
+ coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint || ' bytes behind', 'not connected')
+FROM pg_replication_slots LEFT JOIN pg_stat_replication ON pid = active_pid
+WHERE slot_name IN (:'name', :'reverse_name');
+
 -- What comes after the rows: how many indexes, constraints and so on each schema has.
 \echo after_rows_sql
 SELECT nspname, (SELECT count(*) FROM pg_index x JOIN pg_class c ON c.oid = indexrelid WHERE relnamespace = n.oid AND indisvalid)
@@ -37,7 +45,56 @@ SELECT string_agg(format('ALTER SCHEMA %I OWNER TO %I', schema, details ->> 'own
   coalesce(quote_ident(r ->> 'to'), 'PUBLIC'), CASE WHEN (r ->> 'further')::boolean THEN ' WITH GRANT OPTION' END), '')
  FROM jsonb_array_elements(details -> 'rights') r), ''), '; ') FROM snowid.moves WHERE schema = ANY (:'schemas');
 
+-- Is somebody creating a relation in one of the schemas?  He holds a lock on it until
+-- his commit (RangeVarGetAndCheckCreationNamespace).
 -- arguments: schemas
+\echo being_extended_sql
+SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_namespace'::regclass
+ AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+ AND objid IN (SELECT oid FROM pg_namespace WHERE nspname IN (:'schemas')) AND pid IS DISTINCT FROM pg_backend_pid());
+
+-- The sequence of a shard at which to stop newcomers, with its comment, and the tables
+-- to be locked.  It is the shard's own; in another attempt, the one that most
+-- transactions have locked before any table.
+-- arguments: shard again
+\echo first_lock_sql
+SELECT c.oid::regclass, quote_nullable(obj_description(c.oid, 'pg_class')),
+ (SELECT string_agg(format('ONLY %s', oid), ', ' ORDER BY place) FROM snowid_internal.shard_tables(r.schema) WITH ORDINALITY t (oid, place))
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN snowid.shard_registry r ON r.schema = n.nspname
+LEFT JOIN pg_locks l ON l.relation = c.oid AND l.granted AND l.mode = 'RowExclusiveLock'
+ AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+ AND NOT EXISTS (SELECT FROM pg_locks t JOIN pg_class k ON k.oid = t.relation
+  WHERE t.virtualtransaction = l.virtualtransaction AND t.database = l.database AND t.granted AND t.mode = 'RowExclusiveLock'
+  AND k.relnamespace = c.relnamespace AND k.relkind IN ('r', 'p'))
+WHERE r.shard = :'shard' AND c.relkind = 'S' GROUP BY c.oid, c.relname, r.schema, r.sequence
+ORDER BY CASE WHEN :'again' THEN count(l.pid) END DESC, c.relname = r.sequence DESC LIMIT 1;
+
+-- What makes the casts from and to the shards' types, which pg_dump leaves out
+-- unless it dumps the whole database.
+-- arguments: schemas
+\echo casts_sql
+SELECT coalesce(string_agg(format(E'CREATE CAST (%1$s AS %2$s) %3$s%4$s;\nCOMMENT ON CAST (%1$s AS %2$s) IS %5$L;\n',
+ format_type(castsource, NULL), format_type(casttarget, NULL),
+ CASE castmethod WHEN 'f' THEN 'WITH FUNCTION ' || castfunc::regprocedure WHEN 'i' THEN 'WITH INOUT' ELSE 'WITHOUT FUNCTION' END,
+ CASE castcontext WHEN 'a' THEN ' AS ASSIGNMENT' WHEN 'i' THEN ' AS IMPLICIT' END, obj_description(oid, 'pg_cast')), '' ORDER BY oid), '')
+FROM pg_cast WHERE EXISTS (SELECT FROM pg_type t JOIN pg_namespace n ON n.oid = typnamespace
+ WHERE t.oid IN (castsource, casttarget) AND nspname IN (:'schemas'))
+AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_cast'::regclass AND objid = pg_cast.oid AND deptype IN ('e', 'i'));
+
+-- Whose schemas are, and who may use them, for the journal; not as statements, since
+-- its writers need not have our rights.
+\echo note_owners_sql
+UPDATE snowid.moves SET details = details || (SELECT jsonb_build_object('owner', pg_get_userbyid(nspowner), 'rights',
+ (SELECT coalesce(jsonb_agg(jsonb_build_object('right', privilege_type, 'to', pg_get_userbyid(nullif(grantee, 0)), 'further', is_grantable)), '[]')
+  FROM aclexplode(nspacl) WHERE grantee <> nspowner)) FROM pg_namespace WHERE nspname = moves.schema) WHERE schema IN (:'schemas');
+
+-- Makes the statements that take schemas from those.
+\echo take_schemas_sql
+SELECT string_agg(what, '; ') FROM pg_namespace n, LATERAL (
+ SELECT DISTINCT format('REVOKE ALL ON SCHEMA %I FROM %s CASCADE', nspname,
+  CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END) FROM aclexplode(nspacl) WHERE grantee <> nspowner
+ UNION ALL SELECT format('ALTER SCHEMA %I OWNER TO CURRENT_USER', nspname)) t (what) WHERE nspname IN (:'schemas');
+
 \echo columns_sql
 SELECT coalesce(json_agg(json_build_object('name', format('%I.%I.%I', nspname, relname, attname), 'type', atttypid::regtype)), '[]')
 FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace

@@ -46,8 +46,8 @@ subtest 'there and back' => sub {
 	moves_ok($a, $b, 5, ['abort'], 3, 'no abort of the way back without the target', qr/must be reachable, since it has the shard/);
 	$b->start;
 	moves_ok($a, $b, 5, ['back'], 0, 'back');
-	moves_ok($a, $b, 5, ['back'], 0, 'and no further', qr/is back already/);
-	moves_ok($a, $b, 5, [], 1, 'nor there again', qr/has been moved to the source, and that move is not finished.*snowid-move finish/s);
+	moves_ok($a, $b, 5, ['back'], 0, 'and no further', qr/shard 5: back already/);
+	moves_ok($a, $b, 5, [], 1, 'nor there again', qr/shard 5 cannot be moved now: moved to the source, and not finished: type snowid-move finish/);
 	moves_ok($a, $b, 5, ['abort'], 1, 'nor to be undone', qr/has been opened on the server that it was moved to/);
 	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 	nothing_left_ok($_, 'finished') for $a, $b;

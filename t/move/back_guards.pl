@@ -58,21 +58,21 @@ subject 'a lock in the way' => sub {
 	$locker->query_safe('COMMIT');
 	$locker->quit;
 	moves_ok($a, $b, 5, ['status'], 0, 'status', qr/type snowid-move back to go on, or abort/);
-	moves_ok($a, $b, 5, [], 1, 'no move goes on from there', qr/a way back of shard 5 was begun/);
+	moves_ok($a, $b, 5, [], 1, 'no move goes on from there', qr/shard 5 cannot be moved now: a way back was begun: type snowid-move back/);
 	lives_on_ok($b, $a, 'a way back that was begun');
-	moves_ok($a, $b, 5, ['finish'], 1, 'no finish either', qr/not complete/);
+	moves_ok($a, $b, 5, ['finish'], 1, 'no finish either', qr/shard 5 cannot be finished now: a way back was begun/);
 	moves_ok($a, $b, 5, ['abort'], 0, 'but an abort', qr/way back is undone/);
 	lives_on_ok($b, $a, 'an abort of the way back');
 };
 
 subject 'an abort that is stopped half-way' => sub {
 	hold_and_kill($a, 'open', 1, 'back', $a, $b);
-	moves_ok($a, $b, 5, [], 3, 'no move while a way back is decided', qr/shard 5 is not at the source.*A move back is under way/s);
+	moves_ok($a, $b, 5, [], 3, 'no move while a way back is decided', qr/shard 5 cannot be moved now: a way back was begun: type snowid-move back/);
 	hold_and_kill($b, 'open', 0, 'abort', $a, $b);
-	moves_ok($a, $b, 5, [], 3, 'no move, half-way through an abort', qr/A move back is under way/);
+	moves_ok($a, $b, 5, [], 3, 'no move, half-way through an abort', qr/shard 5 cannot be moved now: an abort of the way back was begun: type snowid-move abort/);
 	moves_ok($a, $b, 5, ['status'], 0, 'status', qr/an abort of the way back was begun/);
 	moves_ok($a, $b, 5, ['finish'], 3, 'no finish, half-way through an abort');
-	moves_ok($a, $b, 5, ['back'], 3, 'no way back', qr/Type: snowid-move abort/);
+	moves_ok($a, $b, 5, ['back'], 3, 'no way back', qr/type snowid-move abort/);
 	moves_ok($a, $b, 5, ['abort'], 0, 'the abort goes on', qr/way back is undone/);
 	lives_on_ok($b, $a, 'an abort in two halves');
 };

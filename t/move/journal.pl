@@ -21,7 +21,7 @@ subtest 'an abort that was begun' => sub {
 	fresh_shard($a, $b);
 	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
 	hold_and_kill($a, 'aborted', 0, 'abort', $a, $b);
-	moves_ok($a, $b, 5, [], 1, 'no move goes on from an abort', qr/an abort of this move was begun/);
+	moves_ok($a, $b, 5, [], 1, 'no move goes on from an abort', qr/shard 5 cannot be moved now: an abort was begun/);
 	moves_ok($a, $b, 5, ['status'], 0, 'status', qr/an abort was begun: type snowid-move abort/);
 	$a->stop;
 	moves_ok($a, $b, 5, ['status'], 0, 'status without the source', qr/shard 5: an abort was begun: type snowid-move abort/);
