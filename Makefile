@@ -48,16 +48,17 @@ all: $(PROGRAMS:%=%-all)
 install: $(PROGRAMS:%=%-install)
 uninstall: $(PROGRAMS:%=%-uninstall)
 clean: $(PROGRAMS:%=%-clean)
+$(PROGRAMS:%=%-install): %-install: %-all
 $(PROGRAM_TARGETS):
 	$(MAKE) -C $(firstword $(subst -, ,$@)) $(lastword $(subst -, ,$@)) PG_CONFIG=$(PG_CONFIG)
 
 # PGXS installs no manual pages.
 man1dir = $(DESTDIR)$(mandir)/man1
 
-install: install-man
-install-man:
+install: install-programs
+install-programs: $(PROGRAMS:%=%-install)
 	$(MKDIR_P) '$(man1dir)'
-	$(INSTALL_DATA) $(PROGRAMS:%=doc/snowid-%.1) '$(man1dir)/'
+	$(INSTALL_DATA) $(wildcard doc/snowid-*.1) '$(man1dir)/'
 
 uninstall: uninstall-man
 uninstall-man:
@@ -90,5 +91,5 @@ deb-source: checkver
 	cd $(DEB_SOURCE) && dpkg-source -b snowid-$(EXTVERSION).0
 	rm -r $(DEB_SOURCE)/snowid-$(EXTVERSION).0
 
-.PHONY: install-man uninstall-man unitcheck portable checkver dist deb-source \
+.PHONY: install-programs uninstall-man unitcheck portable checkver dist deb-source \
 	$(PROGRAM_TARGETS)

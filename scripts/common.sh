@@ -22,6 +22,9 @@ for name in "${!PG@}"; do
 	[[ $name == @(PGVERSION|PG_*) ]] || unset "$name"
 done
 
+# A machine that is busy is no reason to give up: tests wait so long, in seconds.
+export PG_TEST_TIMEOUT_DEFAULT=${PG_TEST_TIMEOUT_DEFAULT:-360}
+
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$(basename "$0"): $*"; exit 1; }
 
@@ -125,8 +128,8 @@ make_work() {
 	cp -a "/usr/lib/postgresql/$pgversion" "$work/usr/lib/postgresql/"
 	cp -a "/usr/share/postgresql/$pgversion" "$work/usr/share/postgresql/"
 	ln -s /usr/include "$work/usr/include"
-	ln -s "$(dirname "$(find /usr/lib -name libpq.so.5 | head -n 1)")" "$work/usr/lib/"
 	pgbin=$work/usr/lib/postgresql/$pgversion/bin
+	ln -s "$("/usr/lib/postgresql/$pgversion/bin/pg_config" --libdir)" "$work/usr/lib/"
 	tar -C "$top" --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
 		-cf - . | tar -C "$work/tree" --no-same-owner -xf -
 	[ "$(id -u)" != 0 ] || chown -R postgres: "$work"
@@ -135,6 +138,7 @@ make_work() {
 clean_up() {
 	local status=$? data
 	trap - EXIT
+	wait
 	for data in "$work"/socket/*.pooler; do
 		[ ! -e "$data" ] || as_root kill "$(cat "$data")" || true
 	done
@@ -147,15 +151,18 @@ clean_up() {
 	exit "$status"
 }
 
-# Arguments go to make: COPT=..., CC=...
+# Arguments go to make: COPT=..., CC=...  The bitcode for JIT, which takes as long again to
+# compile, is for packages.
 build_and_install() {
-	local log=$work/build.log
-	# Not in one go: each of the two would make move/, at the same time.
-	{
-		as_user make -s -j "$(nproc)" -C "$work/tree" PG_CONFIG="$pgbin/pg_config" "$@" all &&
-			as_user make -s -C "$work/tree" PG_CONFIG="$pgbin/pg_config" "$@" install
-	} >"$log" 2>&1 || { cat "$log" >&2; die "build failed"; }
+	build install PROGRAMS= "$@"
+	build install-programs "$@"
 	say "Built snowid for PostgreSQL $pgversion."
+}
+
+build() {
+	local log=$work/build.$1.log
+	as_user make -s -j "$(nproc)" -C "$work/tree" PG_CONFIG="$pgbin/pg_config" with_llvm=no "$@" >"$log" 2>&1 ||
+		{ cat "$log" >&2; die "build failed"; }
 }
 
 # Let the clusters of the TAP tests be copies of one data directory, which is

@@ -134,7 +134,7 @@ kill 'STOP', $standby{latter}->safe_psql('postgres', 'SELECT pid FROM pg_stat_wa
 set_clock($primary, '2026-06-01 00:01:30');
 $primary->safe_psql('postgres', "CREATE TABLE confirmed_$_ AS $next") foreach 1, 2;
 make_synchronous('latter');
-$seen = $primary->safe_psql('postgres', $next, timeout => 30);
+$seen = $primary->safe_psql('postgres', $next, timeout => $PostgreSQL::Test::Utils::timeout_default);
 crash($_) foreach $primary, $standby{latter};
 start_with_clock($standby{latter}, '2026-05-31 23:00:00');
 $standby{latter}->promote;

@@ -68,7 +68,7 @@ for my $file (@files)
 		{
 			my $file_to_run = "$dir/block$block->{line}";
 			append_to_file($file_to_run, "cd '$dir'\n$block->{code}");
-			$script .= qq(\\! timeout 60 sh -eu '$file_to_run' 2>&1 </dev/null || echo "exit status \$?"\n);
+			$script .= qq(\\! timeout 180 sh -eu '$file_to_run' 2>&1 </dev/null || echo "exit status \$?"\n);
 		}
 		else
 		{

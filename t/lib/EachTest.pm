@@ -9,6 +9,7 @@ use Exporter 'import';
 use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use SnowidTest ();
 use Test::More;
 
 our @EXPORT = qw(each_pair each_command each_args snowid_each each_ok script_file shards_with runs);

@@ -44,6 +44,46 @@ our $edition = '';
 	};
 }
 
+# Ask until the answer is what is expected, as PostgreSQL::Test::Cluster does, but in one
+# session: a psql and a backend for each time would take the processor from those that are
+# waited for.  A session that is lost, or cannot be had yet, is begun anew.
+{
+	no warnings 'redefine';
+
+	*PostgreSQL::Test::Cluster::poll_query_until = sub {
+		my ($self, $database, $query, $expected) = @_;
+		my $patience = $PostgreSQL::Test::Utils::timeout_default;
+		my $end = time + $patience;
+		my ($session, $in, $out, $err);
+
+		for (;;)
+		{
+			if (!$session)
+			{
+				$in = '';
+				$session = IPC::Run::start(
+					[ $self->installed_command('psql'), '-XAtq', '-d', $self->connstr($database), '-f', '-' ],
+					'<', \$in, '>', \$out, '2>', \$err, IPC::Run::timeout($patience));
+			}
+			($out, $err) = ('', '');
+			$in .= "$query\n;\n\\echo answered\n";
+			my $is_answered = eval { $session->pump until $out =~ s/^answered\n\z//m; 1 };
+
+			chomp $out;
+			if (!$is_answered || $out eq ($expected // 't') || time > $end)
+			{
+				eval { $session->finish };
+				undef $session;
+			}
+			return 1 if $is_answered && $out eq ($expected // 't');
+			last if time > $end;
+			usleep($is_answered ? 20_000 : 100_000);
+		}
+		diag "asked in vain: $query\nlast answer: $out\n$err";
+		return 0;
+	};
+}
+
 # For who only wants to know whether a test fails, as scripts/mutants does.
 if ($ENV{SNOWID_STOP_AT_FAILURE})
 {

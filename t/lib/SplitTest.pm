@@ -287,7 +287,7 @@ sub end_with
 sub accepts_writes
 {
 	my ($node, $shard) = @_;
-	return sqlstate($node, "SET lock_timeout = '2s'; BEGIN; INSERT INTO insta$shard.users (name) VALUES ('probe'); ROLLBACK") eq '';
+	return sqlstate($node, "SET lock_timeout = '10s'; BEGIN; INSERT INTO insta$shard.users (name) VALUES ('probe'); ROLLBACK") eq '';
 }
 
 # A row whose id must be above all before.

@@ -99,7 +99,7 @@ subject 'a slow journal' => sub {
 	my $slow = hold_at_step($b, 'ready', 0);
 	my $late = '';
 	my $slow_tool = IPC::Run::start(
-		[ move_command($a, $b, 5, '--retries', 0, '--pause-limit', 2000, '--verify', 'none') ], '>&', \$late);
+		[ move_command($a, $b, 5, '--retries', 0, '--pause-limit', 5000, '--verify', 'none') ], '>&', \$late);
 	wait_until_held($b) or die 'does not get there';
 	$a->wait_for_log(qr/terminating connection due to (idle-in-transaction|transaction) timeout/, $log_end);
 	lives_on_ok($a, $b, 'a slow journal');

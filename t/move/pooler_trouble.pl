@@ -129,7 +129,7 @@ subtest 'what keeps clients from being paused' => sub {
 	my ($in, $out) = ("BEGIN;\nINSERT INTO insta1.users (name) VALUES ('slow') RETURNING 'open';\n", '');
 	my $slow = IPC::Run::start([ 'psql', '-XAtq', '-d', pooled($p, 'insta1') ], '<', \$in, '>', \$out, '2>', \my $err);
 	$slow->pump until $out =~ /open/;
-	my ($code, $said) = snowid_move($a, $b, 1, '--pooler', console($p), '--pooler-file', $p->{file}, '--pause-limit', 600, '--retries', 1, '--verify', 'none');
+	my ($code, $said) = snowid_move($a, $b, 1, '--pooler', console($p), '--pooler-file', $p->{file}, '--pause-limit', 2000, '--retries', 1, '--verify', 'none');
 	is($code, 1, 'a transaction: given up');
 	like($said, qr/error: pool "insta1" at the pooler at .* is held by client .*, process \d+ of .* since 20.*: INSERT INTO insta1/, 'it is named');
 	is(led_to($p, 'insta1'), $a->port, 'the others go on');
@@ -138,7 +138,7 @@ subtest 'what keeps clients from being paused' => sub {
 	clients_ok('then', $a, [ clients($p, 'insta1', 0, 1) ], qr/^$/);
 
 	my $silent = false_pooler();
-	($code, $said) = snowid_move($a, $b, 1, pooler_options($p), '--pooler', console($silent), '--retries', 0, '--pause-limit', 600, '--verify', 'none');
+	($code, $said) = snowid_move($a, $b, 1, pooler_options($p), '--pooler', console($silent), '--retries', 0, '--pause-limit', 2000, '--verify', 'none');
 	is($code, 1, 'a pooler that does not answer: given up');
 	like($said, qr/warning: the pooler at .* its pools may be paused.*error: the pooler at .* gives no answer/s, 'it is named');
 	is(led_to($p, 'insta1'), $a->port, 'the clients of the other go on');
