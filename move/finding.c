@@ -21,7 +21,7 @@ static int	ncommands;
 static const Check *running;
 static Severity worst;			/* of the check that is running */
 static bool printed;			/* has it printed its line? */
-static bool is_silent;			/* is only its severity asked for? */
+static Severity shown;			/* the severity from which on it is printed */
 
 /* Print a finding of the running check. */
 void
@@ -30,7 +30,7 @@ found(const Check *check, Severity severity, const char *what, const char *to_do
 	if (severity > worst)
 		worst = severity;
 	printed = true;
-	if (is_silent)
+	if (severity < shown)
 		return;
 	printf("%-8s %s%s%s\n",
 		   severity == FOUND_OK ? "ok" :
@@ -94,7 +94,7 @@ ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 
 		if (poll(&answer, 1, silence) == 0)
 		{
-			if (!is_silent)
+			if (shown == FOUND_OK)
 				report_info("still looking: %s", running->name);
 			silence = -1;
 		}
@@ -134,7 +134,7 @@ print_findings(const Move *move, const Check *check, PGconn *conn)
 		bool		has_command = PQnfields(result) > 3 && !PQgetisnull(result, row, 3);
 		bool		is_hidden = has_command && PQntuples(result) > MANY && row >= SHOWN_OF_MANY;
 
-		if (has_command && script != NULL && !is_silent)
+		if (has_command && script != NULL && shown == FOUND_OK)
 			ncommands += fprintf(script, "%s\n", PQgetvalue(result, row, 3)) > 0;
 		if (!is_hidden || row == SHOWN_OF_MANY)
 			found(check,
@@ -149,9 +149,10 @@ print_findings(const Move *move, const Check *check, PGconn *conn)
 }
 
 Severity
-run_check(const Move *move, const Check *check)
+run_check(const Move *move, const Check *check, Severity show)
 {
 	running = check;
+	shown = show;
 	worst = FOUND_OK;
 	printed = false;
 	if (check->probe != NULL)
@@ -180,15 +181,4 @@ close_script(const char *path)
 	fclose(script);
 	script = NULL;
 	report_info("%d commands for the source are in %s; read it, and run it with: psql -f %s", ncommands, path, path);
-}
-
-Severity
-run_check_silently(const Move *move, const Check *check)
-{
-	Severity	severity;
-
-	is_silent = true;
-	severity = run_check(move, check);
-	is_silent = false;
-	return severity;
 }

@@ -78,22 +78,16 @@ is_split(const Move *set)
 static bool
 is_whole_set(const Move *set, const Side *side, bool part)
 {
-	PGconn	   *conn = side->conn;
-	char	   *missing;
-	char	   *foreign;
+	char	   *shards = shard_list(set);
+	char	   *all = query_text(side->conn,
+								 "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.moves WHERE " OF_SET
+								 " HAVING NOT (array_agg(shard) <@ ARRAY[%s] AND (array_agg(shard) @> ARRAY[%s] OR %s))",
+								 shards, shards, part ? "true" : "false");
 
-	if (conn == NULL || !query_bool(conn, "SELECT to_regclass('snowid.moves') IS NOT NULL") ||
-		!query_bool(conn, "SELECT EXISTS (SELECT FROM snowid.moves WHERE " OF_SET ")"))
-		return true;
-	missing = query_text(conn, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.moves "
-						 "WHERE " OF_SET " AND shard NOT IN (%s)", shard_list(set));
-	foreign = query_text(conn, "SELECT string_agg(u::text, ',' ORDER BY u) FROM unnest(ARRAY[%s]) u "
-						 "WHERE NOT EXISTS (SELECT FROM snowid.moves WHERE " OF_SET " AND shard = u)", shard_list(set));
-	if (missing == NULL && (foreign == NULL || part))
+	if (all == NULL)
 		return true;
 	report_error("the set is not that of the split that was begun");
-	report_hint("Name all of its shards, and no other: --shard=%s",
-				query_text(conn, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.moves WHERE " OF_SET));
+	report_hint("Name all of its shards, and no other: --shard=%s", all);
 	return false;
 }
 
@@ -155,10 +149,7 @@ set_read_only(const Side *target, bool on)
 {
 	int64		until = now_ms() + RELOAD_LIMIT_MS;
 
-	if (on)
-		run(target->aux, "ALTER SYSTEM SET default_transaction_read_only = on");
-	else
-		run(target->aux, "ALTER SYSTEM RESET default_transaction_read_only");
+	run(target->aux, "ALTER SYSTEM %s", on ? "SET default_transaction_read_only = on" : "RESET default_transaction_read_only");
 	run(target->aux, "SELECT pg_reload_conf()");
 	do
 	{
@@ -195,19 +186,14 @@ claim_split(const Move *set)
 {
 	const Side *source = &set->source;
 	PGconn	   *conn = source->conn;
-	const char *registry = set->options->registry;
-	char	   *slot = query_text(set->target.conn, "SELECT slot_name FROM pg_stat_wal_receiver");
 
-	run(conn,
-		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
-		"SELECT shard, schema, 'source', 'claimed', %s, jsonb_build_object('split', true, 'move_id', id::text, "
-		"'from', %s::text, 'to', %s::text, 'slot', %s::text, 'registry', %s::text) "
-		"FROM snowid.shard_registry, gen_random_uuid() id WHERE shard IN (%s)",
-		literal(conn, set->target.home), literal(conn, source->home), literal(conn, set->target.home),
-		literal(conn, slot), literal(conn, registry == NULL ? NULL : without_password("--registry", registry)),
-		shard_list(set));
-	read_journal(set, source);
-	report_verbose("%s: claimed", source->label);
+	run(conn, "BEGIN");
+	claim_source(set);
+	run(conn, "UPDATE snowid.moves SET details = details || "
+		"jsonb_build_object('split', true, 'from', %s::text, 'to', %s::text, 'slot', %s::text) WHERE shard IN (%s)",
+		literal(conn, source->home), literal(conn, set->target.home),
+		literal(conn, query_text(set->target.conn, "SELECT slot_name FROM pg_stat_wal_receiver")), shard_list(set));
+	run(conn, "COMMIT");
 }
 
 /*
@@ -250,28 +236,6 @@ wait_for_standby(const Move *set)
 		wait_ms(20);
 	}
 	return STATUS_DONE;
-}
-
-/*
- * What may have changed since the checks, and would do harm that nothing mends:
- * commits of the source that wait for ever for the target, and a subscription
- * that both servers would serve.
- */
-static bool
-check_again(const Move *set)
-{
-	PGconn	   *conn = set->source.conn;
-	char	   *found = query_text(conn,
-								   "SELECT CASE WHEN EXISTS (SELECT FROM pg_subscription WHERE subenabled) THEN 'a subscription has been enabled' "
-								   "WHEN EXISTS (SELECT FROM pg_stat_replication WHERE application_name = %s AND sync_state IN ('sync', 'quorum')) "
-								   "THEN 'the target has become a synchronous standby' END",
-								   literal(conn, query_text(set->target.conn, STANDBY_NAME_SQL)));
-
-	if (found == NULL)
-		return true;
-	report_error("%s: %s", set->source.label, found);
-	report_hint("To see all that is checked, type: snowid-move plan");
-	return false;
 }
 
 /*
@@ -394,23 +358,15 @@ is_set_fenced(const Move *set, const Side *side)
 static bool
 wait_for_fence(const Move *set, int64 until)
 {
-	const Side *source = &set->source;
-	const Side *target = &set->target;
-	char	   *lsn = query_text(source->conn, "SELECT pg_current_wal_flush_lsn()");
-
-	for (;;)
+	if (!wait_for_standbys(&set->source, until))
+		return false;
+	while (!is_set_fenced(set, &set->target))
 	{
-		if (query_bool(source->conn,
-					   "SELECT NOT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming' AND flush_lsn < %s::pg_lsn "
-					   "AND pid NOT IN (SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active))",
-					   literal(source->conn, lsn)) &&
-			query_bool(target->conn, "SELECT step = 'fenced' FROM snowid.moves WHERE shard = %d", set->shards[0]->number) &&
-			is_set_fenced(set, target))
-			return true;
 		if (now_ms() > until)
 			return false;
 		wait_ms(2);
 	}
+	return true;
 }
 
 /*
@@ -526,13 +482,7 @@ static void
 roll_back_copies(const Side *target)
 {
 	PGconn	   *conn = target->conn;
-	PGresult   *res = query(conn,
-							"SELECT gid FROM pg_prepared_xacts x WHERE database = current_database() AND EXISTS ("
-							"SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace "
-							"JOIN snowid.shard_registry r ON r.schema = n.nspname "
-							"JOIN pg_locks t ON t.virtualtransaction = l.virtualtransaction AND t.pid IS NULL AND t.locktype = 'transactionid' "
-							"WHERE l.pid IS NULL AND t.transactionid = x.transaction AND l.mode NOT IN ('AccessShareLock', 'RowShareLock') "
-							"AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))");
+	PGresult   *res = query(conn, COPIES_OF_PREPARED_SQL);
 
 	for (int row = 0; row < PQntuples(res); row++)
 	{
@@ -683,11 +633,7 @@ complete_split(const Move *set, int64 start)
 	if (is_read_only(target) && set_read_only(target, false) != STATUS_DONE)
 		return failure();
 	route_pools(set, source, target);
-	if (start > 0)
-		report_info("%s now live%s at %s; writes waited %d ms", set->title, set->nshards == 1 ? "s" : "", target->home,
-					(int) (now_ms() - start));
-	else
-		tell_moved(set, target, -1);
+	tell_moved(set, target, start > 0 ? (int) (now_ms() - start) : -1);
 	if (source->conn == NULL)
 	{
 		report_error("the source cannot be reached, and keeps the target's slot until it is told");
@@ -746,7 +692,7 @@ begin_split(const Move *set)
 
 	if (!check_living(set))
 		return EXIT_USAGE;
-	if (!run_split_checks(set))
+	if (!run_split_checks(set, false))
 	{
 		report_error("%s cannot be split off yet; nothing was changed", set->title);
 		return failure();
@@ -759,9 +705,14 @@ begin_split(const Move *set)
 	know_shards(source->conn);
 	know_shards(target->conn);
 	know_shards(target->aux);
-	if (wait_for_standby(set) != STATUS_DONE || !check_again(set) || has_manager(set))
+	status = wait_for_standby(set);
+	if (status == STATUS_DONE && !run_split_checks(set, true))
+	{
+		report_error("%s can no longer be split off", set->title);
+		report_hint("Mend that and type the same command again; or snowid-move abort.");
 		status = STATUS_FAILED;
-	else
+	}
+	if (status == STATUS_DONE)
 		status = fence_set(set, &start);
 	if (status == STATUS_DONE)
 		return promote_and_complete(set, start);
@@ -772,30 +723,19 @@ begin_split(const Move *set)
 	return failure();
 }
 
-/* Without the source, only what follows the promotion can be done. */
+/* Without the source, only what follows the promotion can be done; without the target, nothing. */
 static int
-split_without_source(const Move *set)
+split_with_one(const Move *set, const Side *reached)
 {
-	const Side *target = &set->target;
+	bool		is_target = reached == &set->target;
 
-	if (!is_any_known(set, target))
+	if (!is_any_known(set, reached))
 		return EXIT_USAGE;
-	if (!is_standby(target))
+	if (is_target && !is_standby(reached))
 		return complete_split(set, 0);
-	if (is_at(set, target, "fenced"))
+	if (is_at(set, reached, "fenced"))
 		failure_exit_code = EXIT_INCOMPLETE;
-	report_error("the source must be reachable until the target is promoted");
-	return failure();
-}
-
-static int
-split_without_target(const Move *set)
-{
-	if (!is_any_known(set, &set->source))
-		return EXIT_USAGE;
-	if (is_at(set, &set->source, "fenced"))
-		failure_exit_code = EXIT_INCOMPLETE;
-	report_error("the target must be reachable");
+	report_error(is_target ? "the source must be reachable until the target is promoted" : "the target must be reachable");
 	return failure();
 }
 
@@ -808,10 +748,8 @@ command_split(Move *set)
 	set->tally->start = now_ms();
 	if (!check_servers(set, false))
 		return EXIT_USAGE;
-	if (source->conn == NULL)
-		return split_without_source(set);
-	if (target->conn == NULL)
-		return split_without_target(set);
+	if (source->conn == NULL || target->conn == NULL)
+		return split_with_one(set, source->conn == NULL ? target : source);
 	if (is_any_known(set, source) && !is_split(set))
 	{
 		report_error("%s: a move was begun, or it is closed by hand", set->title);
@@ -845,9 +783,7 @@ is_standby_of_source(const Move *set)
 	const Side *target = &set->target;
 	char	   *name = query_text(target->conn, STANDBY_NAME_SQL);
 
-	return name != NULL && is_standby(target) &&
-		strcmp(query_text(source->conn, "SELECT system_identifier FROM pg_control_system()"),
-			   query_text(target->conn, "SELECT system_identifier FROM pg_control_system()")) == 0 &&
+	return name != NULL && is_standby(target) && strcmp(source->system, target->system) == 0 &&
 		query_bool(source->conn, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE application_name = %s)",
 				   literal(source->conn, name));
 }
@@ -858,7 +794,7 @@ plan_split(Move *set)
 {
 	if (!check_living(set))
 		return EXIT_USAGE;
-	if (!run_split_checks(set))
+	if (!run_split_checks(set, false))
 	{
 		printf("%s cannot be split off yet; nothing was changed\n", set->title);
 		return EXIT_FAILED;

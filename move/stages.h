@@ -32,7 +32,7 @@ typedef enum Status
 extern void run_prechecks(const Move *move);
 
 /* The same before a split; true if none has failed. */
-extern bool run_split_checks(const Move *move);
+extern bool run_split_checks(const Move *move, bool again);
 extern bool has_manager(const Move *set);
 
 /* fingerprint.c: has anybody changed the definitions? */

@@ -12,6 +12,14 @@ SELECT coalesce(substring(conninfo FROM '(?:^| )application_name=''?([^ '']+)'),
  nullif(current_setting('cluster_name'), ''), 'walreceiver') FROM pg_stat_wal_receiver
 $$ AS standby_name \gset
 
+-- The prepared transactions of this database that hold writers' locks of tables.
+SELECT $$
+SELECT t.transactionid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+JOIN pg_locks t ON t.virtualtransaction = l.virtualtransaction AND t.pid IS NULL AND t.locktype = 'transactionid'
+WHERE l.pid IS NULL AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')
+AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+$$ AS holding_locks \gset
+
 -- What other schemas have that uses something of these schemas, and so would go
 -- with them: views, defaults, foreign keys, columns of a type or a collation,
 -- children of a table, and so on.  is_other_check: whether another check looks

@@ -171,3 +171,8 @@ SELECT array_to_string(coalesce(
   FROM r, CAST(:'since' AS pg_snapshot) s, CAST(pg_snapshot_xmin(s)::xid AS xid) x
   WHERE NOT pg_visible_in_snapshot(greatest(3, pg_snapshot_xmin(s)::text::bigint + age(x) - age(made_by::xid))::text::xid8, s)) d),
  ARRAY(SELECT unnest(:'names'::text[]) EXCEPT SELECT pg_describe_object(classid, objid, 0) FROM o)), ', ');
+
+-- Of prepared transactions, whose shards stay with another server.
+\echo copies_of_prepared_sql
+SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND transaction IN (:holding_locks
+ AND relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN (SELECT schema FROM snowid.shard_registry)));

@@ -99,6 +99,8 @@ SELECT CASE WHEN behind < -16777216 OR behind > 1073741824 THEN 'FAILED' ELSE 'o
 FROM (SELECT pg_wal_lsn_diff(:'other'::pg_lsn, pg_last_wal_replay_lsn())) t (behind);
 
 \echo settings of the standby
+\c :source
+SELECT count(*) AS other FROM snowid.moves WHERE details ? 'split' \gset
 \c :target
 SELECT 'FAILED', 'replay is paused', 'Type there: SELECT pg_wal_replay_resume();'
 FROM (SELECT) one WHERE CASE WHEN pg_is_in_recovery() THEN pg_is_wal_replay_paused() END
@@ -117,8 +119,7 @@ FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting <> ''
 UNION ALL
 SELECT 'FAILED', 'default_transaction_read_only is on',
  'The split sets that itself, and resets it. Take it out of the configuration there.'
-FROM pg_settings WHERE name = 'default_transaction_read_only' AND reset_val = 'on'
-AND NOT EXISTS (SELECT FROM snowid.moves WHERE details ? 'split')
+FROM pg_settings WHERE name = 'default_transaction_read_only' AND reset_val = 'on' AND :'other' = '0'
 UNION ALL
 SELECT 'FAILED', 'allow_alter_system is off', 'Switch it on there until the split is done.'
 FROM pg_settings WHERE name = 'allow_alter_system' AND setting = 'off'
@@ -267,11 +268,7 @@ SELECT CASE WHEN holds THEN 'FAILED' ELSE 'warning' END,
  format('%L of database "%s" has been prepared for %s', gid, database, date_trunc('second', clock_timestamp() - prepared)),
  CASE WHEN holds THEN format('It holds locks in the set. Type: COMMIT PREPARED %L; or ROLLBACK PREPARED %L;', gid, gid)
  ELSE 'The target would have a copy of it: end it before the split; where it holds a shard that stays, the split rolls the copy back.' END
-FROM (SELECT *, EXISTS (SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
-  JOIN pg_locks t ON t.virtualtransaction = l.virtualtransaction AND t.pid IS NULL AND t.locktype = 'transactionid'
-  WHERE l.pid IS NULL AND t.transactionid = x.transaction AND c.relnamespace :in_shard
-  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS holds
- FROM pg_prepared_xacts x) t ORDER BY prepared;
+FROM (SELECT *, transaction IN (:holding_locks AND relnamespace :in_shard) AS holds FROM pg_prepared_xacts) x ORDER BY prepared;
 
 \echo other moves
 \c :source
