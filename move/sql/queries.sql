@@ -176,3 +176,18 @@ SELECT array_to_string(coalesce(
 \echo copies_of_prepared_sql
 SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND transaction IN (:holding_locks
  AND relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN (SELECT schema FROM snowid.shard_registry)));
+
+-- The entries for PgBouncer: each pool once for each place, with its shards there, and
+-- whether it can be the name of an entry, and of a pool on the console.
+-- arguments: moved home here
+\echo entries_sql
+SELECT p.pool, h.home, string_agg(shard::text, ', ' ORDER BY shard), p.pool ~ '^[a-zA-Z0-9_.-]{1,63}$' AND p.pool <> 'pgbouncer'
+FROM snowid.shard_registry r LEFT JOIN snowid.moves m USING (shard)
+LEFT JOIN pg_namespace n ON nspname = r.schema
+LEFT JOIN pg_class c ON relnamespace = n.oid AND relname = r.sequence AND relkind = 'S',
+LATERAL (SELECT coalesce(r.pool, r.schema) COLLATE "C") p (pool),
+LATERAL (SELECT CASE WHEN shard = ANY (ARRAY[:'moved']::int[]) THEN :'home'
+ WHEN r.home IS NULL AND n.oid IS NULL THEN NULL
+ WHEN r.home IS NULL OR c.oid IS NOT NULL AND NOT coalesce(closed AND step NOT IN ('closed', 'open'), false) THEN :'here'
+ ELSE r.home END COLLATE "C") h (home)
+GROUP BY p.pool, h.home ORDER BY p.pool, h.home;
