@@ -2,7 +2,7 @@
 # them.  What stands there are psql's own commands:
 #
 #	\echo NAME					a check, or a query, begins
-#	\c :source					what follows is asked there; or :target
+#	\c :source					what follows, to the next \c, is asked there; or :target
 #	\if :reverse ... \endif		checks that matter only with --reverse
 #	-- probe: FUNCTION			the check is made in C, with the query if there is one
 #	SELECT ... AS other \gset	its value is :'other' in the query
@@ -22,8 +22,9 @@ function fail(why) {
 }
 
 BEGIN {
+	where = "ON_SOURCE"
 	if (checks) {
-		number_all("shards schemas other name max_lag pause_limit trust_owners namespaces max_wal", "$", "")
+		number_all("shards schemas other name max_lag pause_limit trust_owners namespaces max_wal home", "$", "")
 		# The planner knows more of what is given.
 		set("in_shard", "= ANY (:'namespaces')")
 	}
@@ -84,7 +85,6 @@ function finish() {
 	else if (name != "")
 		print "#define " toupper(name) sql
 	name = probe = query = other = sql = ""
-	where = "ON_SOURCE"
 }
 
 function take(line,	file, word) {

@@ -45,23 +45,23 @@ void
 found_fmt(const Check *check, Severity severity, const char *to_do,
 		  const char *fmt,...)
 {
-	char		buffer[1024];
 	va_list		args;
+	char	   *text;
 
 	va_start(args, fmt);
-	vsnprintf(buffer, sizeof(buffer), fmt, args);
+	text = format_text(fmt, args);
+
 	va_end(args);
-	found(check, severity, buffer, to_do);
+	found(check, severity, text, to_do);
+	free(text);
 }
 
 void
 found_error(const Check *check, PGconn *conn, const char *to_do)
 {
-	char	   *message = pg_strdup(PQerrorMessage(conn));
+	const char *message = PQerrorMessage(conn);
 
-	message[strcspn(message, "\n")] = '\0';
-	found_fmt(check, FOUND_FAILED, to_do, "cannot be checked: %s", message);
-	pg_free(message);
+	found_fmt(check, FOUND_FAILED, to_do, "cannot be checked: %.*s", (int) strcspn(message, "\n"), message);
 }
 
 PGresult *
@@ -80,10 +80,11 @@ ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 		text_of("%d", move->options->pause_limit_ms),
 		move->options->trust_owners ? "on" : "off",
 		PQgetvalue(names, 0, 0),
-		text_of(INT64_FORMAT, move->options->max_wal)
+		text_of(INT64_FORMAT, move->options->max_wal),
+		move->target.home
 	};
 	const Oid	types[lengthof(values)] = {
-		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, OIDARRAYOID, TEXTOID
+		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, OIDARRAYOID, TEXTOID, TEXTOID
 	};
 	PGresult   *result;
 

@@ -73,7 +73,6 @@ extern void check_room(const Move *move, const Check *check);
 extern void check_needs(const Move *move, const Check *check);
 extern void check_connection(const Move *move, const Check *check);
 extern void check_registry(const Move *move, const Check *check);
-extern void check_home(const Move *move, const Check *check);
 extern void check_earlier_move(const Move *move, const Check *check);
 
 /* pooler.c */

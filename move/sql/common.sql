@@ -105,10 +105,13 @@ WHERE to_regclass(name) IS NOT NULL AND NOT (
  SELECT bool_and(has_table_privilege(name, p)) FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p)
 $$ AS may_write \gset
 
+-- Clients keep the home, so it must outlive a fail-over.
 SELECT $$
-SELECT EXISTS (SELECT FROM pg_stat_replication WHERE replay_lsn IS NOT NULL
+SELECT 'warning', format('clients will be told "%s", one host of a server that has standbys', :'home'),
+ 'If that is not a name that follows the primary, name all hosts: --to ''host=a,b target_session_attrs=read-write''.'
+WHERE :'home' NOT LIKE '%,%' AND EXISTS (SELECT FROM pg_stat_replication WHERE replay_lsn IS NOT NULL
  AND pid NOT IN (SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active))
-$$ AS has_standbys \gset
+$$ AS one_host \gset
 
 -- The registry of all servers must be within reach, and know the shard.
 SELECT $$
