@@ -103,11 +103,8 @@ check_journals(const Move *move, Shard *shard, int *exit_code)
 		return false;
 	}
 	if (s->exists && t->exists && strcmp(s->move_id, t->move_id) != 0)
-	{
-		report_error("the two servers have shard %d in different moves", shard->number);
-		report_hint("Each knows its other server: SELECT * FROM snowid.moves; Finish or abort those first.");
-		return false;
-	}
+		return refuse(false, "Each knows its other server: SELECT * FROM snowid.moves; Finish or abort those first.",
+					  "the two servers have shard %d in different moves", shard->number);
 	*exit_code = EXIT_USAGE;
 	return check_peer(s, &move->source, t, &move->target, "--to", shard->number) &&
 		check_peer(t, &move->target, s, &move->source, "--from", shard->number);

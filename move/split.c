@@ -91,23 +91,25 @@ is_whole_set(const Move *set, const Side *side, bool part)
 	return false;
 }
 
-/* Is the other server that of the split?  NULL: the journal says nothing of it. */
-static bool
-is_same_server(const char *recorded, const Side *side, const char *option)
-{
-	if (recorded == NULL || side->home == NULL || is_home_of(recorded, side->system, side))
-		return true;
-	report_error("the split was begun with another server than that of %s", option);
-	report_detail("The journal says: %s. Given was: %s.", recorded, side->home);
-	return false;
-}
-
-/* The other server, and ourselves, as the split was begun with them. */
+/* What the split was begun with, as a server's journal has it. */
 static char *
 split_detail(const Move *set, const Side *side, const char *key)
 {
 	return query_text(side->conn, "SELECT nullif(details ->> %s, '') FROM snowid.moves WHERE " OF_SET " LIMIT 1",
 					  literal(side->conn, key));
+}
+
+/* Is a server that of the split, as a journal names it? */
+static bool
+is_same_server(const Move *set, const Side *journal, const char *key, const Side *side)
+{
+	char	   *recorded = split_detail(set, journal, key);
+
+	if (recorded == NULL || side->home == NULL || is_home_of(recorded, side->system, side))
+		return true;
+	report_error("the split was begun with another server than that of --%s", key);
+	report_detail("The journal says: %s. Given was: %s.", recorded, side->home);
+	return false;
 }
 
 /*
@@ -126,8 +128,8 @@ check_servers(const Move *set, bool part)
 	for (int i = 0; i < 2; i++)
 		if (sides[i]->conn != NULL && is_any_known(set, sides[i]) &&
 			(!is_whole_set(set, sides[i], part) ||
-			 (!is_any_known(set, source) && !is_same_server(split_detail(set, target, "from"), source, "--from")) ||
-			 !is_same_server(split_detail(set, sides[i], "to"), target, "--to")))
+			 (!is_any_known(set, source) && !is_same_server(set, target, "from", source)) ||
+			 !is_same_server(set, sides[i], "to", target)))
 			return false;
 	return true;
 }
@@ -139,9 +141,9 @@ check_servers(const Move *set, bool part)
  * looks at it before its next statement.
  */
 static bool
-is_read_only(const Side *target)
+is_read_only(PGconn *conn)
 {
-	return query_bool(target->conn, "SELECT reset_val = 'on' FROM pg_settings WHERE name = 'default_transaction_read_only'");
+	return query_bool(conn, "SELECT reset_val = 'on' FROM pg_settings WHERE name = 'default_transaction_read_only'");
 }
 
 static Status
@@ -155,14 +157,12 @@ set_read_only(const Side *target, bool on)
 	{
 		if (!reconnect(target->aux))
 			return STATUS_FAILED;
-		if (query_bool(target->aux, "SELECT reset_val = %s FROM pg_settings WHERE name = 'default_transaction_read_only'",
-					   on ? "'on'" : "'off'"))
+		if (is_read_only(target->aux) == on)
 			return STATUS_DONE;
 		wait_ms(2);
 	} while (now_ms() < until);
-	report_error("%s: default_transaction_read_only is not %s, though ALTER SYSTEM has said so", target->label, on ? "on" : "off");
-	report_hint("Look there at pg_settings and pg_file_settings, and at the server's command line.");
-	return STATUS_FAILED;
+	return refuse(STATUS_FAILED, "Look there at pg_settings and pg_file_settings, and at the server's command line.",
+				  "%s: default_transaction_read_only is not %s, though ALTER SYSTEM has said so", target->label, on ? "on" : "off");
 }
 
 /* Do all shards live on the source? */
@@ -176,9 +176,7 @@ check_living(const Move *set)
 
 	if (others == NULL)
 		return true;
-	report_error("these shards do not live on the source: %s", others);
-	report_hint("Type there: SELECT * FROM snowid.shards;");
-	return false;
+	return refuse(false, "Type there: SELECT * FROM snowid.shards;", "these shards do not live on the source: %s", others);
 }
 
 static void
@@ -228,11 +226,8 @@ wait_for_standby(const Move *set)
 	while ((lag = lag_of_standby(set)) > set->options->max_lag)
 	{
 		if (now_ms() > until)
-		{
-			report_error("the target is %lld MB behind, and does not catch up", (long long) (lag >> 20));
-			report_hint("Type the same command again at a quieter time, or with a larger --max-lag.");
-			return STATUS_FAILED;
-		}
+			return refuse(STATUS_FAILED, "Type the same command again at a quieter time, or with a larger --max-lag.",
+						  "the target is %lld MB behind, and does not catch up", (long long) (lag >> 20));
 		wait_ms(20);
 	}
 	return STATUS_DONE;
@@ -260,6 +255,14 @@ lock_set(const Move *set)
 				   "END; END LOOP; END LOOP; END $$", shard_list(set));
 }
 
+/* Of a pause that began at start; of another program's, 0, nobody knows. */
+static void
+tell_time(int64 start, const char *what)
+{
+	if (start > 0)
+		report_verbose("%s after %d ms", what, (int) (now_ms() - start));
+}
+
 /* All of the fence but its COMMIT; NULL, or why not. */
 static const char *
 try_fence(const Move *set, int64 start)
@@ -269,7 +272,7 @@ try_fence(const Move *set, int64 start)
 
 	if (!lock_set(set))
 		return "could not lock the set";
-	report_verbose("locked after %d ms", (int) (now_ms() - start));
+	tell_time(start, "locked");
 	if (!close_locked_shards(set, &set->source, set->target.home, until))
 		return "could not close the set";
 	if (query_bool(conn, "SELECT %s", being_extended_sql(set, conn)))
@@ -277,7 +280,7 @@ try_fence(const Move *set, int64 start)
 	if (!try_run(conn, "UPDATE snowid.moves SET step = 'fenced', changed_at = clock_timestamp() "
 				 "WHERE shard IN (%s) AND " OF_SET, shard_list(set)))
 		return "the pause limit was reached";
-	report_verbose("closed after %d ms", (int) (now_ms() - start));
+	tell_time(start, "closed");
 	return now_ms() < until ? NULL : "closing the set took nearly all of the pause limit";
 }
 
@@ -305,21 +308,15 @@ fence_set(const Move *set, int64 *start)
 			keep_paused();
 		if (reason == NULL && try_run(source->conn, "COMMIT"))
 			break;
-		if (PQstatus(source->conn) != CONNECTION_OK)
-		{
-			/* What has become of it?  The journal says. */
-			if (!resume_session(set, source))
-				return STATUS_UNCERTAIN;
-			if (is_at(set, source, "fenced"))
-				break;
-			reason = "the source has ended the session";
-		}
-		else
-		{
-			if (reason == NULL)
-				reason = "the source did not commit";
+		if (reason == NULL)
+			reason = "the source did not commit";
+		if (PQstatus(source->conn) == CONNECTION_OK)
 			run(source->conn, "ROLLBACK");
-		}
+		/* What has become of it?  The journal says. */
+		else if (!resume_session(set, source))
+			return STATUS_UNCERTAIN;
+		else if (is_at(set, source, "fenced"))
+			break;
 		failure_exit_code = EXIT_FAILED;
 		resume_pools(set, source);
 		if (n >= set->options->retries)
@@ -329,15 +326,11 @@ fence_set(const Move *set, int64 *start)
 			report_hint("Type the same command again at a quieter time, or with a longer --lock-timeout or --pause-limit; or snowid-move abort.");
 			return STATUS_FAILED;
 		}
-		report_verbose("%s, after %d ms", reason, (int) (now_ms() - *start));
+		tell_time(*start, reason);
 		back_off(n);
 	}
-	for (int i = 0; i < set->nshards; i++)
-	{
-		journal_of(set->shards[i], source)->step = pg_strdup("fenced");
-		journal_of(set->shards[i], source)->closed = true;
-	}
-	report_verbose("%s: fenced after %d ms", source->label, (int) (now_ms() - *start));
+	read_journal(set, source);
+	tell_time(*start, "fenced");
 	return STATUS_DONE;
 }
 
@@ -397,17 +390,13 @@ undo_fence(const Move *set, const char *step)
 	const Side *source = &set->source;
 	const Side *target = &set->target;
 
-	if (is_read_only(target) && set_read_only(target, false) != STATUS_DONE)
+	if (is_read_only(target->conn) && set_read_only(target, false) != STATUS_DONE)
 		return STATUS_FAILED;
 	if (!is_standby(target))
 	{
 		read_journal(set, target);
 		if (is_promoted(set))
-		{
-			report_error("the target has been promoted meanwhile");
-			report_hint("Type: snowid-move status");
-			return STATUS_UNCERTAIN;
-		}
+			return refuse(STATUS_UNCERTAIN, "Type: snowid-move status", "the target has been promoted meanwhile");
 	}
 	run(source->conn, "BEGIN");
 	record_step(set, source, "aborted");
@@ -453,20 +442,13 @@ promote(const Move *set)
 	}
 	record_detail(set, source->conn, "promoting", query_text(target->conn, START_TIME));
 	if (!wait_for_fence(set, until))
-	{
-		report_error("the standbys of the source do not follow");
-		report_hint("Type the same command again when they have caught up.");
-		return STATUS_UNCERTAIN;
-	}
+		return refuse(STATUS_UNCERTAIN, "Type the same command again when they have caught up.",
+					  "the standbys of the source do not follow");
 	run(target->conn, "SELECT pg_promote(false)");
 	while (is_standby(target))
 	{
 		if (now_ms() > until)
-		{
-			report_error("the target does not become a primary");
-			report_hint(WHEN_PROMOTING);
-			return STATUS_UNCERTAIN;
-		}
+			return refuse(STATUS_UNCERTAIN, WHEN_PROMOTING, "the target does not become a primary");
 		wait_ms(2);
 	}
 	report_verbose("%s: promoted", target->label);
@@ -492,26 +474,6 @@ roll_back_copies(const Side *target)
 	PQclear(res);
 }
 
-/* Close some shards on the target. */
-static void
-close_group(const Move *set, const char *from, const char *group)
-{
-	const Side *target = &set->target;
-	PGconn	   *conn = target->conn;
-
-	run(conn, "BEGIN READ WRITE");
-	run(conn, "SET LOCAL lock_timeout = %d", RELOAD_LIMIT_MS);
-
-	/* The COMMIT that opens the set flushes this one's record, too. */
-	run(conn, "SET LOCAL synchronous_commit = off");
-	run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], %s)", group, literal(conn, from));
-	run(conn, "UPDATE snowid.moves SET peer = %s, details = details || "
-		"jsonb_build_object('split', true, 'stays', true, 'move_id', %s::text, 'from', %s::text, 'to', %s::text) WHERE shard IN (%s)",
-		literal(conn, from), literal(conn, set_journal(set, target)->move_id), literal(conn, from),
-		literal(conn, target->home), group);
-	run(conn, "COMMIT");
-}
-
 /*
  * On the target: close what stays on the source.  Each group is a transaction,
  * and who comes again finds those that are left.
@@ -520,15 +482,30 @@ static void
 close_staying(const Move *set, const char *from)
 {
 	const Side *target = &set->target;
+	PGconn	   *conn = target->conn;
 	PGresult   *groups;
 
 	roll_back_copies(target);
-	groups = query(target->conn,
+	groups = query(conn,
 				   "SELECT string_agg(shard::text, ', ') FROM (SELECT shard, (row_number() OVER (ORDER BY shard) - 1) / %d AS n "
 				   "FROM snowid.shard_registry r WHERE shard NOT IN (%s) AND snowid_internal.lives(r) = 'here') t GROUP BY n",
 				   CLOSE_GROUP, shard_list(set));
 	for (int row = 0; row < PQntuples(groups); row++)
-		close_group(set, from, PQgetvalue(groups, row, 0));
+	{
+		const char *group = PQgetvalue(groups, row, 0);
+
+		run(conn, "BEGIN READ WRITE");
+		run(conn, "SET LOCAL lock_timeout = %d", RELOAD_LIMIT_MS);
+
+		/* The COMMIT that opens the set flushes this one's record, too. */
+		run(conn, "SET LOCAL synchronous_commit = off");
+		run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], %s)", group, literal(conn, from));
+		run(conn, "UPDATE snowid.moves SET peer = %s, details = details || "
+			"jsonb_build_object('split', true, 'stays', true, 'move_id', %s::text, 'from', %s::text, 'to', %s::text) WHERE shard IN (%s)",
+			literal(conn, from), literal(conn, set_journal(set, target)->move_id), literal(conn, from),
+			literal(conn, target->home), group);
+		run(conn, "COMMIT");
+	}
 	PQclear(groups);
 }
 
@@ -542,14 +519,11 @@ begin_opening(const Move *set, const char *from)
 	const Side *target = &set->target;
 	PGconn	   *conn = target->aux;
 
-	if (PQsendQuery(conn, text_of("BEGIN READ WRITE; "
-								  "UPDATE snowid.moves SET role = 'target', step = 'open', peer = %s, changed_at = clock_timestamp(), details = details - 'poolers' "
-								  "WHERE shard IN (%s) AND " OF_SET "; "
-								  "SELECT snowid_internal.open_shards(ARRAY[%s], %s)",
-								  literal(conn, from), shard_list(set), shard_list(set), literal(conn, target->home))))
-		return;
-	report_error("%s: %s", target->label, PQerrorMessage(conn));
-	fail();
+	(void) PQsendQuery(conn, text_of("BEGIN READ WRITE; "
+									 "UPDATE snowid.moves SET role = 'target', step = 'open', peer = %s, "
+									 "changed_at = clock_timestamp(), details = details - 'poolers' WHERE shard IN (%s) AND " OF_SET "; "
+									 "SELECT snowid_internal.open_shards(ARRAY[%s], %s)",
+									 literal(conn, from), shard_list(set), shard_list(set), literal(conn, target->home)));
 }
 
 static void
@@ -560,11 +534,8 @@ open_set(const Move *set)
 
 	while ((res = PQgetResult(target->aux)) != NULL)
 	{
-		if (PQresultStatus(res) != PGRES_COMMAND_OK && PQresultStatus(res) != PGRES_TUPLES_OK)
-		{
-			report_error("%s: %s", target->label, PQerrorMessage(target->aux));
-			fail();
-		}
+		if (!has_succeeded(res))
+			fail_with(target->aux);
 		PQclear(res);
 	}
 	run(target->aux, "COMMIT");
@@ -601,26 +572,20 @@ complete_split(const Move *set, int64 start)
 	if (is_at(set, target, "fenced"))
 	{
 		char	   *from = source->conn != NULL ? source->home : split_detail(set, target, "from");
+		bool		is_prepared = is_read_only(target->conn);
 
 		/*
 		 * Without the source, only the target's own file tells that it was
 		 * promoted for this split, and no abort is under way.
 		 */
-		if (!is_read_only(target))
-		{
-			if (source->conn == NULL)
-			{
-				report_error("the target is a primary, but was not promoted by this program");
-				report_hint("Only the source knows whether the set is closed there. When it can be reached, type the same command again.");
-				return failure();
-			}
-			if (set_read_only(target, true) != STATUS_DONE)
-				return failure();
-		}
+		if (!is_prepared && source->conn == NULL)
+			return refuse(failure(), "Only the source knows whether the set is closed there. When it can be reached, type the same command again.",
+						  "the target is a primary, but was not promoted by this program");
+		if (!is_prepared && set_read_only(target, true) != STATUS_DONE)
+			return failure();
 		begin_opening(set, from);
 		close_staying(set, from);
-		if (start > 0)
-			report_verbose("the others are closed on the target after %d ms", (int) (now_ms() - start));
+		tell_time(start, "the others are closed on the target");
 		open_set(set);
 	}
 	if (!is_at(set, target, "open"))
@@ -630,7 +595,7 @@ complete_split(const Move *set, int64 start)
 		report_hint("It is a second copy of all shards: let no client write there. To open the set on the source, type: snowid-move abort");
 		return failure();
 	}
-	if (is_read_only(target) && set_read_only(target, false) != STATUS_DONE)
+	if (is_read_only(target->conn) && set_read_only(target, false) != STATUS_DONE)
 		return failure();
 	route_pools(set, source, target);
 	tell_moved(set, target, start > 0 ? (int) (now_ms() - start) : -1);
@@ -673,12 +638,10 @@ promote_and_complete(const Move *set, int64 start)
 		report_hint("Type the same command again at a quieter time, or with a longer --pause-limit; or snowid-move abort.");
 		return failure();
 	}
-	if (start > 0)
-		report_verbose("replayed after %d ms", (int) (now_ms() - start));
+	tell_time(start, "replayed");
 	if (promote(set) != STATUS_DONE)
 		return failure();
-	if (start > 0)
-		report_verbose("promoted after %d ms", (int) (now_ms() - start));
+	tell_time(start, "promoted");
 	return complete_split(set, start);
 }
 
@@ -751,17 +714,9 @@ command_split(Move *set)
 	if (source->conn == NULL || target->conn == NULL)
 		return split_with_one(set, source->conn == NULL ? target : source);
 	if (is_any_known(set, source) && !is_split(set))
-	{
-		report_error("%s: a move was begun, or it is closed by hand", set->title);
-		report_hint("Type: snowid-move status");
-		return EXIT_FAILED;
-	}
+		return refuse(EXIT_FAILED, "Type: snowid-move status", "%s: a move was begun, or it is closed by hand", set->title);
 	if (is_any_at(set, source, "aborted"))
-	{
-		report_error("an abort of this split was begun");
-		report_hint("Type: snowid-move abort");
-		return EXIT_FAILED;
-	}
+		return refuse(EXIT_FAILED, "Type: snowid-move abort", "an abort of this split was begun");
 	if (is_at(set, source, "moved"))
 	{
 		report_info("%s: split off already; type: snowid-move finish", set->title);
@@ -816,11 +771,9 @@ abort_split(Move *set)
 	if (!check_servers(set, false))
 		return EXIT_USAGE;
 	if (is_at(set, source, "moved") || is_promoted(set))
-	{
-		report_error("the target has been promoted, and this cannot be undone");
-		report_hint("To complete it, type the command split again. Shards come back by: snowid-move move");
-		return is_at(set, source, "moved") ? EXIT_FAILED : EXIT_INCOMPLETE;
-	}
+		return refuse(is_at(set, source, "moved") ? EXIT_FAILED : EXIT_INCOMPLETE,
+					  "To complete it, type the command split again. Shards come back by: snowid-move move",
+					  "the target has been promoted, and this cannot be undone");
 	if (!is_known(set, source))
 	{
 		report_info("%s: nothing to abort", set->title);
@@ -834,11 +787,7 @@ abort_split(Move *set)
 		return failure();
 	}
 	if (is_promoting(set))
-	{
-		report_error("the target was told to become a primary, and can do so at any time");
-		report_hint(WHEN_PROMOTING);
-		return failure();
-	}
+		return refuse(failure(), WHEN_PROMOTING, "the target was told to become a primary, and can do so at any time");
 	if (undo_fence(set, "aborted") != STATUS_DONE)
 		return failure();
 	failure_exit_code = EXIT_FAILED;
@@ -948,11 +897,8 @@ finish_split(Move *set)
 		return EXIT_USAGE;
 	set = select_shards(set, is_in_journal, source);
 	if (set->nshards == 0 || !is_at(set, source, "moved") || is_standby(target))
-	{
-		report_error("the split is not complete");
-		report_hint("Type: snowid-move status");
-		return set->nshards > 0 && is_at(set, source, "fenced") ? EXIT_INCOMPLETE : EXIT_FAILED;
-	}
+		return refuse(set->nshards > 0 && is_at(set, source, "fenced") ? EXIT_INCOMPLETE : EXIT_FAILED,
+					  "Type: snowid-move status", "the split is not complete");
 	failure_exit_code = EXIT_INCOMPLETE;
 	staying = staying_shards(set);
 	if (check_copies(set, source) != STATUS_DONE ||
@@ -971,7 +917,6 @@ finish_split(Move *set)
 int
 refuse_split(Move *set)
 {
-	report_error("%s: a split was begun, and is not finished", set->title);
-	report_hint("To see how far it is, type: snowid-move status. The commands are split, abort and finish.");
-	return EXIT_FAILED;
+	return refuse(EXIT_FAILED, "To see how far it is, type: snowid-move status. The commands are split, abort and finish.",
+				  "%s: a split was begun, and is not finished", set->title);
 }
