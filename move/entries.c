@@ -118,7 +118,8 @@ entries_of(PGconn *conn, const MoveOptions *options, const Move *moved, const ch
 	PQExpBufferData text;
 	char	   *here = home_of_connection(conn);
 	PGresult   *res = query(conn, ENTRIES_SQL, moved != NULL ? shard_list(moved) : "",
-							literal(conn, home != NULL ? home : here), literal(conn, here));
+							literal(conn, home != NULL ? home : here), literal(conn, here),
+							literal(conn, options->entry_options != NULL ? options->entry_options : ""));
 	const char *last = NULL;
 
 	*reason = NULL;
@@ -139,15 +140,7 @@ entries_of(PGconn *conn, const MoveOptions *options, const Move *moved, const ch
 		else if (entry == NULL)
 			*reason = text_of("the home of shard %s leads nowhere: %s", shards, where);
 		else if (row == 0 || strcmp(pool, PQgetvalue(res, row - 1, 0)) != 0)
-		{
-			appendPQExpBuffer(&text, "%s =%s ", pool, entry);
-			for (const char *o = options->entry_options; o != NULL && *o; o++)
-				if (strncmp(o, "%p", 2) == 0)
-					appendPQExpBufferStr(&text, (o++, pool));
-				else
-					appendPQExpBufferChar(&text, *o);
-			appendPQExpBufferChar(&text, '\n');
-		}
+			appendPQExpBuffer(&text, "%s =%s %s\n", pool, entry, PQgetvalue(res, row, 4));
 		else if (last == NULL || strcmp(entry, last) != 0)
 			*reason = text_of("pool \"%s\" has shards in two places: %s at %s; %s at %s", pool,
 							  PQgetvalue(res, row - 1, 2), PQgetvalue(res, row - 1, 1), shards, where);

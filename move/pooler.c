@@ -108,26 +108,13 @@ ask_console(Console *c, const char *command)
 	c->pending = c->conn != NULL && PQsendQuery(c->conn, command);
 }
 
-/* Take an answer that has come, or the end of the connection. */
-static void
-take_answer(Console *c)
-{
-	PGresult   *res;
-
-	while ((res = PQgetResult(c->conn)) != NULL)
-	{
-		PQclear(c->answer);
-		c->answer = res;
-	}
-	c->pending = false;
-}
-
 /* The next console that has answered, of those that were asked, or that one; NULL: none in time. */
 static Console *
 next_answer(const Console *only, int64 until)
 {
 	struct pollfd *waiting = pg_malloc(sizeof(struct pollfd) * nconsoles);
 	Console    *answered = NULL;
+	PGresult   *res;
 	int			n;
 
 	do
@@ -144,8 +131,14 @@ next_answer(const Console *only, int64 until)
 		}
 	} while (answered == NULL && n > 0 && poll(waiting, n, (int) Max(until - now_ms(), 0)) > 0);
 	free(waiting);
-	if (answered != NULL)
-		take_answer(answered);
+	if (answered == NULL)
+		return NULL;
+	while ((res = PQgetResult(answered->conn)) != NULL)
+	{
+		PQclear(answered->answer);
+		answered->answer = res;
+	}
+	answered->pending = false;
 	return answered;
 }
 
@@ -428,17 +421,6 @@ resume_at_exit(void)
 		(void) resume_all(paused, NULL);
 }
 
-static void
-begin_pools(const Move *move)
-{
-	static bool at_exit = false;
-
-	if (!at_exit)
-		at_exit = atexit(resume_at_exit) == 0;
-	hold_signals(true);
-	paused = move;
-}
-
 /* Now it is decided, or may be: only the journal says where the clients may go on. */
 void
 keep_paused(void)
@@ -453,11 +435,15 @@ keep_paused(void)
 const char *
 pause_pools(const Move *move, const Side *from, int64 until)
 {
+	static bool at_exit = false;
 	Console    *c;
 
 	if (!has_poolers(move))
 		return NULL;
-	begin_pools(move = by_pools(move));
+	if (!at_exit)
+		at_exit = atexit(resume_at_exit) == 0;
+	hold_signals(true);
+	paused = move = by_pools(move);
 	ask_first(move, "PAUSE", NULL);
 	for (;;)
 	{

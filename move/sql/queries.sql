@@ -177,11 +177,13 @@ SELECT array_to_string(coalesce(
 SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND transaction IN (:holding_locks
  AND relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN (SELECT schema FROM snowid.shard_registry)));
 
--- The entries for PgBouncer: each pool once for each place, with its shards there, and
--- whether it can be the name of an entry, and of a pool on the console.
--- arguments: moved home here
+-- The entries for PgBouncer: each pool once for each place, with its shards there,
+-- whether it can be the name of an entry, and of a pool on the console, and what its
+-- entry has besides.
+-- arguments: moved home here options
 \echo entries_sql
-SELECT p.pool, h.home, string_agg(shard::text, ', ' ORDER BY shard), p.pool ~ '^[a-zA-Z0-9_.-]{1,63}$' AND p.pool <> 'pgbouncer'
+SELECT p.pool, h.home, string_agg(shard::text, ', ' ORDER BY shard), p.pool ~ '^[a-zA-Z0-9_.-]{1,63}$' AND p.pool <> 'pgbouncer',
+ replace(:'options', '%p', p.pool)
 FROM snowid.shard_registry r LEFT JOIN snowid.moves m USING (shard)
 LEFT JOIN pg_namespace n ON nspname = r.schema
 LEFT JOIN pg_class c ON relnamespace = n.oid AND relname = r.sequence AND relkind = 'S',
