@@ -60,7 +60,7 @@ is_split(const Move *set)
 	const Side *sides[] = {&set->source, &set->target};
 
 	for (int i = 0; i < 2; i++)
-		if (sides[i]->conn != NULL && is_any_known(set, sides[i]) &&
+		if (is_any_known(set, sides[i]) &&
 			query_bool(sides[i]->conn, "SELECT EXISTS (SELECT FROM snowid.moves WHERE details ? 'split' AND shard IN (%s))",
 					   shard_list(set)))
 			return true;
@@ -84,11 +84,8 @@ is_whole_set(const Move *set, const Side *side, bool part)
 								 " HAVING NOT (array_agg(shard) <@ ARRAY[%s] AND (array_agg(shard) @> ARRAY[%s] OR %s))",
 								 shards, shards, part ? "true" : "false");
 
-	if (all == NULL)
-		return true;
-	report_error("the set is not that of the split that was begun");
-	report_hint("Name all of its shards, and no other: --shard=%s", all);
-	return false;
+	return all == NULL || refuse(false, text_of("Name all of its shards, and no other: --shard=%s", all),
+								 "the set is not that of the split that was begun");
 }
 
 /* What the split was begun with, as a server's journal has it. */
@@ -126,7 +123,7 @@ check_servers(const Move *set, bool part)
 	if (!is_split(set))
 		return true;
 	for (int i = 0; i < 2; i++)
-		if (sides[i]->conn != NULL && is_any_known(set, sides[i]) &&
+		if (is_any_known(set, sides[i]) &&
 			(!is_whole_set(set, sides[i], part) ||
 			 (!is_any_known(set, source) && !is_same_server(set, target, "from", source)) ||
 			 !is_same_server(set, sides[i], "to", target)))
@@ -372,7 +369,7 @@ is_promoted(const Move *set)
 	const Side *source = &set->source;
 	const Side *target = &set->target;
 
-	return target->conn != NULL && is_known(set, target) && !is_standby(target) &&
+	return is_known(set, target) && !is_standby(target) &&
 		(is_at(set, target, "fenced") || is_at(set, target, "open")) &&
 		(source->conn == NULL || is_at(set, source, "fenced") || is_at(set, source, "moved"));
 }
@@ -543,21 +540,6 @@ open_set(const Move *set)
 	report_verbose("%s: open", target->label);
 }
 
-/* What is left to do on the source, once the set is open on the target. */
-static Status
-clean_source(const Move *set)
-{
-	const Side *source = &set->source;
-	char	   *slot = split_detail(set, source, "slot");
-
-	if (slot != NULL && drop_slot(source, slot) != STATUS_DONE)
-		return STATUS_FAILED;
-	if (tell_registry(set, source, &set->target) != STATUS_DONE)
-		return STATUS_FAILED;
-	record_step(set, source, "moved");
-	return STATUS_DONE;
-}
-
 /*
  * All that follows the promotion; the pause began at start, or before we came
  * if that is 0.
@@ -567,6 +549,7 @@ complete_split(const Move *set, int64 start)
 {
 	const Side *source = &set->source;
 	const Side *target = &set->target;
+	char	   *slot;
 
 	failure_exit_code = EXIT_INCOMPLETE;
 	if (is_at(set, target, "fenced"))
@@ -607,8 +590,10 @@ complete_split(const Move *set, int64 start)
 
 	/* Whoever demotes it ends our session; then it needs its slot. */
 	run(target->conn, "SELECT");
-	if (clean_source(set) != STATUS_DONE)
+	slot = split_detail(set, source, "slot");
+	if ((slot != NULL && drop_slot(source, slot) != STATUS_DONE) || tell_registry(set, source, target) != STATUS_DONE)
 		return failure();
+	record_step(set, source, "moved");
 	failure_exit_code = EXIT_FAILED;
 	report_info("done; to drop the set's copies on the source and the others' on the target, type: snowid-move finish");
 	return EXIT_DONE;
