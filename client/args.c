@@ -182,9 +182,6 @@ parse_command_line(int argc, char *argv[], const Option *table, const char *syno
 		take_value(o, optarg);
 	}
 	if (optind + 1 < argc)
-	{
-		report_error("unknown argument \"%s\"", argv[optind + 1]);
-		try_help();
-	}
+		refuse_usage("unknown argument \"%s\"", argv[optind + 1]);
 	return argv[optind];
 }

@@ -38,6 +38,12 @@ extern bool verbose;
 			report_info(__VA_ARGS__); \
 	} while (0)
 
+/* Say what keeps it from being done, and what to do; the value is the code. */
+#define refuse(code, hint, ...) \
+	(report_error(__VA_ARGS__), report_hint("%s", hint), code)
+#define refuse_usage(...) \
+	(report_error(__VA_ARGS__), try_help())
+
 /* How often it is told what is being waited for. */
 #define TELL_MS			10000
 
@@ -88,6 +94,9 @@ extern PGresult *query(PGconn *conn, const char *fmt,...) pg_attribute_printf(2,
 extern PGresult *try_query(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void run(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
 extern bool try_run(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);
+
+#define fail_with(conn) \
+	(report_error("%s: %s", label_of(conn), PQerrorMessage(conn)), fail())
 
 /* The first value; query_text() returns NULL for no row, or NULL. */
 extern char *query_text(PGconn *conn, const char *fmt,...) pg_attribute_printf(2, 3);

@@ -145,10 +145,7 @@ keep_escaped(PGconn *conn, char *escaped)
 	char	   *result;
 
 	if (escaped == NULL)
-	{
-		report_error("%s: %s", label_of(conn), PQerrorMessage(conn));
-		fail();
-	}
+		fail_with(conn);
 	result = keep_text(pg_strdup(escaped));
 	PQfreemem(escaped);
 	return result;

@@ -7,6 +7,8 @@
  */
 #include "stages.h"
 
+#include "sql/queries.inc"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -100,19 +102,10 @@ known_entry(const char *home, const char *user)
 	for (int i = 0; i < nknown; i++)
 		if (strcmp(known[i].home, home) == 0)
 			return known[i].entry;
-	known = known == NULL ? pg_malloc(sizeof(*known)) : pg_realloc(known, (nknown + 1) * sizeof(*known));
+	known = pg_realloc(known, (nknown + 1) * sizeof(*known));
 	known[nknown].home = pg_strdup(home);
 	known[nknown].entry = entry_of_home(home, user);
 	return known[nknown++].entry;
-}
-
-/* Can it be the name of an entry, and of a pool on the console? */
-static bool
-is_entry_name(const char *pool)
-{
-	size_t		length = strspn(pool, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
-
-	return length > 0 && length < NAMEDATALEN && pool[length] == '\0' && strcmp(pool, "pgbouncer") != 0;
 }
 
 /*
@@ -124,18 +117,9 @@ entries_of(PGconn *conn, const MoveOptions *options, const Move *moved, const ch
 {
 	PQExpBufferData text;
 	char	   *here = home_of_connection(conn);
-	PGresult   *res = query(conn,
-							"SELECT coalesce(r.pool, r.schema), h.home, string_agg(shard::text, ', ' ORDER BY shard) "
-							"FROM snowid.shard_registry r LEFT JOIN snowid.moves m USING (shard) "
-							"LEFT JOIN pg_namespace n ON nspname = r.schema "
-							"LEFT JOIN pg_class c ON relnamespace = n.oid AND relname = r.sequence AND relkind = 'S', "
-							"LATERAL (SELECT CASE WHEN shard = ANY (ARRAY[%s]::int[]) THEN %s "
-							"WHEN r.home IS NULL AND n.oid IS NULL THEN NULL "
-							"WHEN r.home IS NULL OR c.oid IS NOT NULL AND NOT coalesce(closed AND step NOT IN ('closed', 'open'), false) "
-							"THEN %s ELSE r.home END) h "
-							"GROUP BY 1, 2 ORDER BY coalesce(r.pool, r.schema) COLLATE \"C\", h.home COLLATE \"C\"",
-							moved != NULL ? shard_list(moved) : "", literal(conn, home != NULL ? home : here),
-							literal(conn, here));
+	PGresult   *res = query(conn, ENTRIES_SQL, moved != NULL ? shard_list(moved) : "",
+							literal(conn, home != NULL ? home : here), literal(conn, here),
+							literal(conn, options->entry_options != NULL ? options->entry_options : ""));
 	const char *last = NULL;
 
 	*reason = NULL;
@@ -151,20 +135,12 @@ entries_of(PGconn *conn, const MoveOptions *options, const Move *moved, const ch
 
 		if (where[0] == '\0')
 			*reason = text_of("shard %s has no home, and is not at %s", shards, here);
-		else if (!is_entry_name(pool))
+		else if (PQgetvalue(res, row, 3)[0] != 't')
 			*reason = text_of("pool \"%s\" of shard %s cannot be the name of an entry: letters, digits, _, . and - can", pool, shards);
 		else if (entry == NULL)
 			*reason = text_of("the home of shard %s leads nowhere: %s", shards, where);
 		else if (row == 0 || strcmp(pool, PQgetvalue(res, row - 1, 0)) != 0)
-		{
-			appendPQExpBuffer(&text, "%s =%s ", pool, entry);
-			for (const char *o = options->entry_options; o != NULL && *o; o++)
-				if (strncmp(o, "%p", 2) == 0)
-					appendPQExpBufferStr(&text, (o++, pool));
-				else
-					appendPQExpBufferChar(&text, *o);
-			appendPQExpBufferChar(&text, '\n');
-		}
+			appendPQExpBuffer(&text, "%s =%s %s\n", pool, entry, PQgetvalue(res, row, 4));
 		else if (last == NULL || strcmp(entry, last) != 0)
 			*reason = text_of("pool \"%s\" has shards in two places: %s at %s; %s at %s", pool,
 							  PQgetvalue(res, row - 1, 2), PQgetvalue(res, row - 1, 1), shards, where);

@@ -21,7 +21,7 @@ static int	ncommands;
 static const Check *running;
 static Severity worst;			/* of the check that is running */
 static bool printed;			/* has it printed its line? */
-static bool is_silent;			/* is only its severity asked for? */
+static Severity shown;			/* the severity from which on it is printed */
 
 /* Print a finding of the running check. */
 void
@@ -30,7 +30,7 @@ found(const Check *check, Severity severity, const char *what, const char *to_do
 	if (severity > worst)
 		worst = severity;
 	printed = true;
-	if (is_silent)
+	if (severity < shown)
 		return;
 	printf("%-8s %s%s%s\n",
 		   severity == FOUND_OK ? "ok" :
@@ -45,23 +45,23 @@ void
 found_fmt(const Check *check, Severity severity, const char *to_do,
 		  const char *fmt,...)
 {
-	char		buffer[1024];
 	va_list		args;
+	char	   *text;
 
 	va_start(args, fmt);
-	vsnprintf(buffer, sizeof(buffer), fmt, args);
+	text = format_text(fmt, args);
+
 	va_end(args);
-	found(check, severity, buffer, to_do);
+	found(check, severity, text, to_do);
+	free(text);
 }
 
 void
 found_error(const Check *check, PGconn *conn, const char *to_do)
 {
-	char	   *message = pg_strdup(PQerrorMessage(conn));
+	const char *message = PQerrorMessage(conn);
 
-	message[strcspn(message, "\n")] = '\0';
-	found_fmt(check, FOUND_FAILED, to_do, "cannot be checked: %s", message);
-	pg_free(message);
+	found_fmt(check, FOUND_FAILED, to_do, "cannot be checked: %.*s", (int) strcspn(message, "\n"), message);
 }
 
 PGresult *
@@ -80,10 +80,11 @@ ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 		text_of("%d", move->options->pause_limit_ms),
 		move->options->trust_owners ? "on" : "off",
 		PQgetvalue(names, 0, 0),
-		text_of(INT64_FORMAT, move->options->max_wal)
+		text_of(INT64_FORMAT, move->options->max_wal),
+		move->target.home
 	};
 	const Oid	types[lengthof(values)] = {
-		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, OIDARRAYOID, TEXTOID
+		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, OIDARRAYOID, TEXTOID, TEXTOID
 	};
 	PGresult   *result;
 
@@ -94,7 +95,7 @@ ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 
 		if (poll(&answer, 1, silence) == 0)
 		{
-			if (!is_silent)
+			if (shown == FOUND_OK)
 				report_info("still looking: %s", running->name);
 			silence = -1;
 		}
@@ -134,7 +135,7 @@ print_findings(const Move *move, const Check *check, PGconn *conn)
 		bool		has_command = PQnfields(result) > 3 && !PQgetisnull(result, row, 3);
 		bool		is_hidden = has_command && PQntuples(result) > MANY && row >= SHOWN_OF_MANY;
 
-		if (has_command && script != NULL && !is_silent)
+		if (has_command && script != NULL && shown == FOUND_OK)
 			ncommands += fprintf(script, "%s\n", PQgetvalue(result, row, 3)) > 0;
 		if (!is_hidden || row == SHOWN_OF_MANY)
 			found(check,
@@ -149,9 +150,10 @@ print_findings(const Move *move, const Check *check, PGconn *conn)
 }
 
 Severity
-run_check(const Move *move, const Check *check)
+run_check(const Move *move, const Check *check, Severity show)
 {
 	running = check;
+	shown = show;
 	worst = FOUND_OK;
 	printed = false;
 	if (check->probe != NULL)
@@ -180,15 +182,4 @@ close_script(const char *path)
 	fclose(script);
 	script = NULL;
 	report_info("%d commands for the source are in %s; read it, and run it with: psql -f %s", ncommands, path, path);
-}
-
-Severity
-run_check_silently(const Move *move, const Check *check)
-{
-	Severity	severity;
-
-	is_silent = true;
-	severity = run_check(move, check);
-	is_silent = false;
-	return severity;
 }

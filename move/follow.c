@@ -175,10 +175,9 @@ wait_for_lag(const Move *move, const Side *from, const char *name)
 			else
 			{
 				report_info("waiting: the %s is not connected", to->label);
-				tell_missing_worker(to, name);
 				tell_log_of(to);
 			}
-			tell_blocked_workers(to, name);
+			tell_workers(to, name);
 			told = now_ms();
 		}
 		if ((status = check_slot(move, from, name)) != STATUS_DONE)

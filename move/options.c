@@ -101,10 +101,7 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 	const Command *command = find_command(name != NULL ? name : "move");
 
 	if (command == NULL)
-	{
-		report_error("unknown argument \"%s\"", name);
-		try_help();
-	}
+		refuse_usage("unknown argument \"%s\"", name);
 	given.verify = parse_word("--verify", verify_depth, depths, "none, counts or checksums");
 	if (stop_after != NULL)
 		given.stop_after_copy = parse_word("--stop-after", stop_after, steps, "copied") == 0;
@@ -122,19 +119,10 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 	if (command->run == NULL && given.from != NULL)
 		return command;
 	if (given.npoolers > 0 && given.pooler_file == NULL)
-	{
-		report_error("--pooler needs --pooler-file");
-		try_help();
-	}
+		refuse_usage("--pooler needs --pooler-file");
 	if (given.target_ddl != NULL && given.reverse)
-	{
-		report_error("--target-ddl and --reverse cannot be used together: the source could not take what the target then has");
-		try_help();
-	}
+		refuse_usage("--target-ddl and --reverse cannot be used together: the source could not take what the target then has");
 	if (given.nshards == 0 || given.from == NULL || given.to == NULL)
-	{
-		report_error("--shard, --from and --to are needed");
-		try_help();
-	}
+		refuse_usage("--shard, --from and --to are needed");
 	return command;
 }

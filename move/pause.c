@@ -80,11 +80,7 @@ resume_session(const Move *move, const Side *side)
 		return false;
 	}
 	if (strcmp(timeline_of(side->conn), side->timeline) != 0)
-	{
-		report_error("the %s has failed over", side->label);
-		report_hint("Type the same command again.");
-		return false;
-	}
+		return refuse(false, "Type the same command again.", "the %s has failed over", side->label);
 	if (!lock_shards(move, side))
 		return false;
 	read_journal(move, side);

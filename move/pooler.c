@@ -44,11 +44,7 @@ typedef struct Console
 	PGconn	   *spare;			/* takes the place of one that gives no answer */
 	bool		pending;		/* it has been asked, and has not answered */
 	PGresult   *answer;			/* the last one; NULL: none in time, or lost */
-	int			asked;			/* for the pool of which shard; or before */
-#define ASK_RELOAD			(-3)	/* SHOW DATABASES comes between */
-#define ASK_POOLS			(-1)
-	bool		done;			/* all pools have been asked for */
-	bool		leads;			/* where the shards are now */
+	int			asked;			/* for the pool of which shard; -1: none yet */
 } Console;
 
 static Console *consoles = NULL;
@@ -89,11 +85,10 @@ add_console(const char *conninfo)
 	for (int i = 0; i < nconsoles; i++)
 		if (strcmp(consoles[i].name, name) == 0)
 			return;
-	consoles = nconsoles == 0 ? pg_malloc(sizeof(Console)) : pg_realloc(consoles, (nconsoles + 1) * sizeof(Console));
-	consoles[nconsoles++] = (Console)
-	{
-		.conninfo = conninfo,.name = name
-	};
+	consoles = pg_realloc(consoles, (nconsoles + 1) * sizeof(Console));
+	memset(&consoles[nconsoles], 0, sizeof(Console));
+	consoles[nconsoles].conninfo = conninfo;
+	consoles[nconsoles++].name = name;
 }
 
 /* Are there any, that the command or a journal names? */
@@ -113,50 +108,37 @@ ask_console(Console *c, const char *command)
 	c->pending = c->conn != NULL && PQsendQuery(c->conn, command);
 }
 
-/* Take an answer that has come, or the end of the connection. */
-static void
-take_answer(Console *c)
-{
-	PGresult   *res;
-
-	while ((res = PQgetResult(c->conn)) != NULL)
-	{
-		PQclear(c->answer);
-		c->answer = res;
-	}
-	c->pending = false;
-}
-
 /* The next console that has answered, of those that were asked, or that one; NULL: none in time. */
 static Console *
 next_answer(const Console *only, int64 until)
 {
 	struct pollfd *waiting = pg_malloc(sizeof(struct pollfd) * nconsoles);
 	Console    *answered = NULL;
+	PGresult   *res;
+	int			n;
 
-	for (;;)
+	do
 	{
-		int			n = 0;
-		int64		left = until - now_ms();
-
+		n = 0;
 		for (Console *c = consoles; c < consoles + nconsoles && answered == NULL; c++)
 		{
 			if (!c->pending || (only != NULL && c != only))
 				continue;
 			if (!PQconsumeInput(c->conn) || !PQisBusy(c->conn))
 				answered = c;
-			waiting[n++] = (struct pollfd)
-			{
-				.fd = PQsocket(c->conn),.events = POLLIN
-			};
+			waiting[n].fd = PQsocket(c->conn);
+			waiting[n++].events = POLLIN;
 		}
-		if (answered != NULL || n == 0 || left <= 0)
-			break;
-		(void) poll(waiting, n, (int) left);
-	}
+	} while (answered == NULL && n > 0 && poll(waiting, n, (int) Max(until - now_ms(), 0)) > 0);
 	free(waiting);
-	if (answered != NULL)
-		take_answer(answered);
+	if (answered == NULL)
+		return NULL;
+	while ((res = PQgetResult(answered->conn)) != NULL)
+	{
+		PQclear(answered->answer);
+		answered->answer = res;
+	}
+	answered->pending = false;
 	return answered;
 }
 
@@ -305,7 +287,6 @@ run_pooler_command(const MoveOptions *options)
 
 	if (options->pooler_command == NULL)
 		return true;
-	fflush(NULL);
 	if ((pid = fork()) == 0)
 	{
 		hold_signals(false);
@@ -321,49 +302,47 @@ run_pooler_command(const MoveOptions *options)
 
 /* Does a pooler lead there, as it shows its databases?  It reads the file as a whole: one pool tells of all. */
 static bool
-leads_to(const Console *c, const char *pool, const char *home)
+leads_to(Console *c, const char *pool, const char *home)
 {
-	int			row = find_row(c, "name", pool);
+	int			row = ask_and_wait(c, "SHOW DATABASES") > 0 ? find_row(c, "name", pool) : -1;
 	const char *values[] = {answer_field(c, row, "host"), answer_field(c, row, "port"), answer_field(c, row, "database")};
 	const char *wanted = known_entry(home, NULL);
 
 	return row >= 0 && wanted != NULL && strcmp(entry_of(values), wanted) == 0;
 }
 
-/* Ask for the next pool, if there is one; where a home is given, RELOAD and a look at what was read come first. */
+/* Ask for the next pool, if there is one. */
 static void
-ask_next(Console *c, const Move *move, const char *verb, const char *home)
+ask_next(Console *c, const Move *move, const char *verb)
 {
-	if (c->asked < ASK_POOLS)
-	{
-		ask_console(c, c->asked++ == ASK_RELOAD ? "RELOAD" : "SHOW DATABASES");
-		return;
-	}
-	if (c->asked == ASK_POOLS && home != NULL)
-		c->leads = leads_to(c, move->shards[0]->pool, home);
 	do
 		c->asked++;
 	while (c->asked < move->nshards && !is_first_of_pool(move, c->asked));
-	c->done = c->asked >= move->nshards;
-	if (!c->done)
+	if (c->asked < move->nshards)
 		ask_console(c, text_of("%s \"%s\"", verb, move->shards[c->asked]->pool));
 }
 
+/* Ask all for the first pool; or for something that comes before. */
 static void
-ask_first(Console *c, const Move *move, const char *verb, const char *home)
+ask_first(const Move *move, const char *verb, const char *before)
 {
-	if (c->pending)
-		give_up(c);
-	c->done = c->leads = false;
-	c->asked = home != NULL ? ASK_RELOAD : ASK_POOLS;
-	ask_next(c, move, verb, home);
+	for (Console *c = consoles; c < consoles + nconsoles; c++)
+	{
+		if (c->pending)
+			give_up(c);
+		c->asked = -1;
+		if (before != NULL)
+			ask_console(c, before);
+		else
+			ask_next(c, move, verb);
+	}
 }
 
 /* What a move with poolers needs before writers wait, at each attempt; NULL, or why it has it not. */
 const char *
 prepare_pools(const Move *move, const Side *from, const Side *to)
 {
-	PQExpBufferData names;
+	const char *names = "";
 	const char *reason;
 
 	if (!has_poolers(move))
@@ -372,11 +351,9 @@ prepare_pools(const Move *move, const Side *from, const Side *to)
 		return text_of("the pooler at %s cannot be reached", reason);
 	if ((reason = why_not_written(move, to->home, false)) != NULL)
 		return reason;
-	initPQExpBuffer(&names);
 	for (int i = 0; i < nconsoles; i++)
-		appendPQExpBuffer(&names, "%s\n", consoles[i].name);
-	record_detail(move, from->conn, "poolers", names.data);
-	termPQExpBuffer(&names);
+		names = text_of("%s%s\n", names, consoles[i].name);
+	record_detail(move, from->conn, "poolers", names);
 	return NULL;
 }
 
@@ -415,13 +392,13 @@ resume_all(const Move *move, const char *home)
 	bool		all = true;
 
 	paused = NULL;
-	for (c = consoles; c < consoles + nconsoles; c++)
-		ask_first(c, move, "RESUME", home);
+	ask_first(move, "RESUME", home != NULL ? "RELOAD" : NULL);
 	while ((c = next_answer(NULL, until)) != NULL)
-		ask_next(c, move, "RESUME", home);
+		ask_next(c, move, "RESUME");
 	for (c = consoles; c < consoles + nconsoles; c++)
 	{
-		if (c->done && PQstatus(c->conn) == CONNECTION_OK && (c->leads || home == NULL))
+		if (c->asked >= move->nshards &&
+			(home != NULL ? leads_to(c, move->shards[0]->pool, home) : PQstatus(c->conn) == CONNECTION_OK))
 			continue;
 		all = false;
 		if (home == NULL)
@@ -444,17 +421,6 @@ resume_at_exit(void)
 		(void) resume_all(paused, NULL);
 }
 
-static void
-begin_pools(const Move *move)
-{
-	static bool at_exit = false;
-
-	if (!at_exit)
-		at_exit = atexit(resume_at_exit) == 0;
-	hold_signals(true);
-	paused = move;
-}
-
 /* Now it is decided, or may be: only the journal says where the clients may go on. */
 void
 keep_paused(void)
@@ -469,13 +435,16 @@ keep_paused(void)
 const char *
 pause_pools(const Move *move, const Side *from, int64 until)
 {
+	static bool at_exit = false;
 	Console    *c;
 
 	if (!has_poolers(move))
 		return NULL;
-	begin_pools(move = by_pools(move));
-	for (c = consoles; c < consoles + nconsoles; c++)
-		ask_first(c, move, "PAUSE", NULL);
+	if (!at_exit)
+		at_exit = atexit(resume_at_exit) == 0;
+	hold_signals(true);
+	paused = move = by_pools(move);
+	ask_first(move, "PAUSE", NULL);
 	for (;;)
 	{
 		const char *pool;
@@ -484,9 +453,9 @@ pause_pools(const Move *move, const Side *from, int64 until)
 		{
 			if (!has_obeyed(c))
 				return text_of("the pooler at %s does not pause pool \"%s\": %s", c->name, move->shards[c->asked]->pool, error_of(c));
-			ask_next(c, move, "PAUSE", NULL);
+			ask_next(c, move, "PAUSE");
 		}
-		for (c = consoles; c < consoles + nconsoles && c->done; c++)
+		for (c = consoles; c < consoles + nconsoles && c->asked >= move->nshards; c++)
 			;
 		if (c == consoles + nconsoles)
 			return NULL;
@@ -498,7 +467,7 @@ pause_pools(const Move *move, const Side *from, int64 until)
 			return text_of("pool \"%s\" at the pooler at %s is held by %s", pool, c->name, holder_of(c, from, pool, "a client"));
 		report_verbose("pool \"%s\": clients keep their sessions at the pooler at %s", pool, c->name);
 		c->spare = connect_briefly(c->conninfo, NULL);
-		ask_next(c, move, "PAUSE", NULL);
+		ask_next(c, move, "PAUSE");
 		until = Max(until, now_ms() + PAUSED_LIMIT_MS);
 	}
 }
@@ -614,14 +583,14 @@ check_include(const Check *check, const Console *c, const char *conffile, const 
 	FILE	   *file = fopen(conffile, "r");
 	char		line[4096];
 	char		name[1001];
-	struct stat ours;
+	struct stat ours = {0};
 	struct stat theirs;
 	bool		found_it = false;
 
+	(void) stat(path, &ours);
 	while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-		found_it |= sscanf(line, " %%include %1000[^\n]", name) == 1 &&
-			(strcmp(name, path) == 0 ||
-			 (stat(name, &theirs) == 0 && stat(path, &ours) == 0 && ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino));
+		found_it |= sscanf(line, " %%include %1000[^\n]", name) == 1 && stat(name, &theirs) == 0 &&
+			ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 	if (file == NULL)
 		found_fmt(check, FOUND_WARNING, "Look there for the line %include.", "%s reads %s, which cannot be read here", c->name, conffile);
 	else if (!found_it && options->pooler_command == NULL)
@@ -630,37 +599,38 @@ check_include(const Check *check, const Console *c, const char *conffile, const 
 		fclose(file);
 }
 
+/* What SHOW CONFIG, which was asked last, says of a setting; "" for nothing. */
+static const char *
+config_of(const Console *c, const char *key)
+{
+	return text_of("%s", answer_field(c, find_row(c, "key", key), "value"));
+}
+
 /* Its version and its configuration; the mode of pools that have none of their own. */
 static const char *
 check_config(const Check *check, Console *c, const MoveOptions *options)
 {
-	int			v[3] = {0, 0, 0};
 	const char *version = ask_and_wait(c, "SHOW VERSION") > 0 ? text_of("%s", PQgetvalue(c->answer, 0, 0)) : error_of(c);
-	const char *mode = "";
+	const char *limit;
+	int			v[3] = {0, 0, 0};
 	int			number;
 
 	(void) sscanf(version, "PgBouncer %d.%d.%d", &v[0], &v[1], &v[2]);
 	number = (v[0] * 1000 + v[1]) * 1000 + v[2];
 	if (number < 1018000)
 		found_fmt(check, FOUND_FAILED, "It takes PgBouncer 1.18 or later.", "%s says: %s", c->name, version);
-	for (int row = ask_and_wait(c, "SHOW CONFIG") - 1; row >= 0; row--)
-	{
-		const char *key = answer_field(c, row, "key");
-		const char *value = text_of("%s", answer_field(c, row, "value"));
-
-		if (strcmp(key, "pool_mode") == 0)
-			mode = value;
-		else if (strcmp(key, "conffile") == 0)
-			check_include(check, c, value, options);
-		else if (strcmp(key, "query_wait_timeout") == 0 && atof(value) * 1000 <= options->pause_limit_ms)
-			found_fmt(check, atof(value) == 0 ? FOUND_WARNING : FOUND_FAILED, "Set it well above --pause-limit, to 120 s, say.",
-					  atof(value) == 0 ? "%s has query_wait_timeout = %s: should this program be killed, nothing would end a pause"
-					  : "%s ends clients that wait for %s s (query_wait_timeout)", c->name, value);
-		else if (strcmp(key, "track_extra_parameters") == 0 && strstr(value, "search_path") != NULL && number < 1025001)
-			found_fmt(check, FOUND_FAILED, "Take PgBouncer 1.25.1 or later.",
-					  "%s has search_path in track_extra_parameters: clients can run SQL before they log in (CVE-2025-12819)", c->name);
-	}
-	return mode;
+	if (ask_and_wait(c, "SHOW CONFIG") == 0)
+		return "";
+	check_include(check, c, config_of(c, "conffile"), options);
+	limit = config_of(c, "query_wait_timeout");
+	if (limit[0] != '\0' && atof(limit) * 1000 <= options->pause_limit_ms)
+		found_fmt(check, atof(limit) == 0 ? FOUND_WARNING : FOUND_FAILED, "Set it well above --pause-limit, to 120 s, say.",
+				  atof(limit) == 0 ? "%s has query_wait_timeout = %s: should this program be killed, nothing would end a pause"
+				  : "%s ends clients that wait for %s s (query_wait_timeout)", c->name, limit);
+	if (number < 1025001 && strstr(config_of(c, "track_extra_parameters"), "search_path") != NULL)
+		found_fmt(check, FOUND_FAILED, "Take PgBouncer 1.25.1 or later.",
+				  "%s has search_path in track_extra_parameters: clients can run SQL before they log in (CVE-2025-12819)", c->name);
+	return config_of(c, "pool_mode");
 }
 
 /* Does it have the set's pools, as the registry has them, and in which mode? */
@@ -680,7 +650,6 @@ check_entries(const Check *check, Console *c, const Move *move, const char *defa
 
 		if (!is_first_of_pool(move, i))
 			continue;
-		(void) ask_and_wait(c, "SHOW DATABASES");
 		if (!leads_to(c, pool, move->source.home))
 		{
 			found_fmt(check, FOUND_FAILED, "It has not read the file, or that was not written from where --from leads. Type snowid-move route, and RELOAD.",

@@ -21,7 +21,7 @@ mark_failing(const Move *part, const Check *check)
 {
 	int			half = part->nshards / 2;
 
-	if (run_check_silently(part, check) != FOUND_FAILED)
+	if (run_check(part, check, SHOW_NOTHING) != FOUND_FAILED)
 		return 0;
 	if (part->nshards == 1)
 		part->shards[0]->failed = true;
@@ -54,20 +54,23 @@ run_prechecks(const Move *move)
 		exit(EXIT_USAGE);
 	for (size_t i = 0; i < lengthof(plan); i++)
 		if ((!plan[i].only_reverse || move->options->reverse) &&
-			run_check(move, &plan[i]) == FOUND_FAILED)
+			run_check(move, &plan[i], FOUND_OK) == FOUND_FAILED)
 			mark_failed(move, &plan[i]);
 	fflush(stdout);
 	close_script(move->options->fix_script);
 }
 
-/* Run all, and print each with its result; false if one has failed. */
+/*
+ * Run all, and print each with its result; false if one has failed.  Again,
+ * just before what writers notice: only what has failed is printed.
+ */
 bool
-run_split_checks(const Move *move)
+run_split_checks(const Move *move, bool again)
 {
 	bool		all_passed = true;
 
 	for (size_t i = 0; i < lengthof(split); i++)
-		if (run_check(move, &split[i]) == FOUND_FAILED)
+		if (run_check(move, &split[i], again ? FOUND_FAILED : FOUND_OK) == FOUND_FAILED)
 			all_passed = false;
 	fflush(stdout);
 	return all_passed;
@@ -77,7 +80,7 @@ run_split_checks(const Move *move)
 bool
 has_manager(const Move *set)
 {
-	if (run_check_silently(set, &split[0]) != FOUND_FAILED)
+	if (run_check(set, &split[0], SHOW_NOTHING) != FOUND_FAILED)
 		return false;
 	report_error("a fail-over manager runs the target; snowid-move plan says which");
 	return true;

@@ -12,7 +12,8 @@ typedef enum Severity
 {
 	FOUND_OK,
 	FOUND_WARNING,
-	FOUND_FAILED
+	FOUND_FAILED,
+	SHOW_NOTHING				/* is none */
 } Severity;
 
 typedef enum Where
@@ -45,9 +46,8 @@ struct Check
 
 /* finding.c */
 
-/* Run a check and print its findings, at least one line; returns the worst. */
-extern Severity run_check(const Move *move, const Check *check);
-extern Severity run_check_silently(const Move *move, const Check *check);
+/* Run a check and print its findings, but lesser ones; returns the worst. */
+extern Severity run_check(const Move *move, const Check *check, Severity show);
 
 /* The file for the commands that findings come with; NULL for none. */
 extern bool open_script(const char *path);
@@ -73,7 +73,6 @@ extern void check_room(const Move *move, const Check *check);
 extern void check_needs(const Move *move, const Check *check);
 extern void check_connection(const Move *move, const Check *check);
 extern void check_registry(const Move *move, const Check *check);
-extern void check_home(const Move *move, const Check *check);
 extern void check_earlier_move(const Move *move, const Check *check);
 
 /* pooler.c */

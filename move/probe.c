@@ -10,24 +10,15 @@
 static int
 program_version(const char *path)
 {
-	PQExpBufferData command;
-	FILE	   *pipe;
+	FILE	   *pipe = popen(text_of("\"%s\" --version 2>%s", path, DEVNULL), "r");
 	int			major = 0;
 	char		line[256];
 
-	initPQExpBuffer(&command);
-	appendPQExpBuffer(&command, "\"%s\" --version 2>%s", path, DEVNULL);
-	fflush(NULL);
-	pipe = popen(command.data, "r");
-	if (pipe != NULL)
-	{
-		if (fgets(line, sizeof(line), pipe) != NULL)
-			(void) sscanf(line, "%*s (PostgreSQL) %d", &major);
-		if (pclose(pipe) != 0)
-			major = 0;
-	}
-	termPQExpBuffer(&command);
-	return major;
+	if (pipe == NULL)
+		return 0;
+	if (fgets(line, sizeof(line), pipe) != NULL)
+		(void) sscanf(line, "%*s (PostgreSQL) %d", &major);
+	return pclose(pipe) == 0 ? major : 0;
 }
 
 void
@@ -38,13 +29,10 @@ check_versions(const Move *move, const Check *check)
 
 	if (source < OLDEST_SERVER || target < OLDEST_SERVER)
 		found_fmt(check, FOUND_FAILED, "Upgrade the older one.",
-				  "the source is PostgreSQL %d, the target %d; both must be %d or later",
-				  source, target, OLDEST_SERVER);
+				  "the source is PostgreSQL %d, the target %d; both must be %d or later", source, target, OLDEST_SERVER);
 	else if (target < source)
-		found_fmt(check, FOUND_WARNING,
-				  "Definitions that it doesn't know will fail before any row is copied.",
-				  "the target is PostgreSQL %d, older than the source, %d",
-				  target, source);
+		found_fmt(check, FOUND_WARNING, "Definitions that it doesn't know will fail before any row is copied.",
+				  "the target is PostgreSQL %d, older than the source, %d", target, source);
 	else
 		found_fmt(check, FOUND_OK, "", "%d and %d", source, target);
 }
@@ -57,12 +45,10 @@ check_pg_dump(const Move *move, const Check *check)
 	int			version = program_version(pg_dump);
 
 	if (version == 0)
-		found_fmt(check, FOUND_FAILED, "Say where it is: --bindir DIRECTORY.",
-				  "cannot run \"%s\"", pg_dump);
+		found_fmt(check, FOUND_FAILED, "Say where it is: --bindir DIRECTORY.", "cannot run \"%s\"", pg_dump);
 	else if (version < source)
 		found_fmt(check, FOUND_FAILED, "Say where a newer one is: --bindir DIRECTORY.",
-				  "\"%s\" is of PostgreSQL %d, older than the source, %d",
-				  pg_dump, version, source);
+				  "\"%s\" is of PostgreSQL %d, older than the source, %d", pg_dump, version, source);
 }
 
 /*
@@ -72,37 +58,26 @@ check_pg_dump(const Move *move, const Check *check)
 void
 check_room(const Move *move, const Check *check)
 {
-	PGresult   *size;
-	PGresult   *place;
+	PGresult   *size = ask(move, move->source.conn, check->sql, NULL);
+	PGresult   *place = try_query(move->target.conn,
+								  "SELECT current_setting('data_directory', true) FROM pg_database d "
+								  "JOIN pg_tablespace t ON t.oid = dattablespace AND spcname = 'pg_default' WHERE datname = current_database()");
 	const char *host = PQhost(move->target.conn);
 	struct statvfs room;
 
-	size = ask(move, move->source.conn, check->sql, NULL);
-	place = PQexec(move->target.conn,
-				   "SELECT current_setting('data_directory', true),"
-				   " spcname = 'pg_default'"
-				   " FROM pg_database d JOIN pg_tablespace t ON t.oid = d.dattablespace"
-				   " WHERE datname = current_database()");
 	if (PQresultStatus(size) != PGRES_TUPLES_OK)
 		found_error(check, move->source.conn, "");
-	else if (PQresultStatus(place) == PGRES_TUPLES_OK && PQntuples(place) == 1 &&
-			 !PQgetisnull(place, 0, 0) && strcmp(PQgetvalue(place, 0, 1), "t") == 0 &&
-			 host != NULL && host[0] == '/' &&
-			 statvfs(PQgetvalue(place, 0, 0), &room) == 0)
+	else if (PQntuples(place) == 1 && host != NULL && host[0] == '/' && statvfs(PQgetvalue(place, 0, 0), &room) == 0)
 	{
 		int64		available = (int64) room.f_bavail * room.f_frsize;
 		bool		fits = available > strtoll(PQgetvalue(size, 0, 0), NULL, 10);
 
-		found_fmt(check, fits ? FOUND_OK : FOUND_FAILED,
-				  fits ? "" : "Make room, or add a disk.",
-				  "%s with indexes; the target has %.1f GB free",
-				  PQgetvalue(size, 0, 1), available / 1e9);
+		found_fmt(check, fits ? FOUND_OK : FOUND_FAILED, fits ? "" : "Make room, or add a disk.",
+				  "%s with indexes; the target has %.1f GB free", PQgetvalue(size, 0, 1), available / 1e9);
 	}
 	else
-		found_fmt(check, FOUND_WARNING,
-				  "On the target's machine, look with: df",
-				  "%s with indexes, and WAL; how much is free on the target, SQL does not tell",
-				  PQgetvalue(size, 0, 1));
+		found_fmt(check, FOUND_WARNING, "On the target's machine, look with: df",
+				  "%s with indexes, and WAL; how much is free on the target, SQL does not tell", PQgetvalue(size, 0, 1));
 	PQclear(size);
 	PQclear(place);
 }
@@ -114,29 +89,16 @@ check_room(const Move *move, const Check *check)
 void
 check_needs(const Move *move, const Check *check)
 {
-	PGresult   *needs;
+	PGresult   *needs = ask(move, move->source.conn, check->sql, NULL);
+	PGconn	   *conn = move->target.conn;
 
-	needs = ask(move, move->source.conn, check->sql, NULL);
 	if (PQresultStatus(needs) != PGRES_TUPLES_OK)
 		found_error(check, move->source.conn, "");
 	for (int row = 0; row < PQntuples(needs); row++)
-	{
-		const char *values[3] = {
-			PQgetvalue(needs, row, 0), PQgetvalue(needs, row, 1),
-			PQgetvalue(needs, row, 2)
-		};
-		PGresult   *there;
-
-		there = PQexecParams(move->target.conn,
-							 "SELECT pg_get_object_address($1::text, $2::text[], $3::text[])",
-							 3, NULL, values, NULL, NULL, 0);
-		if (PQresultStatus(there) != PGRES_TUPLES_OK)
-			found_fmt(check, FOUND_FAILED,
-					  "Create it there, or move it into the shard with ALTER ... SET SCHEMA.",
-					  "%s is missing on the target; %s needs it",
-					  PQgetvalue(needs, row, 3), PQgetvalue(needs, row, 4));
-		PQclear(there);
-	}
+		if (!try_run(conn, "SELECT pg_get_object_address(%s, %s, %s)", literal(conn, PQgetvalue(needs, row, 0)),
+					 literal(conn, PQgetvalue(needs, row, 1)), literal(conn, PQgetvalue(needs, row, 2))))
+			found_fmt(check, FOUND_FAILED, "Create it there, or move it into the shard with ALTER ... SET SCHEMA.",
+					  "%s is missing on the target; %s needs it", PQgetvalue(needs, row, 3), PQgetvalue(needs, row, 4));
 	PQclear(needs);
 }
 
@@ -149,44 +111,30 @@ check_connection(const Move *move, const Check *check)
 {
 	const Side *side = check->where == ON_SOURCE ? &move->source : &move->target;
 	const Side *other = side == &move->source ? &move->target : &move->source;
+	const char *option = side == &move->source ? "--target-for-source" : "--source-for-target";
 	PGconn	   *conn = side->conn;
-	PGresult   *result;
-	char	   *name = PQescapeIdentifier(conn, move->name, strlen(move->name));
-	PQExpBufferData sql;
+	char	   *name = ident(conn, move->name);
 
-	initPQExpBuffer(&sql);
-	appendPQExpBuffer(&sql, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s"
-					  " WITH (create_slot = false, slot_name = NONE, enabled = false,"
-					  " copy_data = false)",
-					  name, literal_for_subscription(conn, other), name);
-	PQclear(PQexec(conn, "BEGIN"));
+	run(conn, "BEGIN");
 	/* From 15 on, it warns that there is no such publication yet. */
-	PQclear(PQexec(conn, "SET LOCAL client_min_messages = error"));
-	result = PQexec(conn, sql.data);
-	if (PQresultStatus(result) != PGRES_COMMAND_OK)
+	run(conn, "SET LOCAL client_min_messages = error");
+	if (!try_run(conn, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s"
+				 " WITH (create_slot = false, slot_name = NONE, enabled = false, copy_data = false)",
+				 name, literal_for_subscription(conn, other), name))
 	{
-		const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-		char	   *message = pg_strdup(PQresultErrorMessage(result));
+		char	   *message = text_of("%s", PQerrorMessage(conn));
 		char	   *reason = strstr(message, ":  ");
 
 		message[strcspn(message, "\n")] = '\0';
 		found(check, FOUND_FAILED, reason != NULL ? reason + 3 : message,
-			  state != NULL && (strcmp(state, "42501") == 0 || strcmp(state, "42710") == 0) ? "" :
-			  state != NULL && strcmp(state, "2F003") == 0 ?
+			  strcmp(last_sqlstate, "42501") == 0 || strcmp(last_sqlstate, "42710") == 0 ? "" :
+			  strcmp(last_sqlstate, "2F003") == 0 ?
 			  text_of("A role that is no superuser must name a password, for which the %s asks: %s"
-					  " 'CONNINFO password=...'. The subscription keeps it until the move is done.",
-					  other->label,
-					  side == &move->source ? "--target-for-source" : "--source-for-target") :
-			  text_of("Look at listen_addresses and pg_hba.conf of the %s and at the"
-					  " %s's password file, or say how the %s reaches it: %s CONNINFO.",
-					  other->label, side->label, side->label,
-					  side == &move->source ? "--target-for-source" : "--source-for-target"));
-		pg_free(message);
+					  " 'CONNINFO password=...'. The subscription keeps it until the move is done.", other->label, option) :
+			  text_of("Look at listen_addresses and pg_hba.conf of the %s and at the %s's password file,"
+					  " or say how the %s reaches it: %s CONNINFO.", other->label, side->label, side->label, option));
 	}
-	PQclear(result);
-	PQclear(PQexec(conn, "ROLLBACK"));
-	PQfreemem(name);
-	termPQExpBuffer(&sql);
+	run(conn, "ROLLBACK");
 }
 
 /* The registry of all servers must be within reach, and know the shard. */
@@ -206,17 +154,6 @@ check_registry(const Move *move, const Check *check)
 	PQfinish(conn);
 }
 
-/* Clients keep the home, so it must outlive a fail-over. */
-void
-check_home(const Move *move, const Check *check)
-{
-	if (strchr(move->target.home, ',') == NULL &&
-		query_bool(move->target.conn, "%s", check->sql))
-		found_fmt(check, FOUND_WARNING,
-				  "If that is not a name that follows the primary, name all hosts: --to 'host=a,b target_session_attrs=read-write'.",
-				  "clients will be told \"%s\", one host of a server that has standbys", move->target.home);
-}
-
 /* A journal with a row of the shard: a move that has not come to its end. */
 void
 check_earlier_move(const Move *move, const Check *check)
@@ -231,10 +168,8 @@ check_earlier_move(const Move *move, const Check *check)
 		 (strcmp(s->step, "open") == 0 && strcmp(t->step, "moved") == 0));
 
 		if (complete)
-			found_fmt(check, FOUND_FAILED, "Type: snowid-move finish",
-					  "one of shard %d is complete, but not finished", shard->number);
+			found_fmt(check, FOUND_FAILED, "Type: snowid-move finish", "one of shard %d is complete, but not finished", shard->number);
 		else if (s->exists || t->exists)
-			found_fmt(check, FOUND_FAILED, "Type: snowid-move status",
-					  "one of shard %d is under way", shard->number);
+			found_fmt(check, FOUND_FAILED, "Type: snowid-move status", "one of shard %d is under way", shard->number);
 	}
 }

@@ -12,36 +12,29 @@
 
 /* Tell each row of a query's only column. */
 static void
-tell_rows(const Side *side, const char *what, PGresult *res)
+tell_rows(const Side *side, PGresult *res)
 {
 	for (int i = 0; i < PQntuples(res); i++)
-		report_info("%s: %s %s", side->label, what, PQgetvalue(res, i, 0));
+		report_info("%s: %s", side->label, PQgetvalue(res, i, 0));
 	PQclear(res);
 }
 
-/* Who blocks the workers of a subscription, on the server that it is on. */
+/* Who blocks the workers of a subscription, on the server that it is on; or why there are none. */
 void
-tell_blocked_workers(const Side *to, const char *name)
+tell_workers(const Side *to, const char *name)
 {
-	tell_rows(to, "replication waits for",
-			  query(to->conn,
-					"SELECT DISTINCT " PROCESS_OF_B " FROM pg_stat_subscription s, "
-					"unnest(pg_blocking_pids(s.pid)) p (pid) LEFT JOIN pg_stat_activity b ON b.pid = p.pid "
-					"WHERE s.subname = %s AND s.pid IS NOT NULL", literal(to->conn, name)));
-}
-
-/* Is there a worker for it? */
-void
-tell_missing_worker(const Side *to, const char *name)
-{
-	tell_rows(to, "no worker is free to follow:",
-			  query(to->conn,
-					"SELECT format('%%s of max_logical_replication_workers = %%s are at work', used, total) "
-					"FROM (SELECT count(*) FILTER (WHERE backend_type LIKE 'logical replication %%' "
-					" AND backend_type <> 'logical replication launcher') AS used, "
-					" current_setting('max_logical_replication_workers')::int AS total FROM pg_stat_activity) t "
-					"WHERE used >= total AND NOT EXISTS (SELECT FROM pg_stat_subscription WHERE subname = %s AND pid IS NOT NULL)",
-					literal(to->conn, name)));
+	name = literal(to->conn, name);
+	tell_rows(to, query(to->conn,
+						"SELECT DISTINCT 'replication waits for ' || " PROCESS_OF_B " FROM pg_stat_subscription s, "
+						"unnest(pg_blocking_pids(s.pid)) p (pid) LEFT JOIN pg_stat_activity b ON b.pid = p.pid "
+						"WHERE s.subname = %s AND s.pid IS NOT NULL "
+						"UNION ALL "
+						"SELECT format('no worker is free to follow: %%s of max_logical_replication_workers = %%s are at work', used, total) "
+						"FROM (SELECT count(*) FILTER (WHERE backend_type LIKE 'logical replication %%' "
+						" AND backend_type <> 'logical replication launcher') AS used, "
+						" current_setting('max_logical_replication_workers')::int AS total FROM pg_stat_activity) t "
+						"WHERE used >= total AND NOT EXISTS (SELECT FROM pg_stat_subscription WHERE subname = %s AND pid IS NOT NULL)",
+						name, name));
 }
 
 /*
@@ -81,10 +74,9 @@ try_and_tell(const Side *side, PGconn *conn, PGconn *observer, const char *sql)
 
 		if (now_ms() - told >= TELL_MS)
 		{
-			tell_rows(side, "waiting for",
-					  query(observer,
-							"SELECT DISTINCT " PROCESS_OF_B " FROM unnest(pg_blocking_pids(%d)) p (pid) "
-							"LEFT JOIN pg_stat_activity b ON b.pid = p.pid", PQbackendPID(conn)));
+			tell_rows(side, query(observer,
+								  "SELECT DISTINCT 'waiting for ' || " PROCESS_OF_B " FROM unnest(pg_blocking_pids(%d)) p (pid) "
+								  "LEFT JOIN pg_stat_activity b ON b.pid = p.pid", PQbackendPID(conn)));
 			told = now_ms();
 		}
 		free_texts(mark);
@@ -113,12 +105,8 @@ run_and_tell(const Side *side, PGconn *conn, PGconn *observer, const char *fmt,.
 	va_start(args, fmt);
 	sql = format_text(fmt, args);
 	va_end(args);
-	res = try_and_tell(side, conn, observer, sql);
-	if (res == NULL)
-	{
-		report_error("%s: %s", side->label, PQerrorMessage(conn));
-		fail();
-	}
+	if ((res = try_and_tell(side, conn, observer, sql)) == NULL)
+		fail_with(conn);
 	PQclear(res);
 	free(sql);
 }

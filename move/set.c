@@ -45,13 +45,11 @@ tell_moved(const Move *move, const Side *to, int pause_ms)
 {
 	move->tally->last_pause_ms = pause_ms;
 	move->tally->pause_ms = Max(move->tally->pause_ms, pause_ms);
-	if (pause_ms < 0)
-		report_info("%s now live%s at %s", move->title, move->nshards == 1 ? "s" : "", to->home);
-	else if (move->set->nshards == 1)
-		report_info("%s now lives at %s; writes waited %d ms", move->title, to->home, pause_ms);
-	else
-		report_verbose("%s now live%s at %s; writes waited %d ms", move->title,
-					   move->nshards == 1 ? "s" : "", to->home, pause_ms);
+
+	/* Of a set's parts, the end has the figures. */
+	if (pause_ms < 0 || move == move->set || move->set->nshards == 1 || verbose)
+		report_info("%s now live%s at %s%s", move->title, move->nshards == 1 ? "s" : "", to->home,
+					pause_ms < 0 ? "" : text_of("; writes waited %d ms", pause_ms));
 }
 
 /*

@@ -96,18 +96,11 @@ check_journals(const Move *move, Shard *shard, int *exit_code)
 
 	*exit_code = EXIT_FAILED;
 	if ((s->exists && s->move_id == NULL) || (t->exists && t->move_id == NULL))
-	{
-		report_error("shard %d is closed by hand on the %s", shard->number,
-					 s->exists && s->move_id == NULL ? "source" : "target");
-		report_hint("Type there: SELECT snowid.unfence_shard(%d);", shard->number);
-		return false;
-	}
+		return refuse(false, text_of("Type there: SELECT snowid.unfence_shard(%d);", shard->number),
+					  "shard %d is closed by hand on the %s", shard->number, s->exists && s->move_id == NULL ? "source" : "target");
 	if (s->exists && t->exists && strcmp(s->move_id, t->move_id) != 0)
-	{
-		report_error("the two servers have shard %d in different moves", shard->number);
-		report_hint("Each knows its other server: SELECT * FROM snowid.moves; Finish or abort those first.");
-		return false;
-	}
+		return refuse(false, "Each knows its other server: SELECT * FROM snowid.moves; Finish or abort those first.",
+					  "the two servers have shard %d in different moves", shard->number);
 	*exit_code = EXIT_USAGE;
 	return check_peer(s, &move->source, t, &move->target, "--to", shard->number) &&
 		check_peer(t, &move->target, s, &move->source, "--from", shard->number);

@@ -60,7 +60,7 @@ is_split(const Move *set)
 	const Side *sides[] = {&set->source, &set->target};
 
 	for (int i = 0; i < 2; i++)
-		if (sides[i]->conn != NULL && is_any_known(set, sides[i]) &&
+		if (is_any_known(set, sides[i]) &&
 			query_bool(sides[i]->conn, "SELECT EXISTS (SELECT FROM snowid.moves WHERE details ? 'split' AND shard IN (%s))",
 					   shard_list(set)))
 			return true;
@@ -78,42 +78,35 @@ is_split(const Move *set)
 static bool
 is_whole_set(const Move *set, const Side *side, bool part)
 {
-	PGconn	   *conn = side->conn;
-	char	   *missing;
-	char	   *foreign;
+	char	   *shards = shard_list(set);
+	char	   *all = query_text(side->conn,
+								 "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.moves WHERE " OF_SET
+								 " HAVING NOT (array_agg(shard) <@ ARRAY[%s] AND (array_agg(shard) @> ARRAY[%s] OR %s))",
+								 shards, shards, part ? "true" : "false");
 
-	if (conn == NULL || !query_bool(conn, "SELECT to_regclass('snowid.moves') IS NOT NULL") ||
-		!query_bool(conn, "SELECT EXISTS (SELECT FROM snowid.moves WHERE " OF_SET ")"))
-		return true;
-	missing = query_text(conn, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.moves "
-						 "WHERE " OF_SET " AND shard NOT IN (%s)", shard_list(set));
-	foreign = query_text(conn, "SELECT string_agg(u::text, ',' ORDER BY u) FROM unnest(ARRAY[%s]) u "
-						 "WHERE NOT EXISTS (SELECT FROM snowid.moves WHERE " OF_SET " AND shard = u)", shard_list(set));
-	if (missing == NULL && (foreign == NULL || part))
-		return true;
-	report_error("the set is not that of the split that was begun");
-	report_hint("Name all of its shards, and no other: --shard=%s",
-				query_text(conn, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.moves WHERE " OF_SET));
-	return false;
+	return all == NULL || refuse(false, text_of("Name all of its shards, and no other: --shard=%s", all),
+								 "the set is not that of the split that was begun");
 }
 
-/* Is the other server that of the split?  NULL: the journal says nothing of it. */
-static bool
-is_same_server(const char *recorded, const Side *side, const char *option)
-{
-	if (recorded == NULL || side->home == NULL || is_home_of(recorded, side->system, side))
-		return true;
-	report_error("the split was begun with another server than that of %s", option);
-	report_detail("The journal says: %s. Given was: %s.", recorded, side->home);
-	return false;
-}
-
-/* The other server, and ourselves, as the split was begun with them. */
+/* What the split was begun with, as a server's journal has it. */
 static char *
 split_detail(const Move *set, const Side *side, const char *key)
 {
 	return query_text(side->conn, "SELECT nullif(details ->> %s, '') FROM snowid.moves WHERE " OF_SET " LIMIT 1",
 					  literal(side->conn, key));
+}
+
+/* Is a server that of the split, as a journal names it? */
+static bool
+is_same_server(const Move *set, const Side *journal, const char *key, const Side *side)
+{
+	char	   *recorded = split_detail(set, journal, key);
+
+	if (recorded == NULL || side->home == NULL || is_home_of(recorded, side->system, side))
+		return true;
+	report_error("the split was begun with another server than that of --%s", key);
+	report_detail("The journal says: %s. Given was: %s.", recorded, side->home);
+	return false;
 }
 
 /*
@@ -130,10 +123,10 @@ check_servers(const Move *set, bool part)
 	if (!is_split(set))
 		return true;
 	for (int i = 0; i < 2; i++)
-		if (sides[i]->conn != NULL && is_any_known(set, sides[i]) &&
+		if (is_any_known(set, sides[i]) &&
 			(!is_whole_set(set, sides[i], part) ||
-			 (!is_any_known(set, source) && !is_same_server(split_detail(set, target, "from"), source, "--from")) ||
-			 !is_same_server(split_detail(set, sides[i], "to"), target, "--to")))
+			 (!is_any_known(set, source) && !is_same_server(set, target, "from", source)) ||
+			 !is_same_server(set, sides[i], "to", target)))
 			return false;
 	return true;
 }
@@ -145,9 +138,9 @@ check_servers(const Move *set, bool part)
  * looks at it before its next statement.
  */
 static bool
-is_read_only(const Side *target)
+is_read_only(PGconn *conn)
 {
-	return query_bool(target->conn, "SELECT reset_val = 'on' FROM pg_settings WHERE name = 'default_transaction_read_only'");
+	return query_bool(conn, "SELECT reset_val = 'on' FROM pg_settings WHERE name = 'default_transaction_read_only'");
 }
 
 static Status
@@ -155,23 +148,18 @@ set_read_only(const Side *target, bool on)
 {
 	int64		until = now_ms() + RELOAD_LIMIT_MS;
 
-	if (on)
-		run(target->aux, "ALTER SYSTEM SET default_transaction_read_only = on");
-	else
-		run(target->aux, "ALTER SYSTEM RESET default_transaction_read_only");
+	run(target->aux, "ALTER SYSTEM %s", on ? "SET default_transaction_read_only = on" : "RESET default_transaction_read_only");
 	run(target->aux, "SELECT pg_reload_conf()");
 	do
 	{
 		if (!reconnect(target->aux))
 			return STATUS_FAILED;
-		if (query_bool(target->aux, "SELECT reset_val = %s FROM pg_settings WHERE name = 'default_transaction_read_only'",
-					   on ? "'on'" : "'off'"))
+		if (is_read_only(target->aux) == on)
 			return STATUS_DONE;
 		wait_ms(2);
 	} while (now_ms() < until);
-	report_error("%s: default_transaction_read_only is not %s, though ALTER SYSTEM has said so", target->label, on ? "on" : "off");
-	report_hint("Look there at pg_settings and pg_file_settings, and at the server's command line.");
-	return STATUS_FAILED;
+	return refuse(STATUS_FAILED, "Look there at pg_settings and pg_file_settings, and at the server's command line.",
+				  "%s: default_transaction_read_only is not %s, though ALTER SYSTEM has said so", target->label, on ? "on" : "off");
 }
 
 /* Do all shards live on the source? */
@@ -185,9 +173,7 @@ check_living(const Move *set)
 
 	if (others == NULL)
 		return true;
-	report_error("these shards do not live on the source: %s", others);
-	report_hint("Type there: SELECT * FROM snowid.shards;");
-	return false;
+	return refuse(false, "Type there: SELECT * FROM snowid.shards;", "these shards do not live on the source: %s", others);
 }
 
 static void
@@ -195,19 +181,14 @@ claim_split(const Move *set)
 {
 	const Side *source = &set->source;
 	PGconn	   *conn = source->conn;
-	const char *registry = set->options->registry;
-	char	   *slot = query_text(set->target.conn, "SELECT slot_name FROM pg_stat_wal_receiver");
 
-	run(conn,
-		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
-		"SELECT shard, schema, 'source', 'claimed', %s, jsonb_build_object('split', true, 'move_id', id::text, "
-		"'from', %s::text, 'to', %s::text, 'slot', %s::text, 'registry', %s::text) "
-		"FROM snowid.shard_registry, gen_random_uuid() id WHERE shard IN (%s)",
-		literal(conn, set->target.home), literal(conn, source->home), literal(conn, set->target.home),
-		literal(conn, slot), literal(conn, registry == NULL ? NULL : without_password("--registry", registry)),
-		shard_list(set));
-	read_journal(set, source);
-	report_verbose("%s: claimed", source->label);
+	run(conn, "BEGIN");
+	claim_source(set);
+	run(conn, "UPDATE snowid.moves SET details = details || "
+		"jsonb_build_object('split', true, 'from', %s::text, 'to', %s::text, 'slot', %s::text) WHERE shard IN (%s)",
+		literal(conn, source->home), literal(conn, set->target.home),
+		literal(conn, query_text(set->target.conn, "SELECT slot_name FROM pg_stat_wal_receiver")), shard_list(set));
+	run(conn, "COMMIT");
 }
 
 /*
@@ -242,36 +223,11 @@ wait_for_standby(const Move *set)
 	while ((lag = lag_of_standby(set)) > set->options->max_lag)
 	{
 		if (now_ms() > until)
-		{
-			report_error("the target is %lld MB behind, and does not catch up", (long long) (lag >> 20));
-			report_hint("Type the same command again at a quieter time, or with a larger --max-lag.");
-			return STATUS_FAILED;
-		}
+			return refuse(STATUS_FAILED, "Type the same command again at a quieter time, or with a larger --max-lag.",
+						  "the target is %lld MB behind, and does not catch up", (long long) (lag >> 20));
 		wait_ms(20);
 	}
 	return STATUS_DONE;
-}
-
-/*
- * What may have changed since the checks, and would do harm that nothing mends:
- * commits of the source that wait for ever for the target, and a subscription
- * that both servers would serve.
- */
-static bool
-check_again(const Move *set)
-{
-	PGconn	   *conn = set->source.conn;
-	char	   *found = query_text(conn,
-								   "SELECT CASE WHEN EXISTS (SELECT FROM pg_subscription WHERE subenabled) THEN 'a subscription has been enabled' "
-								   "WHEN EXISTS (SELECT FROM pg_stat_replication WHERE application_name = %s AND sync_state IN ('sync', 'quorum')) "
-								   "THEN 'the target has become a synchronous standby' END",
-								   literal(conn, query_text(set->target.conn, STANDBY_NAME_SQL)));
-
-	if (found == NULL)
-		return true;
-	report_error("%s: %s", set->source.label, found);
-	report_hint("To see all that is checked, type: snowid-move plan");
-	return false;
 }
 
 /*
@@ -296,6 +252,14 @@ lock_set(const Move *set)
 				   "END; END LOOP; END LOOP; END $$", shard_list(set));
 }
 
+/* Of a pause that began at start; of another program's, 0, nobody knows. */
+static void
+tell_time(int64 start, const char *what)
+{
+	if (start > 0)
+		report_verbose("%s after %d ms", what, (int) (now_ms() - start));
+}
+
 /* All of the fence but its COMMIT; NULL, or why not. */
 static const char *
 try_fence(const Move *set, int64 start)
@@ -305,7 +269,7 @@ try_fence(const Move *set, int64 start)
 
 	if (!lock_set(set))
 		return "could not lock the set";
-	report_verbose("locked after %d ms", (int) (now_ms() - start));
+	tell_time(start, "locked");
 	if (!close_locked_shards(set, &set->source, set->target.home, until))
 		return "could not close the set";
 	if (query_bool(conn, "SELECT %s", being_extended_sql(set, conn)))
@@ -313,7 +277,7 @@ try_fence(const Move *set, int64 start)
 	if (!try_run(conn, "UPDATE snowid.moves SET step = 'fenced', changed_at = clock_timestamp() "
 				 "WHERE shard IN (%s) AND " OF_SET, shard_list(set)))
 		return "the pause limit was reached";
-	report_verbose("closed after %d ms", (int) (now_ms() - start));
+	tell_time(start, "closed");
 	return now_ms() < until ? NULL : "closing the set took nearly all of the pause limit";
 }
 
@@ -341,21 +305,15 @@ fence_set(const Move *set, int64 *start)
 			keep_paused();
 		if (reason == NULL && try_run(source->conn, "COMMIT"))
 			break;
-		if (PQstatus(source->conn) != CONNECTION_OK)
-		{
-			/* What has become of it?  The journal says. */
-			if (!resume_session(set, source))
-				return STATUS_UNCERTAIN;
-			if (is_at(set, source, "fenced"))
-				break;
-			reason = "the source has ended the session";
-		}
-		else
-		{
-			if (reason == NULL)
-				reason = "the source did not commit";
+		if (reason == NULL)
+			reason = "the source did not commit";
+		if (PQstatus(source->conn) == CONNECTION_OK)
 			run(source->conn, "ROLLBACK");
-		}
+		/* What has become of it?  The journal says. */
+		else if (!resume_session(set, source))
+			return STATUS_UNCERTAIN;
+		else if (is_at(set, source, "fenced"))
+			break;
 		failure_exit_code = EXIT_FAILED;
 		resume_pools(set, source);
 		if (n >= set->options->retries)
@@ -365,15 +323,11 @@ fence_set(const Move *set, int64 *start)
 			report_hint("Type the same command again at a quieter time, or with a longer --lock-timeout or --pause-limit; or snowid-move abort.");
 			return STATUS_FAILED;
 		}
-		report_verbose("%s, after %d ms", reason, (int) (now_ms() - *start));
+		tell_time(*start, reason);
 		back_off(n);
 	}
-	for (int i = 0; i < set->nshards; i++)
-	{
-		journal_of(set->shards[i], source)->step = pg_strdup("fenced");
-		journal_of(set->shards[i], source)->closed = true;
-	}
-	report_verbose("%s: fenced after %d ms", source->label, (int) (now_ms() - *start));
+	read_journal(set, source);
+	tell_time(*start, "fenced");
 	return STATUS_DONE;
 }
 
@@ -394,23 +348,15 @@ is_set_fenced(const Move *set, const Side *side)
 static bool
 wait_for_fence(const Move *set, int64 until)
 {
-	const Side *source = &set->source;
-	const Side *target = &set->target;
-	char	   *lsn = query_text(source->conn, "SELECT pg_current_wal_flush_lsn()");
-
-	for (;;)
+	if (!wait_for_standbys(&set->source, until))
+		return false;
+	while (!is_set_fenced(set, &set->target))
 	{
-		if (query_bool(source->conn,
-					   "SELECT NOT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming' AND flush_lsn < %s::pg_lsn "
-					   "AND pid NOT IN (SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active))",
-					   literal(source->conn, lsn)) &&
-			query_bool(target->conn, "SELECT step = 'fenced' FROM snowid.moves WHERE shard = %d", set->shards[0]->number) &&
-			is_set_fenced(set, target))
-			return true;
 		if (now_ms() > until)
 			return false;
 		wait_ms(2);
 	}
+	return true;
 }
 
 /*
@@ -423,7 +369,7 @@ is_promoted(const Move *set)
 	const Side *source = &set->source;
 	const Side *target = &set->target;
 
-	return target->conn != NULL && is_known(set, target) && !is_standby(target) &&
+	return is_known(set, target) && !is_standby(target) &&
 		(is_at(set, target, "fenced") || is_at(set, target, "open")) &&
 		(source->conn == NULL || is_at(set, source, "fenced") || is_at(set, source, "moved"));
 }
@@ -441,17 +387,13 @@ undo_fence(const Move *set, const char *step)
 	const Side *source = &set->source;
 	const Side *target = &set->target;
 
-	if (is_read_only(target) && set_read_only(target, false) != STATUS_DONE)
+	if (is_read_only(target->conn) && set_read_only(target, false) != STATUS_DONE)
 		return STATUS_FAILED;
 	if (!is_standby(target))
 	{
 		read_journal(set, target);
 		if (is_promoted(set))
-		{
-			report_error("the target has been promoted meanwhile");
-			report_hint("Type: snowid-move status");
-			return STATUS_UNCERTAIN;
-		}
+			return refuse(STATUS_UNCERTAIN, "Type: snowid-move status", "the target has been promoted meanwhile");
 	}
 	run(source->conn, "BEGIN");
 	record_step(set, source, "aborted");
@@ -497,20 +439,13 @@ promote(const Move *set)
 	}
 	record_detail(set, source->conn, "promoting", query_text(target->conn, START_TIME));
 	if (!wait_for_fence(set, until))
-	{
-		report_error("the standbys of the source do not follow");
-		report_hint("Type the same command again when they have caught up.");
-		return STATUS_UNCERTAIN;
-	}
+		return refuse(STATUS_UNCERTAIN, "Type the same command again when they have caught up.",
+					  "the standbys of the source do not follow");
 	run(target->conn, "SELECT pg_promote(false)");
 	while (is_standby(target))
 	{
 		if (now_ms() > until)
-		{
-			report_error("the target does not become a primary");
-			report_hint(WHEN_PROMOTING);
-			return STATUS_UNCERTAIN;
-		}
+			return refuse(STATUS_UNCERTAIN, WHEN_PROMOTING, "the target does not become a primary");
 		wait_ms(2);
 	}
 	report_verbose("%s: promoted", target->label);
@@ -526,13 +461,7 @@ static void
 roll_back_copies(const Side *target)
 {
 	PGconn	   *conn = target->conn;
-	PGresult   *res = query(conn,
-							"SELECT gid FROM pg_prepared_xacts x WHERE database = current_database() AND EXISTS ("
-							"SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace "
-							"JOIN snowid.shard_registry r ON r.schema = n.nspname "
-							"JOIN pg_locks t ON t.virtualtransaction = l.virtualtransaction AND t.pid IS NULL AND t.locktype = 'transactionid' "
-							"WHERE l.pid IS NULL AND t.transactionid = x.transaction AND l.mode NOT IN ('AccessShareLock', 'RowShareLock') "
-							"AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))");
+	PGresult   *res = query(conn, COPIES_OF_PREPARED_SQL);
 
 	for (int row = 0; row < PQntuples(res); row++)
 	{
@@ -540,26 +469,6 @@ roll_back_copies(const Side *target)
 		run(conn, "ROLLBACK PREPARED %s", literal(conn, PQgetvalue(res, row, 0)));
 	}
 	PQclear(res);
-}
-
-/* Close some shards on the target. */
-static void
-close_group(const Move *set, const char *from, const char *group)
-{
-	const Side *target = &set->target;
-	PGconn	   *conn = target->conn;
-
-	run(conn, "BEGIN READ WRITE");
-	run(conn, "SET LOCAL lock_timeout = %d", RELOAD_LIMIT_MS);
-
-	/* The COMMIT that opens the set flushes this one's record, too. */
-	run(conn, "SET LOCAL synchronous_commit = off");
-	run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], %s)", group, literal(conn, from));
-	run(conn, "UPDATE snowid.moves SET peer = %s, details = details || "
-		"jsonb_build_object('split', true, 'stays', true, 'move_id', %s::text, 'from', %s::text, 'to', %s::text) WHERE shard IN (%s)",
-		literal(conn, from), literal(conn, set_journal(set, target)->move_id), literal(conn, from),
-		literal(conn, target->home), group);
-	run(conn, "COMMIT");
 }
 
 /*
@@ -570,15 +479,30 @@ static void
 close_staying(const Move *set, const char *from)
 {
 	const Side *target = &set->target;
+	PGconn	   *conn = target->conn;
 	PGresult   *groups;
 
 	roll_back_copies(target);
-	groups = query(target->conn,
+	groups = query(conn,
 				   "SELECT string_agg(shard::text, ', ') FROM (SELECT shard, (row_number() OVER (ORDER BY shard) - 1) / %d AS n "
 				   "FROM snowid.shard_registry r WHERE shard NOT IN (%s) AND snowid_internal.lives(r) = 'here') t GROUP BY n",
 				   CLOSE_GROUP, shard_list(set));
 	for (int row = 0; row < PQntuples(groups); row++)
-		close_group(set, from, PQgetvalue(groups, row, 0));
+	{
+		const char *group = PQgetvalue(groups, row, 0);
+
+		run(conn, "BEGIN READ WRITE");
+		run(conn, "SET LOCAL lock_timeout = %d", RELOAD_LIMIT_MS);
+
+		/* The COMMIT that opens the set flushes this one's record, too. */
+		run(conn, "SET LOCAL synchronous_commit = off");
+		run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], %s)", group, literal(conn, from));
+		run(conn, "UPDATE snowid.moves SET peer = %s, details = details || "
+			"jsonb_build_object('split', true, 'stays', true, 'move_id', %s::text, 'from', %s::text, 'to', %s::text) WHERE shard IN (%s)",
+			literal(conn, from), literal(conn, set_journal(set, target)->move_id), literal(conn, from),
+			literal(conn, target->home), group);
+		run(conn, "COMMIT");
+	}
 	PQclear(groups);
 }
 
@@ -592,14 +516,11 @@ begin_opening(const Move *set, const char *from)
 	const Side *target = &set->target;
 	PGconn	   *conn = target->aux;
 
-	if (PQsendQuery(conn, text_of("BEGIN READ WRITE; "
-								  "UPDATE snowid.moves SET role = 'target', step = 'open', peer = %s, changed_at = clock_timestamp(), details = details - 'poolers' "
-								  "WHERE shard IN (%s) AND " OF_SET "; "
-								  "SELECT snowid_internal.open_shards(ARRAY[%s], %s)",
-								  literal(conn, from), shard_list(set), shard_list(set), literal(conn, target->home))))
-		return;
-	report_error("%s: %s", target->label, PQerrorMessage(conn));
-	fail();
+	(void) PQsendQuery(conn, text_of("BEGIN READ WRITE; "
+									 "UPDATE snowid.moves SET role = 'target', step = 'open', peer = %s, "
+									 "changed_at = clock_timestamp(), details = details - 'poolers' WHERE shard IN (%s) AND " OF_SET "; "
+									 "SELECT snowid_internal.open_shards(ARRAY[%s], %s)",
+									 literal(conn, from), shard_list(set), shard_list(set), literal(conn, target->home)));
 }
 
 static void
@@ -610,31 +531,13 @@ open_set(const Move *set)
 
 	while ((res = PQgetResult(target->aux)) != NULL)
 	{
-		if (PQresultStatus(res) != PGRES_COMMAND_OK && PQresultStatus(res) != PGRES_TUPLES_OK)
-		{
-			report_error("%s: %s", target->label, PQerrorMessage(target->aux));
-			fail();
-		}
+		if (!has_succeeded(res))
+			fail_with(target->aux);
 		PQclear(res);
 	}
 	run(target->aux, "COMMIT");
 	read_journal(set, target);
 	report_verbose("%s: open", target->label);
-}
-
-/* What is left to do on the source, once the set is open on the target. */
-static Status
-clean_source(const Move *set)
-{
-	const Side *source = &set->source;
-	char	   *slot = split_detail(set, source, "slot");
-
-	if (slot != NULL && drop_slot(source, slot) != STATUS_DONE)
-		return STATUS_FAILED;
-	if (tell_registry(set, source, &set->target) != STATUS_DONE)
-		return STATUS_FAILED;
-	record_step(set, source, "moved");
-	return STATUS_DONE;
 }
 
 /*
@@ -646,31 +549,26 @@ complete_split(const Move *set, int64 start)
 {
 	const Side *source = &set->source;
 	const Side *target = &set->target;
+	char	   *slot;
 
 	failure_exit_code = EXIT_INCOMPLETE;
 	if (is_at(set, target, "fenced"))
 	{
 		char	   *from = source->conn != NULL ? source->home : split_detail(set, target, "from");
+		bool		is_prepared = is_read_only(target->conn);
 
 		/*
 		 * Without the source, only the target's own file tells that it was
 		 * promoted for this split, and no abort is under way.
 		 */
-		if (!is_read_only(target))
-		{
-			if (source->conn == NULL)
-			{
-				report_error("the target is a primary, but was not promoted by this program");
-				report_hint("Only the source knows whether the set is closed there. When it can be reached, type the same command again.");
-				return failure();
-			}
-			if (set_read_only(target, true) != STATUS_DONE)
-				return failure();
-		}
+		if (!is_prepared && source->conn == NULL)
+			return refuse(failure(), "Only the source knows whether the set is closed there. When it can be reached, type the same command again.",
+						  "the target is a primary, but was not promoted by this program");
+		if (!is_prepared && set_read_only(target, true) != STATUS_DONE)
+			return failure();
 		begin_opening(set, from);
 		close_staying(set, from);
-		if (start > 0)
-			report_verbose("the others are closed on the target after %d ms", (int) (now_ms() - start));
+		tell_time(start, "the others are closed on the target");
 		open_set(set);
 	}
 	if (!is_at(set, target, "open"))
@@ -680,14 +578,10 @@ complete_split(const Move *set, int64 start)
 		report_hint("It is a second copy of all shards: let no client write there. To open the set on the source, type: snowid-move abort");
 		return failure();
 	}
-	if (is_read_only(target) && set_read_only(target, false) != STATUS_DONE)
+	if (is_read_only(target->conn) && set_read_only(target, false) != STATUS_DONE)
 		return failure();
 	route_pools(set, source, target);
-	if (start > 0)
-		report_info("%s now live%s at %s; writes waited %d ms", set->title, set->nshards == 1 ? "s" : "", target->home,
-					(int) (now_ms() - start));
-	else
-		tell_moved(set, target, -1);
+	tell_moved(set, target, start > 0 ? (int) (now_ms() - start) : -1);
 	if (source->conn == NULL)
 	{
 		report_error("the source cannot be reached, and keeps the target's slot until it is told");
@@ -696,8 +590,10 @@ complete_split(const Move *set, int64 start)
 
 	/* Whoever demotes it ends our session; then it needs its slot. */
 	run(target->conn, "SELECT");
-	if (clean_source(set) != STATUS_DONE)
+	slot = split_detail(set, source, "slot");
+	if ((slot != NULL && drop_slot(source, slot) != STATUS_DONE) || tell_registry(set, source, target) != STATUS_DONE)
 		return failure();
+	record_step(set, source, "moved");
 	failure_exit_code = EXIT_FAILED;
 	report_info("done; to drop the set's copies on the source and the others' on the target, type: snowid-move finish");
 	return EXIT_DONE;
@@ -727,12 +623,10 @@ promote_and_complete(const Move *set, int64 start)
 		report_hint("Type the same command again at a quieter time, or with a longer --pause-limit; or snowid-move abort.");
 		return failure();
 	}
-	if (start > 0)
-		report_verbose("replayed after %d ms", (int) (now_ms() - start));
+	tell_time(start, "replayed");
 	if (promote(set) != STATUS_DONE)
 		return failure();
-	if (start > 0)
-		report_verbose("promoted after %d ms", (int) (now_ms() - start));
+	tell_time(start, "promoted");
 	return complete_split(set, start);
 }
 
@@ -746,7 +640,7 @@ begin_split(const Move *set)
 
 	if (!check_living(set))
 		return EXIT_USAGE;
-	if (!run_split_checks(set))
+	if (!run_split_checks(set, false))
 	{
 		report_error("%s cannot be split off yet; nothing was changed", set->title);
 		return failure();
@@ -759,9 +653,14 @@ begin_split(const Move *set)
 	know_shards(source->conn);
 	know_shards(target->conn);
 	know_shards(target->aux);
-	if (wait_for_standby(set) != STATUS_DONE || !check_again(set) || has_manager(set))
+	status = wait_for_standby(set);
+	if (status == STATUS_DONE && !run_split_checks(set, true))
+	{
+		report_error("%s can no longer be split off", set->title);
+		report_hint("Mend that and type the same command again; or snowid-move abort.");
 		status = STATUS_FAILED;
-	else
+	}
+	if (status == STATUS_DONE)
 		status = fence_set(set, &start);
 	if (status == STATUS_DONE)
 		return promote_and_complete(set, start);
@@ -772,30 +671,19 @@ begin_split(const Move *set)
 	return failure();
 }
 
-/* Without the source, only what follows the promotion can be done. */
+/* Without the source, only what follows the promotion can be done; without the target, nothing. */
 static int
-split_without_source(const Move *set)
+split_with_one(const Move *set, const Side *reached)
 {
-	const Side *target = &set->target;
+	bool		is_target = reached == &set->target;
 
-	if (!is_any_known(set, target))
+	if (!is_any_known(set, reached))
 		return EXIT_USAGE;
-	if (!is_standby(target))
+	if (is_target && !is_standby(reached))
 		return complete_split(set, 0);
-	if (is_at(set, target, "fenced"))
+	if (is_at(set, reached, "fenced"))
 		failure_exit_code = EXIT_INCOMPLETE;
-	report_error("the source must be reachable until the target is promoted");
-	return failure();
-}
-
-static int
-split_without_target(const Move *set)
-{
-	if (!is_any_known(set, &set->source))
-		return EXIT_USAGE;
-	if (is_at(set, &set->source, "fenced"))
-		failure_exit_code = EXIT_INCOMPLETE;
-	report_error("the target must be reachable");
+	report_error(is_target ? "the source must be reachable until the target is promoted" : "the target must be reachable");
 	return failure();
 }
 
@@ -808,22 +696,12 @@ command_split(Move *set)
 	set->tally->start = now_ms();
 	if (!check_servers(set, false))
 		return EXIT_USAGE;
-	if (source->conn == NULL)
-		return split_without_source(set);
-	if (target->conn == NULL)
-		return split_without_target(set);
+	if (source->conn == NULL || target->conn == NULL)
+		return split_with_one(set, source->conn == NULL ? target : source);
 	if (is_any_known(set, source) && !is_split(set))
-	{
-		report_error("%s: a move was begun, or it is closed by hand", set->title);
-		report_hint("Type: snowid-move status");
-		return EXIT_FAILED;
-	}
+		return refuse(EXIT_FAILED, "Type: snowid-move status", "%s: a move was begun, or it is closed by hand", set->title);
 	if (is_any_at(set, source, "aborted"))
-	{
-		report_error("an abort of this split was begun");
-		report_hint("Type: snowid-move abort");
-		return EXIT_FAILED;
-	}
+		return refuse(EXIT_FAILED, "Type: snowid-move abort", "an abort of this split was begun");
 	if (is_at(set, source, "moved"))
 	{
 		report_info("%s: split off already; type: snowid-move finish", set->title);
@@ -845,9 +723,7 @@ is_standby_of_source(const Move *set)
 	const Side *target = &set->target;
 	char	   *name = query_text(target->conn, STANDBY_NAME_SQL);
 
-	return name != NULL && is_standby(target) &&
-		strcmp(query_text(source->conn, "SELECT system_identifier FROM pg_control_system()"),
-			   query_text(target->conn, "SELECT system_identifier FROM pg_control_system()")) == 0 &&
+	return name != NULL && is_standby(target) && strcmp(source->system, target->system) == 0 &&
 		query_bool(source->conn, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE application_name = %s)",
 				   literal(source->conn, name));
 }
@@ -858,7 +734,7 @@ plan_split(Move *set)
 {
 	if (!check_living(set))
 		return EXIT_USAGE;
-	if (!run_split_checks(set))
+	if (!run_split_checks(set, false))
 	{
 		printf("%s cannot be split off yet; nothing was changed\n", set->title);
 		return EXIT_FAILED;
@@ -880,11 +756,9 @@ abort_split(Move *set)
 	if (!check_servers(set, false))
 		return EXIT_USAGE;
 	if (is_at(set, source, "moved") || is_promoted(set))
-	{
-		report_error("the target has been promoted, and this cannot be undone");
-		report_hint("To complete it, type the command split again. Shards come back by: snowid-move move");
-		return is_at(set, source, "moved") ? EXIT_FAILED : EXIT_INCOMPLETE;
-	}
+		return refuse(is_at(set, source, "moved") ? EXIT_FAILED : EXIT_INCOMPLETE,
+					  "To complete it, type the command split again. Shards come back by: snowid-move move",
+					  "the target has been promoted, and this cannot be undone");
 	if (!is_known(set, source))
 	{
 		report_info("%s: nothing to abort", set->title);
@@ -898,11 +772,7 @@ abort_split(Move *set)
 		return failure();
 	}
 	if (is_promoting(set))
-	{
-		report_error("the target was told to become a primary, and can do so at any time");
-		report_hint(WHEN_PROMOTING);
-		return failure();
-	}
+		return refuse(failure(), WHEN_PROMOTING, "the target was told to become a primary, and can do so at any time");
 	if (undo_fence(set, "aborted") != STATUS_DONE)
 		return failure();
 	failure_exit_code = EXIT_FAILED;
@@ -1012,11 +882,8 @@ finish_split(Move *set)
 		return EXIT_USAGE;
 	set = select_shards(set, is_in_journal, source);
 	if (set->nshards == 0 || !is_at(set, source, "moved") || is_standby(target))
-	{
-		report_error("the split is not complete");
-		report_hint("Type: snowid-move status");
-		return set->nshards > 0 && is_at(set, source, "fenced") ? EXIT_INCOMPLETE : EXIT_FAILED;
-	}
+		return refuse(set->nshards > 0 && is_at(set, source, "fenced") ? EXIT_INCOMPLETE : EXIT_FAILED,
+					  "Type: snowid-move status", "the split is not complete");
 	failure_exit_code = EXIT_INCOMPLETE;
 	staying = staying_shards(set);
 	if (check_copies(set, source) != STATUS_DONE ||
@@ -1035,7 +902,6 @@ finish_split(Move *set)
 int
 refuse_split(Move *set)
 {
-	report_error("%s: a split was begun, and is not finished", set->title);
-	report_hint("To see how far it is, type: snowid-move status. The commands are split, abort and finish.");
-	return EXIT_FAILED;
+	return refuse(EXIT_FAILED, "To see how far it is, type: snowid-move status. The commands are split, abort and finish.",
+				  "%s: a split was begun, and is not finished", set->title);
 }

@@ -32,7 +32,7 @@ typedef enum Status
 extern void run_prechecks(const Move *move);
 
 /* The same before a split; true if none has failed. */
-extern bool run_split_checks(const Move *move);
+extern bool run_split_checks(const Move *move, bool again);
 extern bool has_manager(const Move *set);
 
 /* fingerprint.c: has anybody changed the definitions? */
@@ -76,8 +76,7 @@ extern void leave_shard(const Move *move, Shard *shard);
 
 /* reason.c: what is being waited for */
 
-extern void tell_blocked_workers(const Side *to, const char *name);
-extern void tell_missing_worker(const Side *to, const char *name);
+extern void tell_workers(const Side *to, const char *name);
 extern void tell_log_of(const Side *side);
 extern PGresult *try_and_tell(const Side *side, PGconn *conn, PGconn *observer, const char *sql);
 extern void run_and_tell(const Side *side, PGconn *conn, PGconn *observer,

@@ -12,12 +12,16 @@ SELECT coalesce(substring(conninfo FROM '(?:^| )application_name=''?([^ '']+)'),
  nullif(current_setting('cluster_name'), ''), 'walreceiver') FROM pg_stat_wal_receiver
 $$ AS standby_name \gset
 
--- What other schemas have that uses something of these schemas, and so would go
--- with them: views, defaults, foreign keys, columns of a type or a collation,
--- children of a table, and so on.  is_other_check: whether another check looks
--- for it.
+-- The prepared transactions of this database that hold writers' locks of tables.
 SELECT $$
-WITH shard AS (SELECT oid FROM pg_namespace WHERE nspname = ANY (:users_of)),
+SELECT t.transactionid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+JOIN pg_locks t ON t.virtualtransaction = l.virtualtransaction AND t.pid IS NULL AND t.locktype = 'transactionid'
+WHERE l.pid IS NULL AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')
+AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+$$ AS holding_locks \gset
+
+-- All that belongs to schemas, and that is not part of such; and event triggers.
+SELECT $$
 object (classid, objid, namespace) AS NOT MATERIALIZED (
  SELECT tableoid, oid, relnamespace FROM pg_class
  UNION ALL SELECT tableoid, oid, pronamespace FROM pg_proc
@@ -39,7 +43,16 @@ object (classid, objid, namespace) AS NOT MATERIALIZED (
  UNION ALL SELECT g.tableoid, g.oid, relnamespace FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal
  UNION ALL SELECT o.tableoid, o.oid, opfnamespace FROM pg_amop o JOIN pg_opfamily f ON f.oid = amopfamily
  UNION ALL SELECT o.tableoid, o.oid, opfnamespace FROM pg_amproc o JOIN pg_opfamily f ON f.oid = amprocfamily
- UNION ALL SELECT tableoid, oid, 0 FROM pg_event_trigger),
+ UNION ALL SELECT tableoid, oid, 0 FROM pg_event_trigger)
+$$ AS objects \gset
+
+-- What other schemas have that uses something of these schemas, and so would go
+-- with them: views, defaults, foreign keys, columns of a type or a collation,
+-- children of a table, and so on.  is_other_check: whether another check looks
+-- for it.
+SELECT $$
+WITH shard AS (SELECT oid FROM pg_namespace WHERE nspname = ANY (:users_of)),
+:objects,
 part AS MATERIALIZED (SELECT classid, objid FROM object WHERE namespace IN (TABLE shard))
 SELECT pg_describe_object(d.classid, d.objid, 0) AS user_name,
  min(pg_describe_object(refclassid, refobjid, 0)) AS used,
@@ -53,28 +66,10 @@ WHERE u.namespace <> 'pg_toast'::regnamespace
 GROUP BY d.classid, d.objid
 $$ AS outside_users \gset
 
--- All objects of the shards, by class and OID.
+-- Those of the shards, but for foreign keys, which are looked at by themselves.
 SELECT $$
-inside (classid, objid) AS MATERIALIZED (
- SELECT c.tableoid, c.oid FROM pg_class c WHERE relnamespace :in_shard
- UNION ALL SELECT a.tableoid, a.oid FROM pg_attrdef a JOIN pg_class c ON c.oid = adrelid WHERE relnamespace :in_shard
- UNION ALL SELECT r.tableoid, r.oid FROM pg_rewrite r JOIN pg_class c ON c.oid = ev_class WHERE relnamespace :in_shard
- UNION ALL SELECT t.tableoid, t.oid FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid
-  WHERE relnamespace :in_shard AND NOT tgisinternal
- UNION ALL SELECT p.tableoid, p.oid FROM pg_policy p JOIN pg_class c ON c.oid = polrelid WHERE relnamespace :in_shard
- UNION ALL SELECT k.tableoid, k.oid FROM pg_constraint k WHERE connamespace :in_shard AND contype <> 'f'
- UNION ALL SELECT p.tableoid, p.oid FROM pg_proc p WHERE pronamespace :in_shard
- UNION ALL SELECT t.tableoid, t.oid FROM pg_type t WHERE typnamespace :in_shard
- UNION ALL SELECT o.tableoid, o.oid FROM pg_operator o WHERE oprnamespace :in_shard
- UNION ALL SELECT o.tableoid, o.oid FROM pg_opclass o WHERE opcnamespace :in_shard
- UNION ALL SELECT o.tableoid, o.oid FROM pg_opfamily o WHERE opfnamespace :in_shard
- UNION ALL SELECT o.tableoid, o.oid FROM pg_collation o WHERE collnamespace :in_shard
- UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_config o WHERE cfgnamespace :in_shard
- UNION ALL SELECT o.tableoid, o.oid FROM pg_conversion o WHERE connamespace :in_shard
- UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_dict o WHERE dictnamespace :in_shard
- UNION ALL SELECT o.tableoid, o.oid FROM pg_statistic_ext o WHERE stxnamespace :in_shard
- UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_parser o WHERE prsnamespace :in_shard
- UNION ALL SELECT o.tableoid, o.oid FROM pg_ts_template o WHERE tmplnamespace :in_shard)
+:objects, inside (classid, objid) AS MATERIALIZED (SELECT classid, objid FROM object WHERE namespace :in_shard
+ EXCEPT SELECT tableoid, oid FROM pg_constraint WHERE connamespace :in_shard AND contype = 'f')
 $$ AS objects_inside \gset
 
 -- Findings of both kinds of plan.
@@ -97,10 +92,13 @@ WHERE to_regclass(name) IS NOT NULL AND NOT (
  SELECT bool_and(has_table_privilege(name, p)) FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p)
 $$ AS may_write \gset
 
+-- Clients keep the home, so it must outlive a fail-over.
 SELECT $$
-SELECT EXISTS (SELECT FROM pg_stat_replication WHERE replay_lsn IS NOT NULL
+SELECT 'warning', format('clients will be told "%s", one host of a server that has standbys', :'home'),
+ 'If that is not a name that follows the primary, name all hosts: --to ''host=a,b target_session_attrs=read-write''.'
+WHERE :'home' NOT LIKE '%,%' AND EXISTS (SELECT FROM pg_stat_replication WHERE replay_lsn IS NOT NULL
  AND pid NOT IN (SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active))
-$$ AS has_standbys \gset
+$$ AS one_host \gset
 
 -- The registry of all servers must be within reach, and know the shard.
 SELECT $$

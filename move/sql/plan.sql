@@ -8,7 +8,7 @@
 -- only C can look at:
 --
 --	psql -X -d 'host=a dbname=app' -v source='host=a dbname=app' -v target='host=b dbname=app' \
---		-v shards='{5}' -v schemas='{insta5}' -v name=snowid_move_5_x \
+--		-v shards='{5}' -v schemas='{insta5}' -v name=snowid_move_5_x -v home='host=b dbname=app' \
 --		-v max_lag=1000000 -v max_wal=10000000000 -v pause_limit=1000 -v trust_owners=off -v reverse=off -f plan.sql
 \ir common.sql
 \set users_of :'schemas'
@@ -657,9 +657,8 @@ FROM pg_prepared_xacts WHERE prepared < clock_timestamp() - interval '5 seconds'
 -- probe: check_poolers
 
 \echo home of the target
--- probe: check_home
 \c :target
-:has_standbys;
+:one_host;
 
 -- A copy makes WAL faster than most other work, so a standby that is behind
 -- already falls back further.

@@ -228,3 +228,25 @@ SELECT array_to_string(coalesce(
   FROM r, CAST(:'since' AS pg_snapshot) s, CAST(pg_snapshot_xmin(s)::xid AS xid) x
   WHERE NOT pg_visible_in_snapshot(greatest(3, pg_snapshot_xmin(s)::text::bigint + age(x) - age(made_by::xid))::text::xid8, s)) d),
  ARRAY(SELECT unnest(:'names'::text[]) EXCEPT SELECT pg_describe_object(classid, objid, 0) FROM o)), ', ');
+
+-- Of prepared transactions, whose shards stay with another server.
+\echo copies_of_prepared_sql
+SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND transaction IN (:holding_locks
+ AND relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN (SELECT schema FROM snowid.shard_registry)));
+
+-- The entries for PgBouncer: each pool once for each place, with its shards there,
+-- whether it can be the name of an entry, and of a pool on the console, and what its
+-- entry has besides.
+-- arguments: moved home here options
+\echo entries_sql
+SELECT p.pool, h.home, string_agg(shard::text, ', ' ORDER BY shard), p.pool ~ '^[a-zA-Z0-9_.-]{1,63}$' AND p.pool <> 'pgbouncer',
+ replace(:'options', '%p', p.pool)
+FROM snowid.shard_registry r LEFT JOIN snowid.moves m USING (shard)
+LEFT JOIN pg_namespace n ON nspname = r.schema
+LEFT JOIN pg_class c ON relnamespace = n.oid AND relname = r.sequence AND relkind = 'S',
+LATERAL (SELECT coalesce(r.pool, r.schema) COLLATE "C") p (pool),
+LATERAL (SELECT CASE WHEN shard = ANY (ARRAY[:'moved']::int[]) THEN :'home'
+ WHEN r.home IS NULL AND n.oid IS NULL THEN NULL
+ WHEN r.home IS NULL OR c.oid IS NOT NULL AND NOT coalesce(closed AND step NOT IN ('closed', 'open'), false) THEN :'here'
+ ELSE r.home END COLLATE "C") h (home)
+GROUP BY p.pool, h.home ORDER BY p.pool, h.home;

@@ -53,7 +53,6 @@ FROM (SELECT DISTINCT ON (manager) * FROM (
 :is_standby;
 
 \echo target is a standby of the source
-\c :source
 SELECT system_identifier AS other FROM pg_control_system() \gset
 \c :target
 SELECT 'FAILED', 'it is another system', 'To another server, shards go with: snowid-move move'
@@ -79,7 +78,6 @@ FROM (SELECT) one LEFT JOIN pg_stat_wal_receiver ON true,
 LATERAL (SELECT status = 'streaming' AND received_tli = :'other'::int) r (is_right);
 
 \echo seen by the source
-\c :target
 SELECT coalesce((:standby_name), '') AS other \gset
 \c :source
 SELECT 'FAILED', format('no walsender of the source streams to "%s"', :'other'),
@@ -88,7 +86,6 @@ WHERE :'other' <> '' AND NOT EXISTS (
  SELECT FROM pg_stat_replication WHERE application_name = :'other' AND state = 'streaming');
 
 \echo how far behind
-\c :source
 SELECT pg_current_wal_lsn() AS other \gset
 \c :target
 SELECT CASE WHEN behind < -16777216 OR behind > 1073741824 THEN 'FAILED' ELSE 'ok' END,
@@ -99,33 +96,23 @@ SELECT CASE WHEN behind < -16777216 OR behind > 1073741824 THEN 'FAILED' ELSE 'o
 FROM (SELECT pg_wal_lsn_diff(:'other'::pg_lsn, pg_last_wal_replay_lsn())) t (behind);
 
 \echo settings of the standby
+\c :source
+SELECT count(*) AS other FROM snowid.moves WHERE details ? 'split' \gset
 \c :target
 SELECT 'FAILED', 'replay is paused', 'Type there: SELECT pg_wal_replay_resume();'
 FROM (SELECT) one WHERE CASE WHEN pg_is_in_recovery() THEN pg_is_wal_replay_paused() END
 UNION ALL
-SELECT 'FAILED', format('%s is %s', name, setting), format('Type there: ALTER SYSTEM RESET %s; SELECT pg_reload_conf();', name)
-FROM pg_settings WHERE name = 'recovery_min_apply_delay' AND setting <> '0'
-UNION ALL
-SELECT 'FAILED', format('%s is set', name), 'It would not be promoted when asked to. Remove it, and restart that server.'
-FROM pg_settings WHERE setting <> '' AND name IN
- ('recovery_target', 'recovery_target_lsn', 'recovery_target_name', 'recovery_target_time', 'recovery_target_xid')
-UNION ALL
-SELECT 'FAILED', 'synchronous_standby_names is ' || setting,
- 'Its commits would wait for standbys that it has not. Type there: ALTER SYSTEM SET'
- ' synchronous_standby_names = ''''; SELECT pg_reload_conf();'
-FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting <> ''
-UNION ALL
-SELECT 'FAILED', 'default_transaction_read_only is on',
- 'The split sets that itself, and resets it. Take it out of the configuration there.'
-FROM pg_settings WHERE name = 'default_transaction_read_only' AND reset_val = 'on'
-AND NOT EXISTS (SELECT FROM snowid.moves WHERE details ? 'split')
-UNION ALL
-SELECT 'FAILED', 'allow_alter_system is off', 'Switch it on there until the split is done.'
-FROM pg_settings WHERE name = 'allow_alter_system' AND setting = 'off'
-UNION ALL
-SELECT 'warning', 'archive_mode is ' || setting,
- 'Once it is promoted, it archives a timeline of its own. Give it an archive of its own.'
-FROM pg_settings WHERE name = 'archive_mode' AND setting <> 'off';
+SELECT severity, format('%s is %s', name, reset_val), to_do FROM pg_settings JOIN (VALUES
+ ('recovery_min_apply_delay', '0', 'FAILED', 'Type there: ALTER SYSTEM RESET recovery_min_apply_delay; SELECT pg_reload_conf();'),
+ ('recovery_target(_lsn|_name|_time|_xid)?', '', 'FAILED',
+  'It would not be promoted when asked to. Remove it, and restart that server.'),
+ ('synchronous_standby_names', '', 'FAILED', 'Its commits would wait for standbys that it has not. Type there: ALTER SYSTEM SET'
+  ' synchronous_standby_names = ''''; SELECT pg_reload_conf();'),
+ ('default_transaction_read_only', 'off', 'FAILED', 'The split sets that itself, and resets it. Take it out of the configuration there.'),
+ ('allow_alter_system', 'on', 'FAILED', 'Switch it on there until the split is done.'),
+ ('archive_mode', 'off', 'warning', 'Once it is promoted, it archives a timeline of its own. Give it an archive of its own.')
+) AS v (pattern, wanted, severity, to_do) ON name ~ ('^' || pattern || '$')
+WHERE reset_val <> wanted AND NOT (name = 'default_transaction_read_only' AND :'other' <> '0');
 
 \echo settings of sessions
 \c :source
@@ -144,7 +131,6 @@ SELECT string_agg(name || '=' || setting, E'\n' ORDER BY name) AS other FROM pg_
 $$ AS settings \gset
 
 \echo settings of both
-\c :source
 :settings \gset
 \c :target
 SELECT 'warning', format('%s is %s on the source, %s on the target', split_part(line, '=', 1),
@@ -153,13 +139,11 @@ SELECT 'warning', format('%s is %s on the source, %s on the target', split_part(
 FROM unnest(string_to_array(:'other', E'\n')) line WHERE line NOT IN (SELECT unnest(string_to_array((:settings), E'\n')));
 
 \echo collation
-\c :target
 SELECT 'warning', format('version %s made the indexes, %s is there', datcollversion, pg_database_collation_actual_version(oid)),
  'Once it is promoted, type there: REINDEX DATABASE.'
 FROM pg_database WHERE datname = current_database() AND datcollversion <> pg_database_collation_actual_version(oid);
 
 \echo extension snowid
-\c :target
 SELECT 'FAILED', format('version %s is not installed there', extversion), 'Install the same version as on the source.'
 FROM pg_extension WHERE extname = 'snowid'
 AND extversion NOT IN (SELECT version FROM pg_available_extension_versions WHERE name = 'snowid')
@@ -173,7 +157,6 @@ WITH :owned
 :owns_all;
 
 \echo rights on the source
-\c :source
 :may_see_sessions
 UNION ALL
 :may_write
@@ -193,7 +176,6 @@ SELECT 'FAILED', format('role %I may not change %s', current_user, name),
 FROM CAST('default_transaction_read_only' AS text) name WHERE NOT has_parameter_privilege(name, 'ALTER SYSTEM');
 
 \echo synchronous replication
-\c :target
 SELECT coalesce((:standby_name), '') AS other \gset
 \c :source
 SELECT CASE sync_state WHEN 'potential' THEN 'warning' ELSE 'FAILED' END,
@@ -262,19 +244,13 @@ FROM (SELECT oid::regclass AS name, CASE relkind WHEN 'S' THEN 'sequence' ELSE '
  WHERE relnamespace :in_shard AND relkind IN ('r', 'S') AND relpersistence = 'u') t ORDER BY 2;
 
 \echo prepared transactions
-\c :source
 SELECT CASE WHEN holds THEN 'FAILED' ELSE 'warning' END,
  format('%L of database "%s" has been prepared for %s', gid, database, date_trunc('second', clock_timestamp() - prepared)),
  CASE WHEN holds THEN format('It holds locks in the set. Type: COMMIT PREPARED %L; or ROLLBACK PREPARED %L;', gid, gid)
  ELSE 'The target would have a copy of it: end it before the split; where it holds a shard that stays, the split rolls the copy back.' END
-FROM (SELECT *, EXISTS (SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
-  JOIN pg_locks t ON t.virtualtransaction = l.virtualtransaction AND t.pid IS NULL AND t.locktype = 'transactionid'
-  WHERE l.pid IS NULL AND t.transactionid = x.transaction AND c.relnamespace :in_shard
-  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS holds
- FROM pg_prepared_xacts x) t ORDER BY prepared;
+FROM (SELECT *, transaction IN (:holding_locks AND relnamespace :in_shard) AS holds FROM pg_prepared_xacts) x ORDER BY prepared;
 
 \echo other moves
-\c :source
 SELECT 'FAILED', format('shard %s is in a move, or closed by hand', string_agg(shard::text, ', ' ORDER BY shard)),
  'The target would have a copy of that move. Finish or abort it first.'
 FROM snowid.moves WHERE NOT (details ? 'split' AND shard = ANY (:'shards')) HAVING count(*) > 0;
@@ -287,25 +263,21 @@ FROM (:outside_users) u
 $$ AS in_the_way \gset
 
 \echo users in other schemas
-\c :source
 \set users_of :'schemas'
 \set dropped_on source
 :in_the_way;
 
 \echo users in other schemas
-\c :source
 \set users_of :schemas_staying
 \set dropped_on target
 :in_the_way;
 
 \echo other databases
-\c :source
 SELECT 'warning', format('%s is on both servers afterwards, and goes its own way on each', string_agg(quote_ident(datname), ', ')),
  'Nothing closes it on the target. Let its clients stay with one server, and drop it on the other.'
 FROM pg_database WHERE NOT datistemplate AND datname NOT IN (current_database(), 'postgres') HAVING count(*) > 0;
 
 \echo ids outside of shards
-\c :source
 SELECT CASE WHEN has_sequence_privilege('snowid.id_seq', 'SELECT')
  THEN (snowid_internal.sequence_value('snowid.id_seq', now())).called ELSE number <> '' END || ' ' || number AS other
 FROM coalesce(nullif(current_setting('snowid.shard', true), '-1'), '') number \gset
@@ -323,7 +295,6 @@ AND nspname NOT IN ('pg_catalog', 'information_schema', 'snowid', 'snowid_intern
 AND nspname !~ '^pg_(toast|temp)' AND nspname NOT IN (SELECT schema FROM snowid.shard_registry) HAVING count(*) > 0;
 
 \echo locks
-\c :source
 SELECT 'FAILED', format('closing the set takes %s locks in one transaction, and there is room for %s', needed, room),
  format('Type on both servers: ALTER SYSTEM SET max_locks_per_transaction = %s; and restart them, the target first.',
   ceil(1.1 * needed * each / room))
@@ -332,7 +303,6 @@ FROM (SELECT (SELECT count(*) FROM pg_class WHERE relnamespace :in_shard AND rel
  FROM CAST(current_setting('max_locks_per_transaction') AS int) each) t WHERE needed > room;
 
 \echo clocks
-\c :source
 :clock \gset
 \c :target
 :clocks_apart;
@@ -345,6 +315,4 @@ FROM (SELECT (SELECT count(*) FROM pg_class WHERE relnamespace :in_shard AND rel
 -- probe: check_poolers
 
 \echo home of the target
--- probe: check_home
-\c :target
-:has_standbys;
+:one_host;
