@@ -37,9 +37,8 @@ extern bool has_manager(const Move *set);
 
 /* fingerprint.c: has anybody changed the definitions? */
 
-extern char *try_fingerprint(PGconn *conn, const char *schema);
-extern char *take_fingerprint(PGconn *conn, const char *schema);
-extern char **note_definitions(const Move *move, PGconn *conn);
+extern char **try_fingerprints(const Move *move, const Side *side);
+extern char **note_definitions(const Move *move, const Side *side);
 extern bool is_as_noted(const char *noted, const char *now);
 extern char *name_changes(PGconn *conn, PGconn *other, const char *schema, const char *noted);
 
