@@ -139,10 +139,8 @@ clean_up_after(const Move *move, const Side *from, const Side *to, const char *n
 	}
 	if (is_complete)
 	{
-		drop_subscription(to, name);
-		if (drop_slot(from, name) != STATUS_DONE)
+		if (end_replication(from, to, name) != STATUS_DONE)
 			return STATUS_FAILED;
-		drop_publication(from, name);
 	}
 	else
 		take_out(move, from, to, name);
@@ -298,14 +296,10 @@ finish(const Move *move)
 {
 	const Side *source = &move->source;
 	const Side *target = &move->target;
-	const char *reverse_name = set_journal(move, source)->reverse_name;
 
-	if (check_copies(move, source) != STATUS_DONE)
+	if (check_copies(move, source) != STATUS_DONE ||
+		end_replication(target, source, set_journal(move, source)->reverse_name) != STATUS_DONE)
 		return STATUS_FAILED;
-	drop_subscription(source, reverse_name);
-	if (drop_slot(target, reverse_name) != STATUS_DONE)
-		return STATUS_FAILED;
-	drop_publication(target, reverse_name);
 	remove_fence(move, target);
 	forget_journal(move, target);
 	return drop_copies(move, source, false);
@@ -335,10 +329,8 @@ forget_copy(const Move *move)
 {
 	const Side *target = &move->target;
 
-	drop_subscription(target, move->name);
-	if (drop_slot(&move->source, move->name) != STATUS_DONE)
+	if (end_replication(&move->source, target, move->name) != STATUS_DONE)
 		return STATUS_FAILED;
-	drop_publication(&move->source, move->name);
 	if (is_at(move, target, "claimed"))
 		return STATUS_DONE;
 	remove_fence(move, &move->source);
@@ -375,7 +367,6 @@ abort_move(const Move *move)
 	bool		on_target = is_known(move, target);
 	const Journal *journal = set_journal(move, on_source ? source : target);
 	const char *name = journal->name;
-	const char *reverse_name = journal->reverse_name;
 	bool		is_shared = others_need_replication(move, journal->move_id);
 
 	/* For every caller: what is dropped below must never be the shard itself. */
@@ -404,19 +395,10 @@ abort_move(const Move *move)
 	if (is_shared && target->conn != NULL)
 		run(target->conn, "UPDATE snowid.moves SET step = 'schema' WHERE step = 'rows' AND details ->> 'move_id' = %s",
 			literal(target->conn, journal->move_id));
-	if (on_target && !is_shared)
-	{
-		drop_subscription(target, name);
-		if (drop_slot(target, reverse_name) != STATUS_DONE)
-			return STATUS_FAILED;
-		drop_publication(target, reverse_name);
-	}
-	if (on_source && !is_shared)
-	{
-		if (drop_slot(source, name) != STATUS_DONE)
-			return STATUS_FAILED;
-		drop_publication(source, name);
-	}
+	if (!is_shared &&
+		(end_replication(source, target, name) != STATUS_DONE ||
+		 end_replication(target, source, journal->reverse_name) != STATUS_DONE))
+		return STATUS_FAILED;
 	for (int i = 0; i < move->nshards && on_target; i++)
 		drop_new_copy(select_range(move, i, 1), target);
 	if (on_source)

@@ -33,7 +33,7 @@
 /* Not more sessions than this without being told. */
 #define JOBS_MAX			8
 
-/* How often the slot is looked at, and a terminal told of progress. */
+/* How often the slot is looked at, and progress told. */
 #define WATCH_MS			1000
 
 /* So often pieces may fail, one after the other, before one is done. */
@@ -87,7 +87,6 @@ typedef struct Copy
 	int64		bytes;			/* of all pieces */
 	int64		bytes_done;
 	int64		start;
-	int64		told;
 	int64		watched;
 } Copy;
 
@@ -98,21 +97,17 @@ schema_array(const Move *move, PGconn *conn)
 	return text_of("ARRAY[%s]::name[]", schema_list(move, conn));
 }
 
-/* Tell how far the copy is; on a terminal, over the line before. */
-static void
-tell_progress(const Copy *copy)
+/* How far the copy is. */
+static char *
+progress_of_copy(const Copy *copy)
 {
 	const char *set = progress_of_set(copy->move);
 	double		rate = copy->bytes_done / (Max(now_ms() - copy->start, 1) / 1000.0) / 1048576.0;
-	bool		terminal = isatty(STDERR_FILENO);
-	bool		goes_on = copy->bytes_done < copy->bytes;
+	int64		left = (copy->bytes - copy->bytes_done) >> 20;
 
-	fprintf(stderr, "%s%s: %s%scopied %lld of about %lld MB, %.1f MB/s",
-			terminal ? "\r" : "", progname, set, *set != '\0' ? "; " : "",
-			(long long) copy->bytes_done >> 20, (long long) copy->bytes >> 20, rate);
-	if (goes_on && rate > 0)
-		fprintf(stderr, ", %d s left", (int) (((copy->bytes - copy->bytes_done) >> 20) / rate));
-	fputs(terminal && goes_on ? "   " : "\n", stderr);
+	return text_of("%s%scopied %lld of about %lld MB, %.1f MB/s%s", set, *set != '\0' ? "; " : "",
+				   (long long) copy->bytes_done >> 20, (long long) copy->bytes >> 20, rate,
+				   left > 0 && rate > 0 ? text_of(", %d s left", (int) (left / rate)) : "");
 }
 
 /* To be called while the copy waits for anything. */
@@ -127,11 +122,8 @@ watch(Copy *copy)
 		return STATUS_DONE;
 	copy->watched = now;
 	status = check_slot(copy->move, &copy->move->source, copy->move->name);
-	if (copy->keeper != NULL && now - copy->told >= (isatty(STDERR_FILENO) ? WATCH_MS : TELL_MS))
-	{
-		tell_progress(copy);
-		copy->told = now;
-	}
+	if (copy->keeper != NULL)
+		tell_now_and_then("%s", progress_of_copy(copy));
 	free_texts(mark);
 	return status;
 }
@@ -595,7 +587,7 @@ do_pieces(Copy *copy)
 	Status		status = STATUS_DONE;
 	int			busy;
 
-	copy->start = copy->told = now_ms();
+	copy->start = now_ms();
 	while (status == STATUS_DONE && (busy = hand_out(copy)) != 0)
 	{
 		int			mark = mark_texts();
@@ -755,11 +747,12 @@ fill_and_analyze(Copy *copy)
 
 	if (status != STATUS_DONE)
 		return status;
+	/* Statistics that a crash loses come by autovacuum: no disk is awaited. */
 	return do_statements(copy, query(conn,
-							   "SELECT format('SET LOCAL synchronous_commit = off; ANALYZE %%I.%%I', nspname, relname) "
-							   "FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
-							   "WHERE nspname IN (%s) AND relkind IN ('r', 'p', 'm') AND NOT relispartition ORDER BY relpages DESC",
-							   schema_list(move, conn)), jobs);
+									 "SELECT format('SET LOCAL synchronous_commit = off; ANALYZE %%I.%%I', nspname, relname) "
+									 "FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+									 "WHERE nspname IN (%s) AND relkind IN ('r', 'p', 'm') AND NOT relispartition ORDER BY relpages DESC",
+									 schema_list(move, conn)), jobs);
 }
 
 /* The rows; then the snapshot has done its work. */
@@ -772,7 +765,7 @@ copy_rows(Copy *copy)
 	list_pieces(copy);
 	if ((status = do_pieces(copy)) != STATUS_DONE)
 		return status;
-	tell_progress(copy);
+	report_info("%s", progress_of_copy(copy));
 	for (int i = 0; i < copy->jobs; i++)
 		close_worker(&copy->workers[i]);
 	if (!try_run(copy->keeper, "COMMIT"))

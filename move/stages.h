@@ -61,9 +61,8 @@ extern void create_slot(const Side *side, const char *name);
 extern char *create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name);
 extern void subscribe(const Move *move);
 extern void subscribe_back(const Move *move, const Side *from, const Side *to);
-extern void drop_subscription(const Side *side, const char *name);
 extern Status drop_slot(const Side *side, const char *name);
-extern void drop_publication(const Side *side, const char *name);
+extern Status end_replication(const Side *from, const Side *to, const char *name);
 
 /* set.c: what concerns the set as a whole */
 

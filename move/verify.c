@@ -117,8 +117,8 @@ compare_tables(const Move *move)
 	bool		all_equal = true;
 	int			ntables = 0;
 	const char *what = move->options->verify != VERIFY_CHECKSUMS && !is_after_failure ? "count" :
-		strcmp(PQparameterStatus(conn, "server_encoding"), PQparameterStatus(move->target.aux, "server_encoding")) == 0 ?
-		"checksum" : "checksum in UTF8";
+	strcmp(PQparameterStatus(conn, "server_encoding"), PQparameterStatus(move->target.aux, "server_encoding")) == 0 ?
+	"checksum" : "checksum in UTF8";
 	PGresult   *shards = query(conn, COMPARISONS_SQL, schema_list(move, conn), literal(conn, what));
 
 	for (int i = 0; i < PQntuples(shards); i++)
