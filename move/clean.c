@@ -26,15 +26,7 @@ wait_for_users_of_names(const Move *move, const Side *from)
 	int64		until = now_ms() + END_WAIT_MS;
 
 	while (now_ms() < until &&
-		   query_bool(conn,
-					  "SELECT EXISTS (SELECT FROM pg_stat_activity a, snowid.moves m "
-					  "WHERE m.shard IN (%s) AND a.state = 'active' AND a.query_start <= m.changed_at "
-					  "AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid() "
-					  "AND EXISTS (SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation "
-					  "JOIN pg_namespace n ON n.oid = c.relnamespace "
-					  "WHERE l.pid = a.pid AND n.nspname = m.schema "
-					  "AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')))",
-					  shard_list(move)))
+		   query_bool(conn, USERS_OF_NAMES_SQL, shard_list(move)))
 		wait_ms(10);
 	while (query_bool(conn, "SELECT %s", being_extended_sql(move, conn)))
 	{
@@ -50,24 +42,6 @@ wait_for_users_of_names(const Move *move, const Side *from)
 	return STATUS_DONE;
 }
 
-/* Rename a copy that was left behind, in the transaction that is open. */
-static void
-rename_copy(const Side *from, const Shard *shard)
-{
-	PGconn	   *conn = from->conn;
-	char	   *name = query_text(conn,
-								  "SELECT s FROM generate_series(0, 1000) i, LATERAL "
-								  "(SELECT (%s || '_moved' || CASE WHEN i > 0 THEN i::text ELSE '' END)) x (s) "
-								  "WHERE octet_length(s) < 64 AND NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = s) "
-								  "ORDER BY i LIMIT 1", literal(conn, shard->schema));
-
-	if (name == NULL)
-		return;
-	run(conn, "ALTER SCHEMA %s RENAME TO %s", ident(conn, shard->schema), ident(conn, name));
-	run(conn, "UPDATE snowid.moves SET schema = %s WHERE shard = %d",
-		literal(conn, name), shard->number);
-}
-
 /*
  * Rename the copies that were left behind, so that nobody takes them for the
  * shards.
@@ -77,23 +51,21 @@ rename_copies(const Move *move, const Side *from)
 {
 	PGconn	   *conn = from->conn;
 	Status		status = wait_for_users_of_names(move, from);
+	PGresult   *names;
 
 	if (status != STATUS_DONE)
 		return status;
+	names = query(conn, NEW_NAMES_SQL, schema_list(move, conn), shard_list(move));
 	run(conn, "BEGIN");
 	run(conn, "SET LOCAL lock_timeout = %d", END_WAIT_MS);
-	for (int i = 0; i < move->nshards; i++)
-		rename_copy(from, move->shards[i]);
+	for (int row = 0; row < PQntuples(names); row++)
+		run(conn, "%s", PQgetvalue(names, row, 0));
 	record_step(move, from, "moved");
 	run(conn, "COMMIT");
+	for (int row = 0; row < PQntuples(names); row++)
+		report_info("the closed copy at %s is now schema \"%s\"", from->home, PQgetvalue(names, row, 1));
+	PQclear(names);
 	read_journal(move, from);
-	for (int i = 0; i < move->nshards; i++)
-	{
-		const char *name = journal_of(move->shards[i], from)->schema;
-
-		if (strcmp(name, move->shards[i]->schema) != 0)
-			report_info("the closed copy at %s is now schema \"%s\"", from->home, name);
-	}
 	return STATUS_DONE;
 }
 
@@ -107,6 +79,7 @@ tell_registry(const Move *move, const Side *from, const Side *to)
 	const char *conninfo = move->options->registry != NULL
 	? move->options->registry : set_journal(move, from)->registry;
 	PGconn	   *conn;
+	PGresult   *res;
 
 	if (conninfo == NULL)
 		return STATUS_DONE;
@@ -117,20 +90,13 @@ tell_registry(const Move *move, const Side *from, const Side *to)
 		PQfinish(conn);
 		return STATUS_FAILED;
 	}
-	for (int i = 0; i < move->nshards; i++)
+	res = query(conn, TELL_REGISTRY_SQL, literal(conn, to->home), schema_list(move, conn), shard_list(move));
+	for (int row = 0; row < PQntuples(res); row++)
 	{
-		const Shard *shard = move->shards[i];
-		PGresult   *res = query(conn, "UPDATE snowid.shard_registry SET home = %s WHERE shard = %d",
-								literal(conn, to->home), shard->number);
-
-		if (strcmp(PQcmdTuples(res), "0") == 0)
-		{
-			report_warning("the registry does not have shard %d", shard->number);
-			report_hint("Type there: INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (%d, %s, %s);",
-						shard->number, literal(conn, shard->schema), literal(conn, to->home));
-		}
-		PQclear(res);
+		report_warning("the registry does not have shard %s", PQgetvalue(res, row, 0));
+		report_hint("Type there: %s", PQgetvalue(res, row, 1));
 	}
+	PQclear(res);
 	PQfinish(conn);
 	return STATUS_DONE;
 }
@@ -143,15 +109,7 @@ void
 tell_publications(const Move *move)
 {
 	PGconn	   *conn = move->source.conn;
-	const char *theirs = text_of("FROM snowid.moves m JOIN snowid.shard_registry r USING (shard) JOIN pg_namespace n ON nspname = m.schema "
-								 "AND m.shard IN (%s)", shard_list(move));
-	PGresult   *res = query(conn,
-							"SELECT pubname, format('TABLE %%s', string_agg(format('%%I.%%I', r.schema, relname), ', ' ORDER BY r.schema, relname)) "
-							"%s JOIN pg_class c ON relnamespace = n.oid JOIN pg_publication_rel ON prrelid = c.oid "
-							"JOIN pg_publication p ON p.oid = prpubid WHERE pubname <> %s GROUP BY pubname "
-							"UNION ALL SELECT pubname, format('TABLES IN SCHEMA %%s', string_agg(quote_ident(r.schema), ', ' ORDER BY r.schema)) "
-							"%s JOIN pg_publication_namespace ON pnnspid = n.oid JOIN pg_publication p ON p.oid = pnpubid GROUP BY pubname ORDER BY 1",
-							theirs, literal(conn, move->reverse_name), theirs);
+	PGresult   *res = query(conn, OTHER_PUBLICATIONS_SQL, literal(conn, move->reverse_name), shard_list(move));
 
 	for (int row = 0; row < PQntuples(res); row++)
 	{
@@ -181,10 +139,8 @@ clean_up_after(const Move *move, const Side *from, const Side *to, const char *n
 	}
 	if (is_complete)
 	{
-		drop_subscription(to, name);
-		if (drop_slot(from, name) != STATUS_DONE)
+		if (end_replication(from, to, name) != STATUS_DONE)
 			return STATUS_FAILED;
-		drop_publication(from, name);
 	}
 	else
 		take_out(move, from, to, name);
@@ -215,86 +171,57 @@ clean_up_after(const Move *move, const Side *from, const Side *to, const char *n
 	return STATUS_DONE;
 }
 
-/*
- * Tables that were made in a copy after it was closed, as that connection
- * sees it, are nowhere else.
- */
+/* What is only in the copies must not be lost with them. */
 static Status
-refuse_newer_tables(const Move *move, const Side *source, PGconn *conn)
+refuse(const Side *source, const char *names, const char *error, const char *hint)
 {
-	char	   *newer = query_text(conn,
-								   "SELECT string_agg(format('%%I.%%I', n.nspname, c.relname), ', ') "
-								   "FROM snowid.moves m JOIN pg_namespace n ON n.nspname = m.schema JOIN pg_class c ON c.relnamespace = n.oid "
-								   "WHERE m.shard IN (%s) AND c.relkind IN ('r', 'p') AND NOT EXISTS "
-								   "(SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence')", shard_list(move));
-
-	if (newer == NULL)
+	if (names == NULL)
 		return STATUS_DONE;
-	report_error("tables of the copy at %s were made after it was closed: %s", source->home, newer);
-	report_hint("They are not on the other server. Copy them there, drop them here, and type the same command again.");
+	report_error(error, source->home, names);
+	report_hint("%s", hint);
 	failure_exit_code = EXIT_FAILED;
 	return STATUS_FAILED;
 }
 
 /*
- * Has a definition of a copy been changed since it was closed?  A transaction
- * that was open then may have done it, such as one with ALTER FUNCTION, which no
- * lock tells of.
+ * Tables that were made in a copy after it was closed are nowhere else, and what
+ * others have made of it would go with it: as that connection sees it.
  */
-static bool
-is_copy_changed(const Side *source, Shard *shard)
-{
-	const Journal *j = journal_of(shard, source);
-	char	   *now;
-	bool		changed;
-
-	if (j->fingerprint == NULL)
-		return false;
-	now = take_fingerprint(source->conn, j->schema);
-	changed = !is_as_noted(j->fingerprint, now);
-	free(now);
-	return changed;
-}
-
-/* What was changed in a closed copy is nowhere else, either. */
 static Status
-refuse_changed_copies(const Move *move, const Side *source)
+refuse_newer(const Move *move, const Side *source, PGconn *conn)
 {
-	for (int i = 0; i < move->nshards && !move->options->cascade; i++)
-	{
-		const char *schema = journal_of(move->shards[i], source)->schema;
-
-		if (!is_copy_changed(source, move->shards[i]))
-			continue;
-		report_error("a definition in the copy at %s, schema \"%s\", was changed after it was closed", source->home, schema);
-		report_hint("The other server does not have that change. Compare what pg_dump --schema-only says of both, change it there, and type: snowid-move finish --cascade");
-		failure_exit_code = EXIT_FAILED;
+	if (refuse(source, query_text(conn, NEWER_TABLES_SQL, shard_list(move)),
+			   "tables of the copy at %s were made after it was closed: %s",
+			   "They are not on the other server. Copy them there, drop them here, and type the same command again.") != STATUS_DONE)
 		return STATUS_FAILED;
-	}
-	return STATUS_DONE;
-}
-
-/* What others have made of the copies would go with them. */
-static Status
-refuse_outside_users(const Move *move, const Side *source, PGconn *conn)
-{
-	PQExpBufferData schemas;
-	char	   *users;
-
 	if (move->options->cascade)
 		return STATUS_DONE;
-	initPQExpBuffer(&schemas);
+	return refuse(source, query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u",
+									 text_of("ARRAY[%s]::text[]", name_list(move, source))),
+				  "objects of other schemas at %s use the copy, and would be dropped with it: %s",
+				  "Drop or change them and type the same command again; or let finish drop them: --cascade.");
+}
+
+/*
+ * What was changed in a closed copy is nowhere else, either.  A transaction that
+ * was open then may have done it, such as one with ALTER FUNCTION, which no lock
+ * tells of.
+ */
+static Status
+refuse_changed(const Move *move, const Side *source)
+{
+	char	  **now = note_definitions(move, source);
+	const char *changed = NULL;
+
 	for (int i = 0; i < move->nshards; i++)
-		appendPQExpBuffer(&schemas, "%s%s", i > 0 ? ", " : "",
-						  literal(conn, journal_of(move->shards[i], source)->schema));
-	users = query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u",
-					   text_of("ARRAY[%s]::text[]", schemas.data));
-	if (users == NULL)
-		return STATUS_DONE;
-	report_error("objects of other schemas at %s use the copy, and would be dropped with it: %s", source->home, users);
-	report_hint("Drop or change them and type the same command again; or let finish drop them: --cascade.");
-	failure_exit_code = EXIT_FAILED;
-	return STATUS_FAILED;
+	{
+		const Journal *j = journal_of(move->shards[i], source);
+
+		if (j->fingerprint != NULL && !is_as_noted(j->fingerprint, now[i]))
+			changed = j->schema;
+	}
+	return refuse(source, changed, "a definition in the copy at %s, schema \"%s\", was changed after it was closed",
+				  "The other server does not have that change. Compare what pg_dump --schema-only says of both, change it there, and type: snowid-move finish --cascade");
 }
 
 static void
@@ -309,30 +236,22 @@ forget_journal(const Move *move, const Side *side)
 	run(side->conn, "DELETE FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 }
 
-/* A fail-over has opened a copy for some time. */
-static Status
-refuse_reopened(const Move *move, const Side *source)
-{
-	char	   *names = query_text(source->conn, "SELECT string_agg(quote_ident(schema), ', ') FROM snowid.moves WHERE shard IN (%s) AND details ? 'reopened'",
-								   shard_list(move));
-
-	if (names == NULL || move->options->cascade)
-		return STATUS_DONE;
-	report_error("the copy at %s was open after a fail-over, and may have rows that are nowhere else: schema %s", source->home, names);
-	report_hint("Compare it, carry over what is missing, and type: snowid-move finish --cascade");
-	failure_exit_code = EXIT_FAILED;
-	return STATUS_FAILED;
-}
-
 /* Is nothing in the copies that would be lost with them? */
 Status
 check_copies(const Move *move, const Side *source)
 {
-	if (refuse_newer_tables(move, source, source->conn) != STATUS_DONE ||
-		refuse_outside_users(move, source, source->conn) != STATUS_DONE ||
-		refuse_reopened(move, source) != STATUS_DONE)
+	if (refuse_newer(move, source, source->conn) != STATUS_DONE)
 		return STATUS_FAILED;
-	return refuse_changed_copies(move, source);
+	if (move->options->cascade)
+		return STATUS_DONE;
+
+	/* A fail-over has opened some for a while. */
+	if (refuse(source, query_text(source->conn, "SELECT string_agg(quote_ident(schema), ', ') FROM snowid.moves WHERE shard IN (%s) AND details ? 'reopened'",
+								  shard_list(move)),
+			   "the copy at %s was open after a fail-over, and may have rows that are nowhere else: schema %s",
+			   "Compare it, carry over what is missing, and type: snowid-move finish --cascade") != STATUS_DONE)
+		return STATUS_FAILED;
+	return refuse_changed(move, source);
 }
 
 /*
@@ -356,8 +275,7 @@ drop_copies(const Move *move, const Side *source, bool throttled)
 		 * new one can begin.  The other connection still sees what it has
 		 * dropped.
 		 */
-		if (refuse_newer_tables(single, source, source->aux) != STATUS_DONE ||
-			refuse_outside_users(single, source, source->aux) != STATUS_DONE)
+		if (refuse_newer(single, source, source->aux) != STATUS_DONE)
 		{
 			run(source->conn, "ROLLBACK");
 			return STATUS_FAILED;
@@ -378,14 +296,10 @@ finish(const Move *move)
 {
 	const Side *source = &move->source;
 	const Side *target = &move->target;
-	const char *reverse_name = set_journal(move, source)->reverse_name;
 
-	if (check_copies(move, source) != STATUS_DONE)
+	if (check_copies(move, source) != STATUS_DONE ||
+		end_replication(target, source, set_journal(move, source)->reverse_name) != STATUS_DONE)
 		return STATUS_FAILED;
-	drop_subscription(source, reverse_name);
-	if (drop_slot(target, reverse_name) != STATUS_DONE)
-		return STATUS_FAILED;
-	drop_publication(target, reverse_name);
 	remove_fence(move, target);
 	forget_journal(move, target);
 	return drop_copies(move, source, false);
@@ -415,10 +329,8 @@ forget_copy(const Move *move)
 {
 	const Side *target = &move->target;
 
-	drop_subscription(target, move->name);
-	if (drop_slot(&move->source, move->name) != STATUS_DONE)
+	if (end_replication(&move->source, target, move->name) != STATUS_DONE)
 		return STATUS_FAILED;
-	drop_publication(&move->source, move->name);
 	if (is_at(move, target, "claimed"))
 		return STATUS_DONE;
 	remove_fence(move, &move->source);
@@ -455,7 +367,6 @@ abort_move(const Move *move)
 	bool		on_target = is_known(move, target);
 	const Journal *journal = set_journal(move, on_source ? source : target);
 	const char *name = journal->name;
-	const char *reverse_name = journal->reverse_name;
 	bool		is_shared = others_need_replication(move, journal->move_id);
 
 	/* For every caller: what is dropped below must never be the shard itself. */
@@ -484,19 +395,10 @@ abort_move(const Move *move)
 	if (is_shared && target->conn != NULL)
 		run(target->conn, "UPDATE snowid.moves SET step = 'schema' WHERE step = 'rows' AND details ->> 'move_id' = %s",
 			literal(target->conn, journal->move_id));
-	if (on_target && !is_shared)
-	{
-		drop_subscription(target, name);
-		if (drop_slot(target, reverse_name) != STATUS_DONE)
-			return STATUS_FAILED;
-		drop_publication(target, reverse_name);
-	}
-	if (on_source && !is_shared)
-	{
-		if (drop_slot(source, name) != STATUS_DONE)
-			return STATUS_FAILED;
-		drop_publication(source, name);
-	}
+	if (!is_shared &&
+		(end_replication(source, target, name) != STATUS_DONE ||
+		 end_replication(target, source, journal->reverse_name) != STATUS_DONE))
+		return STATUS_FAILED;
 	for (int i = 0; i < move->nshards && on_target; i++)
 		drop_new_copy(select_range(move, i, 1), target);
 	if (on_source)

@@ -85,11 +85,11 @@ static void
 prepare_way_back(const Move *move)
 {
 	const Side *target = &move->target;
-	char	  **notes = note_definitions(move, target->conn);
+	char	  **notes = note_definitions(move, target);
 
 	for (int i = 0; i < move->nshards; i++)
 		if (journal_of(move->shards[i], target)->fingerprint == NULL)
-			record_fingerprint(target, move->shards[i]->number, notes[i]);
+			record_detail(select_range(move, i, 1), target->conn, "fingerprint", notes[i]);
 	publish(move, target, move->reverse_name);
 	create_slot(target, move->reverse_name);
 }
@@ -313,7 +313,7 @@ begin_batches(Move *move)
 	move = select_shards(move, has_not_failed, NULL);
 
 	/* Only what is checked now is copied. */
-	notes = note_definitions(move, move->source.conn);
+	notes = note_definitions(move, &move->source);
 	for (int i = 0; i < move->nshards; i++)
 		journal_of(move->shards[i], &move->source)->fingerprint = notes[i];
 	good = check_shards(move);

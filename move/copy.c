@@ -26,10 +26,14 @@
 /* A table of twice as many pages is copied in pieces of so many. */
 #define PIECE_PAGES			8192
 
+/* Small tables are copied in one transaction, up to so many, or so many bytes. */
+#define TABLES_MAX			32
+#define TABLES_BYTES		(INT64CONST(4) << 20)
+
 /* Not more sessions than this without being told. */
 #define JOBS_MAX			8
 
-/* How often the slot is looked at, and a terminal told of progress. */
+/* How often the slot is looked at, and progress told. */
 #define WATCH_MS			1000
 
 /* So often pieces may fail, one after the other, before one is done. */
@@ -54,8 +58,11 @@ typedef struct Worker
 {
 	PGconn	   *from;
 	PGconn	   *to;
-	const Piece *piece;			/* NULL: none */
-	char	   *xid;			/* of its COMMIT, if that was sent */
+	const Piece *first;			/* of its transaction; NULL: none */
+	const Piece *piece;			/* that it is at */
+	const Piece *end;
+	int64		bytes;			/* of all these */
+	char	   *xid;			/* of the COMMIT, if that was sent */
 	bool		is_full;		/* the target must take some before more is
 								 * read */
 	bool		is_sent;		/* all rows have been read */
@@ -70,18 +77,16 @@ typedef struct Copy
 	char	   *snapshot;
 	int			archive;		/* file without a name, with the definitions */
 	PGresult   *views;			/* to be filled, and in which order */
-	PGresult   *wanted;			/* what comes after the rows */
+	char	   *wanted;			/* what comes after the rows */
 	int			jobs;
 	Worker	   *workers;
 	Piece	   *pieces;
 	int			npieces;
 	int			next;
-	int			done;
 	int			broken;			/* that have failed since one was done */
 	int64		bytes;			/* of all pieces */
 	int64		bytes_done;
 	int64		start;
-	int64		told;
 	int64		watched;
 } Copy;
 
@@ -92,21 +97,17 @@ schema_array(const Move *move, PGconn *conn)
 	return text_of("ARRAY[%s]::name[]", schema_list(move, conn));
 }
 
-/* Tell how far the copy is; on a terminal, over the line before. */
-static void
-tell_progress(const Copy *copy)
+/* How far the copy is. */
+static char *
+progress_of_copy(const Copy *copy)
 {
 	const char *set = progress_of_set(copy->move);
 	double		rate = copy->bytes_done / (Max(now_ms() - copy->start, 1) / 1000.0) / 1048576.0;
-	bool		terminal = isatty(STDERR_FILENO);
-	bool		goes_on = copy->done < copy->npieces;
+	int64		left = (copy->bytes - copy->bytes_done) >> 20;
 
-	fprintf(stderr, "%s%s: %s%scopied %lld of about %lld MB, %.1f MB/s",
-			terminal ? "\r" : "", progname, set, *set != '\0' ? "; " : "",
-			(long long) copy->bytes_done >> 20, (long long) copy->bytes >> 20, rate);
-	if (goes_on && rate > 0)
-		fprintf(stderr, ", %d s left", (int) (((copy->bytes - copy->bytes_done) >> 20) / rate));
-	fputs(terminal && goes_on ? "   " : "\n", stderr);
+	return text_of("%s%scopied %lld of about %lld MB, %.1f MB/s%s", set, *set != '\0' ? "; " : "",
+				   (long long) copy->bytes_done >> 20, (long long) copy->bytes >> 20, rate,
+				   left > 0 && rate > 0 ? text_of(", %d s left", (int) (left / rate)) : "");
 }
 
 /* To be called while the copy waits for anything. */
@@ -121,11 +122,8 @@ watch(Copy *copy)
 		return STATUS_DONE;
 	copy->watched = now;
 	status = check_slot(copy->move, &copy->move->source, copy->move->name);
-	if (copy->keeper != NULL && now - copy->told >= (isatty(STDERR_FILENO) ? WATCH_MS : TELL_MS))
-	{
-		tell_progress(copy);
-		copy->told = now;
-	}
+	if (copy->keeper != NULL)
+		tell_now_and_then("%s", progress_of_copy(copy));
 	free_texts(mark);
 	return status;
 }
@@ -214,7 +212,7 @@ list_pieces(Copy *copy)
 		int64		bytes = strtoll(PQgetvalue(res, i, 4), NULL, 10);
 		int			n = pages < 2 * PIECE_PAGES ? 1 : (int) (pages / PIECE_PAGES);
 
-		copy->bytes += bytes;
+		copy->bytes += bytes / n * n;
 		for (int j = 0; j < n; j++)
 		{
 			Piece	   *piece = &copy->pieces[copy->npieces++];
@@ -267,8 +265,9 @@ static bool
 open_worker(const Copy *copy, Worker *worker)
 {
 	const Move *move = copy->move;
+	bool		is_new = worker->to == NULL;
 
-	if (worker->to == NULL)
+	if (is_new)
 	{
 		worker->to = open_session(&move->target, move->options->to, &move->target);
 		if (PQstatus(worker->to) == CONNECTION_OK)
@@ -279,8 +278,8 @@ open_worker(const Copy *copy, Worker *worker)
 
 	/* What fills a view runs as its owner, and may read other views. */
 	if (worker->piece->statement != NULL)
-		return try_run(worker->to, "SELECT set_config('restrict_nonsystem_relation_kind', '', false) "
-					   "WHERE current_setting('restrict_nonsystem_relation_kind', true) IS NOT NULL");
+		return !is_new || try_run(worker->to, "SELECT set_config('restrict_nonsystem_relation_kind', '', false) "
+								  "WHERE current_setting('restrict_nonsystem_relation_kind', true) IS NOT NULL");
 	if (worker->from != NULL)
 		return true;
 	worker->from = open_session(&move->source, move->options->from, &move->target);
@@ -306,6 +305,15 @@ begin_copy(PGconn *conn, ExecStatusType expected, const char *statement)
 	return done;
 }
 
+/* The first piece of some that is none of a shard that has failed; NULL: none. */
+static const Piece *
+next_piece(const Piece *piece, const Piece *end)
+{
+	while (piece < end && piece->shard != NULL && piece->shard->failed)
+		piece++;
+	return piece < end ? piece : NULL;
+}
+
 static bool
 begin_piece(Worker *worker)
 {
@@ -317,7 +325,9 @@ begin_piece(Worker *worker)
 	worker->xid = NULL;
 	if (piece->statement != NULL)
 		return PQsendQuery(worker->to, piece->statement);
-	if (!begin_copy(worker->to, PGRES_COPY_IN, text_of("BEGIN; COPY %s %s FROM STDIN", piece->table, piece->columns)) ||
+	PQsetnonblocking(worker->to, false);
+	if (!begin_copy(worker->to, PGRES_COPY_IN, text_of("%sCOPY %s %s FROM STDIN", piece == worker->first ? "BEGIN; " : "",
+													   piece->table, piece->columns)) ||
 		!begin_copy(worker->from, PGRES_COPY_OUT, text_of("COPY %s TO STDOUT", piece->rows)))
 		return false;
 	PQsetnonblocking(worker->to, true);
@@ -344,13 +354,12 @@ take_results(PGconn *conn)
 
 /* All rows are there.  If the answer to the COMMIT is lost, its number tells. */
 static bool
-commit_piece(Worker *worker)
+commit_pieces(Worker *worker)
 {
 	PGresult   *res;
 
 	PQsetnonblocking(worker->to, false);
-	if (!take_results(worker->to) ||
-		(res = try_query(worker->to, "SELECT pg_current_xact_id()")) == NULL)
+	if ((res = try_query(worker->to, "SELECT pg_current_xact_id()")) == NULL)
 		return false;
 	worker->xid = field(res, 0, 0);
 	PQclear(res);
@@ -394,6 +403,7 @@ static Progress
 go_on(Worker *worker)
 {
 	bool		is_copy = worker->piece->statement == NULL;
+	const Piece *next;
 	int			left;
 
 	if (is_copy && !worker->is_sent && !worker->is_full && !pass_rows(worker))
@@ -407,7 +417,14 @@ go_on(Worker *worker)
 		return BROKEN;
 	if (worker->is_full || PQisBusy(worker->to))
 		return GOES_ON;
-	return (is_copy ? commit_piece(worker) : take_results(worker->to)) ? ENDED : BROKEN;
+	if (!take_results(worker->to))
+		return BROKEN;
+	if ((next = next_piece(worker->piece + 1, worker->end)) != NULL)
+	{
+		worker->piece = next;
+		return begin_piece(worker) ? GOES_ON : BROKEN;
+	}
+	return !is_copy || commit_pieces(worker) ? ENDED : BROKEN;
 }
 
 /* A target that was restarted has all that was committed; false if it is gone, or another. */
@@ -456,9 +473,9 @@ is_passing(void)
 }
 
 /*
- * A piece has failed.  If that was a session's end, or passes, it is begun again.
- * Else its shard is left, or what was only a statement told.  False if the copy
- * cannot go on.
+ * A piece has failed, and with it those of its transaction.  If that was a session's
+ * end, or passes, they are begun again.  Else its shard is left, or what was only a
+ * statement told.  False if the copy cannot go on.
  */
 static bool
 mend_piece(Copy *copy, Worker *worker)
@@ -483,23 +500,46 @@ mend_piece(Copy *copy, Worker *worker)
 		back_off(copy->broken - 1);
 	}
 	if (is_broken && worker->xid != NULL && is_committed(copy, worker->xid))
-		worker->piece = NULL;
+		worker->first = NULL;
 	else if (again)
 		report_info("%s: %s; %s is begun again: %s", label, is_broken ? "a session has ended" : "that may pass",
 					piece->statement != NULL ? piece->statement : piece->table, message);
 	else if (piece->statement != NULL)
 	{
 		report_warning("%s: %s: %s", label, piece->statement, message);
-		worker->piece = NULL;
+		worker->first = NULL;
 	}
 	else
 	{
 		report_error("%s: table %s cannot be copied: %s", label, piece->table, message);
 		leave_shard(copy->move, piece->shard);
-		worker->piece = NULL;
+		worker->first = next_piece(worker->first, worker->end);
 	}
+	worker->piece = worker->first;
 	free(message);
 	return copy->keeper == NULL || PQstatus(copy->keeper) == CONNECTION_OK;
+}
+
+/* Give a worker the next piece, and small ones after it. */
+static void
+take_pieces(Copy *copy, Worker *worker)
+{
+	const Piece *end = copy->pieces + copy->npieces;
+	const Piece *first = next_piece(copy->pieces + copy->next, end);
+	const Piece *p = first;
+	int			most = Min(TABLES_MAX, (copy->npieces - copy->next) / copy->jobs);
+
+	worker->piece = worker->first = first;
+	if (first == NULL)
+	{
+		copy->next = copy->npieces;
+		return;
+	}
+	worker->bytes = p++->bytes;
+	while (p < end && p->statement == NULL && p - first < most && worker->bytes + p->bytes <= TABLES_BYTES)
+		worker->bytes += p++->bytes;
+	worker->end = p;
+	copy->next = p - copy->pieces;
 }
 
 /* Give each worker that has none a piece; how many have one, or -1 if the copy cannot go on. */
@@ -515,12 +555,8 @@ hand_out(Copy *copy)
 
 		while (!is_begun)
 		{
-			while (worker->piece == NULL && copy->next < copy->npieces)
-			{
-				worker->piece = &copy->pieces[copy->next++];
-				if (worker->piece->shard != NULL && worker->piece->shard->failed)
-					worker->piece = NULL;
-			}
+			if (worker->piece == NULL)
+				take_pieces(copy, worker);
 			if (worker->piece == NULL)
 				break;
 			if (!open_worker(copy, worker))
@@ -551,7 +587,7 @@ do_pieces(Copy *copy)
 	Status		status = STATUS_DONE;
 	int			busy;
 
-	copy->start = copy->told = now_ms();
+	copy->start = now_ms();
 	while (status == STATUS_DONE && (busy = hand_out(copy)) != 0)
 	{
 		int			mark = mark_texts();
@@ -576,8 +612,7 @@ do_pieces(Copy *copy)
 		for (int i = 0; i < copy->jobs && busy > 0; i++)
 		{
 			Worker	   *worker = &copy->workers[i];
-			const Piece *piece = worker->piece;
-			Progress	progress = piece != NULL ? go_on(worker) : GOES_ON;
+			Progress	progress = worker->piece != NULL ? go_on(worker) : GOES_ON;
 
 			if (progress == BROKEN && !mend_piece(copy, worker))
 				status = STATUS_FAILED;
@@ -585,9 +620,8 @@ do_pieces(Copy *copy)
 				worker->piece = NULL;
 			if (progress != GOES_ON && worker->piece == NULL)
 			{
-				copy->done++;
 				copy->broken = 0;
-				copy->bytes_done += piece->bytes;
+				copy->bytes_done += worker->bytes;
 			}
 		}
 		if (status == STATUS_DONE)
@@ -636,14 +670,14 @@ run_pg_restore(Copy *copy, int jobs, FILE *errors)
 	return status;
 }
 
-/* The first schema that lacks something that comes after the rows; -1: none does. */
-static int
-find_lacking(const PGresult *wanted, const PGresult *made, int from)
+/* The schemas that lack something of what comes after the rows. */
+static PGresult *
+find_lacking(const Copy *copy)
 {
-	for (int i = from; i < PQntuples(wanted); i++)
-		if (strcmp(PQgetvalue(wanted, i, 1), PQgetvalue(made, i, 1)) != 0)
-			return i;
-	return -1;
+	PGconn	   *conn = copy->move->target.conn;
+
+	return query(conn, "SELECT key, value, made ->> key FROM jsonb_each_text(%2$s), (" AFTER_ROWS_SQL ") m (made) WHERE value <> made ->> key ORDER BY key",
+				 schema_array(copy->move, conn), literal(conn, copy->wanted));
 }
 
 /*
@@ -654,16 +688,13 @@ find_lacking(const PGresult *wanted, const PGresult *made, int from)
 static Status
 restore_after_rows(Copy *copy)
 {
-	PGresult   *wanted = copy->wanted;
 	const Move *move = copy->move;
-	PGconn	   *conn = move->target.conn;
-	PGresult   *made = NULL;
-	int			lacking = 0;
+	PGresult   *lacking = NULL;
+	Status		status = STATUS_DONE;
 
-	for (int jobs = copy->jobs; lacking >= 0; jobs = 1)
+	for (int jobs = copy->jobs; lacking == NULL || (PQntuples(lacking) > 0 && jobs > 0); jobs = jobs > 1 ? 1 : 0)
 	{
 		FILE	   *errors = tmpfile();
-		Status		status;
 
 		if (errors == NULL)
 		{
@@ -672,26 +703,24 @@ restore_after_rows(Copy *copy)
 		}
 		if ((status = run_pg_restore(copy, jobs, errors)) != STATUS_DONE)
 			return status;
-		PQclear(made);
-		made = query(conn, AFTER_ROWS_SQL, schema_array(move, conn));
-		lacking = find_lacking(wanted, made, 0);
+		PQclear(lacking);
+		lacking = find_lacking(copy);
 		rewind(errors);
-		for (int c; lacking >= 0 && jobs == 1 && (c = getc(errors)) != EOF;)
+		for (int c; PQntuples(lacking) > 0 && jobs == 1 && (c = getc(errors)) != EOF;)
 			putc(c, stderr);
 		fclose(errors);
-		if (jobs == 1)
-			break;
 	}
-	for (int i = lacking; i >= 0; i = find_lacking(wanted, made, i + 1))
+	for (int i = 0; i < PQntuples(lacking); i++)
 	{
 		report_error("schema %s has %s indexes, constraints, triggers and so on, but only %s of them could be made on the target",
-					 PQgetvalue(wanted, i, 0), PQgetvalue(wanted, i, 1), PQgetvalue(made, i, 1));
-		leave_shard(move, shard_of_schema(move, PQgetvalue(wanted, i, 0)));
+					 PQgetvalue(lacking, i, 0), PQgetvalue(lacking, i, 1), PQgetvalue(lacking, i, 2));
+		leave_shard(move, shard_of_schema(move, PQgetvalue(lacking, i, 0)));
+		status = STATUS_FAILED;
 	}
-	PQclear(made);
-	if (lacking >= 0 && move->nshards == 1)
+	PQclear(lacking);
+	if (status == STATUS_FAILED && move->nshards == 1)
 		report_hint("Correct that, and type the same command again; the rows stay.");
-	return lacking >= 0 ? STATUS_FAILED : STATUS_DONE;
+	return status;
 }
 
 /* Run the statements of a result on the target. */
@@ -718,11 +747,12 @@ fill_and_analyze(Copy *copy)
 
 	if (status != STATUS_DONE)
 		return status;
-	return do_statements(copy,
-						 query(conn,
-							   "SELECT format('ANALYZE %%I.%%I', nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
-							   "WHERE nspname IN (%s) AND relkind IN ('r', 'p', 'm') AND NOT relispartition ORDER BY relpages DESC",
-							   schema_list(move, conn)), jobs);
+	/* Statistics that a crash loses come by autovacuum: no disk is awaited. */
+	return do_statements(copy, query(conn,
+									 "SELECT format('SET LOCAL synchronous_commit = off; ANALYZE %%I.%%I', nspname, relname) "
+									 "FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+									 "WHERE nspname IN (%s) AND relkind IN ('r', 'p', 'm') AND NOT relispartition ORDER BY relpages DESC",
+									 schema_list(move, conn)), jobs);
 }
 
 /* The rows; then the snapshot has done its work. */
@@ -735,7 +765,7 @@ copy_rows(Copy *copy)
 	list_pieces(copy);
 	if ((status = do_pieces(copy)) != STATUS_DONE)
 		return status;
-	tell_progress(copy);
+	report_info("%s", progress_of_copy(copy));
 	for (int i = 0; i < copy->jobs; i++)
 		close_worker(&copy->workers[i]);
 	if (!try_run(copy->keeper, "COMMIT"))
@@ -762,7 +792,7 @@ copy_once(Copy *copy, bool has_rows)
 	if ((status = take_snapshot(copy, has_rows)) != STATUS_DONE ||
 		(status = copy_schemas(move, copy->keeper, copy->snapshot, copy->archive, has_rows)) != STATUS_DONE)
 		return status;
-	copy->wanted = query(copy->keeper, AFTER_ROWS_SQL, schema_array(move, copy->keeper));
+	copy->wanted = query_text(copy->keeper, AFTER_ROWS_SQL, schema_array(move, copy->keeper));
 	copy->views = query(copy->keeper, FILLED_VIEWS_SQL, schema_array(move, copy->keeper));
 	if (!has_rows && (status = copy_rows(copy)) != STATUS_DONE)
 		return status;

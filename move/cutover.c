@@ -12,12 +12,16 @@
  * from the journals.
  */
 #include "stages.h"
+#include "sql/queries.inc"
 
 /* How long the writers of some shards may wait, so that many go at once. */
 #define GOOD_PAUSE_MS		100
 
 /* How long to wait for rows that a target has lost. */
 #define REPLAY_WAIT_MS		10000
+
+/* What the sequences of closed shards have come to, by their journal. */
+#define SEQUENCE_STATES		"SELECT jsonb_object_agg(shard, coalesce(details -> 'sequences', '{}')) FROM snowid.moves WHERE shard IN (%s)"
 
 /* How an attempt stands. */
 typedef enum Attempt
@@ -40,6 +44,7 @@ typedef struct CutOver
 	int64		start;			/* of the pause */
 	const char *reason;			/* for ATTEMPT_RETRY */
 	Shard	   *changed;		/* somebody has changed its definitions */
+	char	   *states;			/* of the sequences, when they were closed */
 } CutOver;
 
 static Attempt
@@ -82,36 +87,15 @@ tell_time(const CutOver *cut, const char *what)
  * servers must have the same sequences.
  */
 static bool
-carry_sequences(const Side *from, const Side *to, Shard *shard)
+carry_sequences(const Move *move, const Side *to, const char *states)
 {
-	const char *states = journal_of(shard, from)->sequences;
+	char	   *odd = query_text(to->conn, CARRY_SEQUENCES_SQL, literal(to->conn, states));
 
-	run(to->conn,
-		"UPDATE snowid.moves SET details = jsonb_set(details, '{sequences}', ("
-		"SELECT coalesce(jsonb_object_agg(h.key, h.value || jsonb_build_object("
-		"'last', s.state -> h.key -> 'last', 'called', s.state -> h.key -> 'called')), '{}') "
-		"FROM jsonb_each(details -> 'sequences') h)) "
-		"FROM (SELECT %s::jsonb) s (state) WHERE shard = %d",
-		literal(to->conn, states), shard->number);
-	if (query_bool(to->conn,
-				   "SELECT NOT EXISTS (SELECT FROM jsonb_each(%s::jsonb) e "
-				   "FULL JOIN jsonb_each(details -> 'sequences') h USING (key) "
-				   "WHERE e.key IS NULL OR h.key IS NULL OR jsonb_typeof(h.value -> 'last') = 'null') "
-				   "FROM snowid.moves WHERE shard = %d",
-				   literal(to->conn, states), shard->number))
+	if (odd == NULL)
 		return true;
-	report_error("the two servers do not have the same sequences in the shard");
+	report_error("the two servers do not have the same sequences in shard %s", odd);
 	report_hint("Type snowid-move abort, and begin again.");
 	return false;
-}
-
-static bool
-carry_all_sequences(const Move *move, const Side *from, const Side *to)
-{
-	for (int i = 0; i < move->nshards; i++)
-		if (!carry_sequences(from, to, move->shards[i]))
-			return false;
-	return true;
 }
 
 /*
@@ -144,17 +128,33 @@ pause_clients(CutOver *cut)
 	return reason == NULL ? ATTEMPT_GOES_ON : retry(cut, reason);
 }
 
+/*
+ * Lock the shards before they are closed.  Those that come again are locked by what
+ * closes them, in one statement; who is in its way is not awaited as long.
+ */
+static bool
+lock_group(const CutOver *cut, int64 until)
+{
+	const Move *move = cut->move;
+
+	if (cut->quiet)
+		return try_run(cut->from->conn, "SET LOCAL lock_timeout = %d", Max(move->options->lock_timeout_ms / 4, 1));
+	for (int i = 0; i < move->nshards; i++)
+		if (!lock_shard(move, cut->from, move->shards[i], cut->again, until))
+			return false;
+	return true;
+}
+
 /* Close the shards on the server that they leave. */
 static Attempt
 close_shards(CutOver *cut)
 {
 	int64		until = pause_end(cut->move, cut->start);
 
-	for (int i = 0; i < cut->move->nshards; i++)
-		if (!lock_shard(cut->move, cut->from, cut->move->shards[i], cut->again, until))
-			return retry_if_passing(cut, cut->from, strcmp(last_sqlstate, "40P01") == 0 ?
-									"could not lock the shard on the server that it leaves, whose writers wait for each other's locks (deadlock)" :
-									"could not lock the shard on the server that it leaves");
+	if (!lock_group(cut, until))
+		return retry_if_passing(cut, cut->from, strcmp(last_sqlstate, "40P01") == 0 ?
+								"could not lock the shard on the server that it leaves, whose writers wait for each other's locks (deadlock)" :
+								"could not lock the shard on the server that it leaves");
 	tell_time(cut, "locked");
 	if (!close_locked_shards(cut->move, cut->from, cut->to->home, until))
 		return retry_if_passing(cut, cut->from, "could not close the shard on the server that it leaves");
@@ -175,6 +175,7 @@ read_closed_shards(CutOver *cut)
 	const Move *move = cut->move;
 	PGconn	   *conn = cut->from->conn;
 	int64		left_ms = move->options->pause_limit_ms - (now_ms() - cut->start);
+	char	  **fingerprints;
 	PGresult   *res;
 
 	/* From here on the server ends the transaction after what is left. */
@@ -185,23 +186,14 @@ read_closed_shards(CutOver *cut)
 		return retry(cut, "another transaction is creating objects in the shard's schema");
 	PQclear(res);
 
-	for (int i = 0; i < move->nshards; i++)
-	{
-		const Journal *j = journal_of(move->shards[i], cut->from);
-		char	   *fingerprint = try_fingerprint(conn, move->shards[i]->schema);
-
-		if (fingerprint == NULL)
-			return retry_if_passing(cut, cut->from, "the pause limit was reached");
-		if (!is_as_noted(j->fingerprint, fingerprint))
-			cut->changed = move->shards[i];
-		free(fingerprint);
-	}
-	res = try_query(conn, "SELECT shard, details -> 'sequences' FROM snowid.moves WHERE shard IN (%s)",
-					shard_list(move));
-	if (res == NULL)
+	if ((fingerprints = try_fingerprints(move, cut->from)) == NULL ||
+		(res = try_query(conn, SEQUENCE_STATES, shard_list(move))) == NULL)
 		return retry_if_passing(cut, cut->from, "the pause limit was reached");
-	for (int row = 0; row < PQntuples(res); row++)
-		journal_of(find_shard(move, atoi(PQgetvalue(res, row, 0))), cut->from)->sequences = field(res, row, 1);
+	for (int i = 0; i < move->nshards; i++)
+		if (!is_as_noted(journal_of(move->shards[i], cut->from)->fingerprint, fingerprints[i]))
+			cut->changed = move->shards[i];
+	pg_free(fingerprints);
+	cut->states = field(res, 0, 0);
 	PQclear(res);
 	tell_time(cut, "definitions compared");
 	return cut->changed == NULL ? ATTEMPT_GOES_ON : ATTEMPT_FAILED;
@@ -242,7 +234,7 @@ prepare_target(CutOver *cut)
 	 * those commits did not wait for the disk.
 	 */
 	run(to->conn, "BEGIN");
-	if (!carry_all_sequences(move, cut->from, to))
+	if (!carry_sequences(move, to, cut->states))
 		return ATTEMPT_FAILED;
 	record_step(move, to, "ready");
 	run(to->conn, "COMMIT");
@@ -415,14 +407,21 @@ cut_over(const Move *move, const Side *from, const Side *to, const char *name, b
 
 /*
  * How many shards to hand over in the next decision: as many as will take about
- * the time that is a good pause, by what the last took.
+ * the time that is a good pause, by what the last took.  A slow machine has longer
+ * ones, whatever their number: at most twice the shortest is good there.
  */
 static int
-next_group(int count, int pause_ms)
+next_group(int count, int pause_ms, int *shortest)
 {
-	if (pause_ms > GOOD_PAUSE_MS)
+	int			good;
+
+	*shortest = Min(*shortest, pause_ms);
+	good = Max(GOOD_PAUSE_MS, 2 * *shortest);
+	if (pause_ms > good)
 		return Max(count / 2, 1);
-	return pause_ms < GOOD_PAUSE_MS / 2 ? 2 * count : count;
+	if (pause_ms < good / 2)
+		return 2 * count;
+	return pause_ms < good * 3 / 4 ? count + (count + 1) / 2 : count;
 }
 
 static bool
@@ -440,6 +439,7 @@ Status
 hand_over(const Move *move, const Side *from, const Side *to, const char *name)
 {
 	int			count = 1;
+	int			shortest = move->options->pause_limit_ms;
 	const Move *group;
 
 	move = by_pools(move);
@@ -449,7 +449,7 @@ hand_over(const Move *move, const Side *from, const Side *to, const char *name)
 	 * awaited.
 	 */
 	run(from->conn, "SET lock_timeout = %d", move->options->lock_timeout_ms);
-	free(try_fingerprint(from->conn, move->shards[0]->schema));
+	pg_free(try_fingerprints(select_range(move, 0, 1), from));
 	run(from->conn, "SET lock_timeout = 0");
 	prepare_fence(move, from);
 	for (int i = 0; i < move->nshards && move->nshards > 1; i += group->nshards)
@@ -463,8 +463,10 @@ hand_over(const Move *move, const Side *from, const Side *to, const char *name)
 		if (status == STATUS_DONE)
 		{
 			move->tally->moved += group->nshards;
-			count = next_group(group->nshards, move->tally->last_pause_ms);
+			count = next_group(group->nshards, move->tally->last_pause_ms, &shortest);
 		}
+		else
+			count = Max(count / 2, 1);
 		tell_now_and_then("%s", progress_of_set(move));
 	}
 	for (int i = 0; i < move->nshards; i++)
@@ -529,7 +531,7 @@ open_decided(const Move *move, const Side *from, const Side *to)
 		}
 	}
 	run(to->conn, "BEGIN");
-	if (!carry_all_sequences(move, from, to))
+	if (!carry_sequences(move, to, query_text(from->conn, SEQUENCE_STATES, shard_list(move))))
 		return STATUS_FAILED;
 	if (!open_shards(move, to))
 	{

@@ -11,7 +11,10 @@
 /* So often a table is tried again. */
 #define FENCE_TRIES		10
 
-/* Run a statement for each table of a query, each in a transaction of its own. */
+/*
+ * Run a statement for each table of a query, each in a transaction of its own.  Not
+ * one waits for the disk: whatever is decided later does.
+ */
 static bool
 for_each_table(const Move *move, const Side *side, PGresult *tables, const char *statement)
 {
@@ -26,10 +29,8 @@ for_each_table(const Move *move, const Side *side, PGresult *tables, const char 
 		{
 			if (n > 0)
 				back_off(0);
-			run(conn, "BEGIN");
-			run(conn, "SET LOCAL lock_timeout = %d", move->options->lock_timeout_ms);
-			done = try_run(conn, "%s", text_of(statement, PQgetvalue(tables, row, 0)));
-			run(conn, "%s", done ? "COMMIT" : "ROLLBACK");
+			done = try_run(conn, "SET LOCAL lock_timeout = %d; SET LOCAL synchronous_commit = off; %s",
+						   move->options->lock_timeout_ms, text_of(statement, PQgetvalue(tables, row, 0)));
 		}
 		all_done = all_done && done;
 	}

@@ -23,7 +23,7 @@ prepare_fingerprint(PGconn *conn)
 		if (prepared[i].conn == conn && prepared[i].pid == PQbackendPID(conn))
 			return true;
 	if (!try_run(conn, "SET plan_cache_mode = force_generic_plan") ||
-		!try_run(conn, "PREPARE snowid_fingerprint (oid) AS " FINGERPRINTS_SQL, "ARRAY[$1]"))
+		!try_run(conn, "PREPARE snowid_fingerprints (oid[]) AS " FINGERPRINTS_SQL, "$1"))
 		return false;
 	prepared[next].conn = conn;
 	prepared[next].pid = PQbackendPID(conn);
@@ -31,32 +31,36 @@ prepare_fingerprint(PGconn *conn)
 	return true;
 }
 
-/* The fingerprint of a schema; NULL if the query has failed, as try_query() does. */
-char *
-try_fingerprint(PGconn *conn, const char *schema)
+/* Fingerprints in the order of the shards, each with what is to follow it. */
+static char **
+in_order(const Move *move, const Side *side, PGresult *res, const char *suffix)
 {
-	PGresult   *res;
-	char	   *fingerprint;
+	char	  **fingerprints = pg_malloc0(sizeof(char *) * Max(move->nshards, 1));
 
-	if (!prepare_fingerprint(conn) ||
-		(res = try_query(conn, "EXECUTE snowid_fingerprint (to_regnamespace(%s))", literal(conn, ident(conn, schema)))) == NULL)
-		return NULL;
-	fingerprint = PQntuples(res) == 1 ? field(res, 0, 1) : pg_strdup("");
+	for (int row = 0; row < PQntuples(res); row++)
+		for (int i = 0; i < move->nshards; i++)
+			if (strcmp(PQgetvalue(res, row, 0), name_on(side, move->shards[i])) == 0)
+				fingerprints[i] = psprintf("%s%s", PQgetvalue(res, row, 1), suffix);
 	PQclear(res);
-	return fingerprint;
+	return fingerprints;
 }
 
-char *
-take_fingerprint(PGconn *conn, const char *schema)
+/* The fingerprints of some shards; NULL if the query has failed, as try_query() does. */
+char	  **
+try_fingerprints(const Move *move, const Side *side)
 {
-	char	   *fingerprint = try_fingerprint(conn, schema);
+	PQExpBufferData oids;
+	PGresult   *res;
 
-	if (fingerprint == NULL)
-	{
-		report_error("%s: %s", label_of(conn), PQerrorMessage(conn));
-		fail();
-	}
-	return fingerprint;
+	if (!prepare_fingerprint(side->conn))
+		return NULL;
+	initPQExpBuffer(&oids);
+	for (int i = 0; i < move->nshards; i++)
+		appendPQExpBuffer(&oids, "%sto_regnamespace(%s)", i > 0 ? ", " : "",
+						  literal(side->conn, ident(side->conn, move->shards[i]->schema)));
+	res = try_query(side->conn, "EXECUTE snowid_fingerprints (ARRAY[%s]::oid[])", oids.data);
+	termPQExpBuffer(&oids);
+	return res != NULL ? in_order(move, side, res, "") : NULL;
 }
 
 /* The OIDs of schemas, as the queries take them. */
@@ -71,18 +75,12 @@ oids_of(PGconn *conn, const char *schemas)
  * it was taken, which tells later what is newer.
  */
 char	  **
-note_definitions(const Move *move, PGconn *conn)
+note_definitions(const Move *move, const Side *side)
 {
+	PGconn	   *conn = side->conn;
 	char	   *snapshot = query_text(conn, "SELECT pg_current_snapshot()");
-	PGresult   *res = query(conn, FINGERPRINTS_SQL, oids_of(conn, schema_list(move, conn)));
-	char	  **notes = pg_malloc0(sizeof(char *) * Max(move->nshards, 1));
 
-	for (int row = 0; row < PQntuples(res); row++)
-		for (int i = 0; i < move->nshards; i++)
-			if (strcmp(PQgetvalue(res, row, 0), move->shards[i]->schema) == 0)
-				notes[i] = psprintf("%s %s", PQgetvalue(res, row, 1), snapshot);
-	PQclear(res);
-	return notes;
+	return in_order(move, side, query(conn, FINGERPRINTS_SQL, oids_of(conn, name_list(move, side))), text_of(" %s", snapshot));
 }
 
 /* Has this note the same fingerprint, or is this it? */

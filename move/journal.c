@@ -137,6 +137,26 @@ shard_list(const Move *move)
 	return list.data;
 }
 
+/* What a shard's schema is called on a server now. */
+const char *
+name_on(const Side *side, Shard *shard)
+{
+	const char *name = journal_of(shard, side)->schema;
+
+	return name != NULL ? name : shard->schema;
+}
+
+char *
+name_list(const Move *move, const Side *side)
+{
+	PQExpBufferData list;
+
+	initPQExpBuffer(&list);
+	for (int i = 0; i < move->nshards; i++)
+		appendPQExpBuffer(&list, "%s%s", i > 0 ? ", " : "", literal(side->conn, name_on(side, move->shards[i])));
+	return list.data;
+}
+
 char *
 schema_list(const Move *move, PGconn *conn)
 {
@@ -305,7 +325,7 @@ read_journal(const Move *move, const Side *side)
 				"coalesce((details ->> 'reverse')::boolean, false), "
 				"coalesce((details ->> 'keep_name')::boolean, false), "
 				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
-				"peer, date_trunc('second', changed_at), details -> 'sequences', details ->> 'peer_system', "
+				"peer, date_trunc('second', changed_at), details ->> 'peer_system', "
 				"details ->> 'poolers', details ->> 'target_ddl_md5', details ->> 'timelines' "
 				"FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 	for (int row = 0; row < PQntuples(res); row++)
@@ -326,11 +346,10 @@ read_journal(const Move *move, const Side *side)
 		j->registry = field(res, row, 11);
 		j->peer = field(res, row, 12);
 		j->changed_at = field(res, row, 13);
-		j->sequences = field(res, row, 14);
-		j->peer_system = field(res, row, 15);
-		j->poolers = field(res, row, 16);
-		j->target_ddl_md5 = field(res, row, 17);
-		j->timelines = field(res, row, 18);
+		j->peer_system = field(res, row, 14);
+		j->poolers = field(res, row, 15);
+		j->target_ddl_md5 = field(res, row, 16);
+		j->timelines = field(res, row, 17);
 	}
 	PQclear(res);
 }
@@ -371,16 +390,6 @@ record_detail(const Move *move, PGconn *conn, const char *key, const char *value
 		"UPDATE snowid.moves SET details = details || jsonb_build_object(%s, %s::text) "
 		"WHERE shard IN (%s)",
 		literal(conn, key), literal(conn, value), shard_list(move));
-}
-
-/* The same for what each shard has of its own. */
-void
-record_fingerprint(const Side *side, int shard, const char *fingerprint)
-{
-	run(side->conn,
-		"UPDATE snowid.moves SET details = details || jsonb_build_object('fingerprint', %s::text) "
-		"WHERE shard = %d",
-		literal(side->conn, fingerprint), shard);
 }
 
 /*

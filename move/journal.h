@@ -76,7 +76,6 @@ typedef struct Journal
 	char	   *schema;			/* its name there now */
 	char	   *changed_at;		/* when the step was recorded */
 	char	   *fingerprint;	/* of the definitions */
-	char	   *sequences;		/* what they had come to when it was closed */
 	bool		reverse;		/* replicate back afterwards */
 	bool		keep_name;
 	char	   *name;			/* of publication, slot and subscription */
@@ -140,9 +139,11 @@ extern bool is_source(const Move *move, const Side *side);
 extern Journal *journal_of(Shard *shard, const Side *side);
 extern Journal *set_journal(const Move *move, const Side *side);
 
-/* For IN (...): the numbers of the set's shards, and their schemas. */
+/* For IN (...): the numbers of the set's shards, and their schemas, also as a server has them. */
 extern char *shard_list(const Move *move);
 extern char *schema_list(const Move *move, PGconn *conn);
+extern char *name_list(const Move *move, const Side *side);
+extern const char *name_on(const Side *side, Shard *shard);
 
 extern bool lock_shards(const Move *move, const Side *side);
 extern bool check_journal_rights(const Side *side);
@@ -162,7 +163,6 @@ extern bool is_any_at(const Move *move, const Side *side, const char *step);
 /* In the transaction that the connection has open, if any. */
 extern void record_step_on(const Move *move, const Side *side, PGconn *conn, const char *step);
 extern void record_step(const Move *move, const Side *side, const char *step);
-extern void record_fingerprint(const Side *side, int shard, const char *fingerprint);
 extern void record_detail(const Move *move, PGconn *conn, const char *key, const char *value);
 
 extern bool failed_over(const Move *move, const Side *side);

@@ -13,10 +13,8 @@ begin_limited(const Move *move, PGconn *conn, int lock_timeout_ms)
 {
 	int			limit = move->options->pause_limit_ms;
 
-	run(conn, "BEGIN");
-	run(conn, "SET LOCAL lock_timeout = %d", lock_timeout_ms);
-	run(conn, "SET LOCAL statement_timeout = %d", limit);
-	run(conn, "SET LOCAL idle_in_transaction_session_timeout = %d", limit);
+	run(conn, "BEGIN; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d; "
+		"SET LOCAL idle_in_transaction_session_timeout = %d", lock_timeout_ms, limit, limit);
 }
 
 /* The same for all that is done while writers wait. */

@@ -148,11 +148,16 @@ create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name)
 							 has_failover_slots(side) ? ", FAILOVER" : ""));
 }
 
-/* Rows are applied as the table's owner, where the server can do that. */
-static const char *
-as_table_owner(const Side *side)
+/* A subscription of a slot that is there.  Rows are applied as the table's owner, where the server can do that. */
+static void
+create_subscription(const Side *from, const Side *to, const char *name, const char *options)
 {
-	return applies_as_owner(side) ? ", run_as_owner = false" : "";
+	PGconn	   *conn = to->conn;
+
+	run(conn,
+		"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s WITH (create_slot = false, slot_name = %s, copy_data = false, %s%s)",
+		ident(conn, name), literal_for_subscription(conn, from), ident(conn, name), literal(conn, name), options,
+		applies_as_owner(to) ? ", run_as_owner = false" : "");
 }
 
 /* Begin to follow, from the slot's snapshot on, with the journal. */
@@ -163,12 +168,8 @@ subscribe(const Move *move)
 	PGconn	   *conn = target->conn;
 
 	run(conn, "BEGIN");
-	run(conn,
-		"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s "
-		"WITH (create_slot = false, slot_name = %s, copy_data = false, enabled = true%s%s)",
-		ident(conn, move->name), literal_for_subscription(conn, &move->source),
-		ident(conn, move->name), literal(conn, move->name), as_table_owner(target),
-		has_failover_slots(target) && has_failover_slots(&move->source) ? ", failover" : "");
+	create_subscription(&move->source, target, move->name,
+						has_failover_slots(target) && has_failover_slots(&move->source) ? "enabled, failover" : "enabled");
 	record_step(move, target, "subscribed");
 	run(conn, "COMMIT");
 }
@@ -185,11 +186,7 @@ subscribe_back(const Move *move, const Side *from, const Side *to)
 	char	   *oid;
 
 	if (!has_subscription(conn, name))
-		run(conn,
-			"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s "
-			"WITH (create_slot = false, slot_name = %s, copy_data = false, enabled = false%s)",
-			ident(conn, name), literal_for_subscription(conn, to), ident(conn, name),
-			literal(conn, name), as_table_owner(from));
+		create_subscription(to, from, name, "enabled = false");
 	oid = query_text(conn,
 					 "SELECT oid FROM pg_subscription WHERE subname = %s AND NOT subenabled",
 					 literal(conn, name));
@@ -212,7 +209,7 @@ subscribe_back(const Move *move, const Side *from, const Side *to)
  * Drop a subscription, but not its slot, which the other server may be too
  * far away to drop now.
  */
-void
+static void
 drop_subscription(const Side *side, const char *name)
 {
 	PGconn	   *conn = side->conn;
@@ -256,8 +253,16 @@ drop_slot(const Side *side, const char *name)
 	return STATUS_DONE;
 }
 
-void
-drop_publication(const Side *side, const char *name)
+/* Drop all that has brought rows from one server to the other, where that is reached. */
+Status
+end_replication(const Side *from, const Side *to, const char *name)
 {
-	run(side->conn, "DROP PUBLICATION IF EXISTS %s", ident(side->conn, name));
+	if (to->conn != NULL)
+		drop_subscription(to, name);
+	if (from->conn == NULL)
+		return STATUS_DONE;
+	if (drop_slot(from, name) != STATUS_DONE)
+		return STATUS_FAILED;
+	run(from->conn, "DROP PUBLICATION IF EXISTS %s", ident(from->conn, name));
+	return STATUS_DONE;
 }

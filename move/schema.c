@@ -19,7 +19,7 @@ Status
 check_definitions(const Move *move)
 {
 	const Side *source = &move->source;
-	char	  **now = note_definitions(move, source->conn);
+	char	  **now = note_definitions(move, source);
 
 	for (int i = 0; i < move->nshards; i++)
 	{

@@ -37,9 +37,8 @@ extern bool has_manager(const Move *set);
 
 /* fingerprint.c: has anybody changed the definitions? */
 
-extern char *try_fingerprint(PGconn *conn, const char *schema);
-extern char *take_fingerprint(PGconn *conn, const char *schema);
-extern char **note_definitions(const Move *move, PGconn *conn);
+extern char **try_fingerprints(const Move *move, const Side *side);
+extern char **note_definitions(const Move *move, const Side *side);
 extern bool is_as_noted(const char *noted, const char *now);
 extern char *name_changes(PGconn *conn, PGconn *other, const char *schema, const char *noted);
 
@@ -62,9 +61,8 @@ extern void create_slot(const Side *side, const char *name);
 extern char *create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name);
 extern void subscribe(const Move *move);
 extern void subscribe_back(const Move *move, const Side *from, const Side *to);
-extern void drop_subscription(const Side *side, const char *name);
 extern Status drop_slot(const Side *side, const char *name);
-extern void drop_publication(const Side *side, const char *name);
+extern Status end_replication(const Side *from, const Side *to, const char *name);
 
 /* set.c: what concerns the set as a whole */
 

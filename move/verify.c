@@ -8,6 +8,7 @@
  * compared at leisure.
  */
 #include "stages.h"
+#include "sql/queries.inc"
 
 /* The tables of the set, as a LOCK TABLE takes them: those first that others refer to. */
 static char *
@@ -58,78 +59,50 @@ take_snapshots(const Move *move, bool *taken, int *pause_ms)
 	return end_pause(move, source) ? STATUS_DONE : STATUS_FAILED;
 }
 
-/*
- * One table's count, and checksum if wanted; it does not depend on the order.  Of
- * the columns that the source has, as texts, since the target may have wider types,
- * and more of them.
- *
- * Not by a cast to text: a table's owner can make that a function of his own,
- * which a superuser would run.  Two encodings are compared in one.
- */
-static char *
-table_state_query(const Move *move, const char *table, const char *columns)
-{
-	bool		one_encoding =
-	strcmp(PQparameterStatus(move->source.aux, "server_encoding"),
-		   PQparameterStatus(move->target.aux, "server_encoding")) == 0;
-
-	if (move->options->verify != VERIFY_CHECKSUMS && who_failed_over(move) == NULL)
-		return text_of("SELECT count(*) FROM ONLY %s t", table);
-	return text_of(one_encoding
-				   ? "SELECT count(*), sum(hashtextextended(textin(record_out(ROW(%s))) COLLATE \"C\", 0)::numeric) FROM ONLY %s t"
-				   : "SELECT count(*), sum(hashtextextended(encode(convert_to(textin(record_out(ROW(%s))), 'UTF8'), 'hex') COLLATE \"C\", 0)::numeric) FROM ONLY %s t",
-				   columns, table);
-}
-
-static bool
-send_query(const Side *side, const char *sql)
-{
-	if (PQsendQuery(side->aux, sql))
-		return true;
-	report_error("%s: %s", side->label, PQerrorMessage(side->aux));
-	return false;
-}
-
-/* What table_state_query() says; NULL after telling an error. */
-static char *
+/* What a shard's tables have, or had: a row for each; ends the program after an error. */
+static PGresult *
 receive(const Side *side)
 {
-	PGconn	   *conn = side->aux;
-	PGresult   *res = PQgetResult(conn);
-	char	   *state = NULL;
+	PGresult   *res = PQgetResult(side->aux);
 
-	if (PQresultStatus(res) == PGRES_TUPLES_OK)
-		state = text_of("%s rows%s%s", PQgetvalue(res, 0, 0),
-						PQnfields(res) > 1 ? ", checksum " : "",
-						PQnfields(res) > 1 ? PQgetvalue(res, 0, 1) : "");
-	else
-		report_error("%s: %s", side->label, PQerrorMessage(conn));
-	PQclear(res);
-	while ((res = PQgetResult(conn)) != NULL)
-		PQclear(res);
-	return state;
+	if (PQresultStatus(res) != PGRES_TUPLES_OK)
+	{
+		report_error("%s: %s", side->label, PQerrorMessage(side->aux));
+		fail();
+	}
+	PQclear(PQgetResult(side->aux));
+	return res;
 }
 
-/* Compare the copies of a table, both at the same time. */
-static Status
-compare_table(const Move *move, const char *name, const char *sql, bool *differs)
+/* Compare the copies of a shard, both at the same time; says whether they are equal. */
+static bool
+compare_shard(const Move *move, const char *sql)
 {
-	const Side *source = &move->source;
-	const Side *target = &move->target;
-	int			mark = mark_texts();
-	char	   *here;
-	char	   *there;
+	const Side *sides[] = {&move->source, &move->target};
+	PGresult   *states[2];
+	bool		is_equal = true;
 
-	if (!send_query(source, sql) || !send_query(target, sql) ||
-		(here = receive(source)) == NULL || (there = receive(target)) == NULL)
-		return STATUS_FAILED;
-	*differs = strcmp(here, there) != 0;
-	if (*differs)
-		report_error("table \"%s\" differs: source %s, target %s", name, here, there);
-	else
-		report_verbose("table \"%s\": %s", name, here);
-	free_texts(mark);
-	return STATUS_DONE;
+	for (int i = 0; i < 2; i++)
+		(void) PQsendQuery(sides[i]->aux, sql);
+	for (int i = 0; i < 2; i++)
+		states[i] = receive(sides[i]);
+	for (int row = 0; row < PQntuples(states[0]); row++)
+	{
+		const char *name = PQgetvalue(states[0], row, 0);
+		const char *here = PQgetvalue(states[0], row, 1);
+		const char *there = PQgetvalue(states[1], row, 1);
+
+		if (strcmp(here, there) == 0)
+			report_verbose("table \"%s\": %s", name, here);
+		else
+		{
+			report_error("table \"%s\" differs: source %s, target %s", name, here, there);
+			is_equal = false;
+		}
+	}
+	PQclear(states[0]);
+	PQclear(states[1]);
+	return is_equal;
 }
 
 /*
@@ -140,38 +113,32 @@ bool
 compare_tables(const Move *move)
 {
 	PGconn	   *conn = move->source.aux;
+	bool		is_after_failure = who_failed_over(move) != NULL;
 	bool		all_equal = true;
-	PGresult   *tables = query(conn,
-							   "SELECT n.nspname, c.relname, format('%%I.%%I', n.nspname, c.relname), "
-							   "coalesce((SELECT string_agg('t.' || quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute "
-							   " WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped), '') "
-							   "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-							   "WHERE n.nspname IN (%s) AND c.relkind = 'r' ORDER BY 1, 2",
-							   schema_list(move, conn));
+	int			ntables = 0;
+	const char *what = move->options->verify != VERIFY_CHECKSUMS && !is_after_failure ? "count" :
+	strcmp(PQparameterStatus(conn, "server_encoding"), PQparameterStatus(move->target.aux, "server_encoding")) == 0 ?
+	"checksum" : "checksum in UTF8";
+	PGresult   *shards = query(conn, COMPARISONS_SQL, schema_list(move, conn), literal(conn, what));
 
-	for (int i = 0; i < PQntuples(tables); i++)
+	for (int i = 0; i < PQntuples(shards); i++)
 	{
-		bool		differs;
+		Shard	   *shard = shard_of_schema(move, PQgetvalue(shards, i, 0));
 
-		if (compare_table(move, PQgetvalue(tables, i, 1),
-						  table_state_query(move, PQgetvalue(tables, i, 2), PQgetvalue(tables, i, 3)), &differs) != STATUS_DONE)
-			fail();
-		if (differs)
+		ntables += atoi(PQgetvalue(shards, i, 1));
+		if (compare_shard(move, PQgetvalue(shards, i, 2)))
+			continue;
+		all_equal = false;
+		if (!is_after_failure)
 		{
-			Shard	   *shard = shard_of_schema(move, PQgetvalue(tables, i, 0));
-
-			if (!shard->failed && who_failed_over(move) == NULL)
-			{
-				report_hint("The shard is where it was. To drop the copy, type: snowid-move abort");
-				leave_shard(move, shard);
-			}
-			all_equal = false;
+			report_hint("The shard is where it was. To drop the copy, type: snowid-move abort");
+			leave_shard(move, shard);
 		}
 	}
+	PQclear(shards);
 	if (all_equal)
-		report_info("%d tables compared, no difference", PQntuples(tables));
-	PQclear(tables);
-	return all_equal || who_failed_over(move) == NULL;
+		report_info("%d tables compared, no difference", ntables);
+	return all_equal || !is_after_failure;
 }
 
 /*

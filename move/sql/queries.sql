@@ -19,14 +19,15 @@ WHERE slot_name IN (:'name', :'reverse_name');
 
 -- What comes after the rows: how many indexes, constraints and so on each schema has.
 \echo after_rows_sql
-SELECT nspname, (SELECT count(*) FROM pg_index x JOIN pg_class c ON c.oid = indexrelid WHERE relnamespace = n.oid AND indisvalid)
- + (SELECT count(*) FROM pg_constraint WHERE connamespace = n.oid AND contype <> 'n' AND conparentid = 0)
- + (SELECT count(*) FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid
-  WHERE relnamespace = n.oid AND NOT tgisinternal AND tgparentid = 0 AND tgname <> 'snowid_fence')
- + (SELECT count(*) FROM pg_rewrite JOIN pg_class c ON c.oid = ev_class WHERE relnamespace = n.oid)
- + (SELECT count(*) FROM pg_policy JOIN pg_class c ON c.oid = polrelid WHERE relnamespace = n.oid)
- + (SELECT count(*) FROM pg_statistic_ext WHERE stxnamespace = n.oid)
-FROM pg_namespace n WHERE nspname = ANY (:'schemas') ORDER BY nspname;
+WITH n AS MATERIALIZED (SELECT oid, nspname FROM pg_namespace WHERE nspname = ANY (:'schemas')),
+c AS MATERIALIZED (SELECT oid, relnamespace FROM pg_class WHERE relnamespace IN (SELECT oid FROM n))
+SELECT jsonb_object_agg(nspname, made) FROM (SELECT nspname, count(namespace) AS made FROM n LEFT JOIN (
+ SELECT relnamespace FROM pg_index JOIN c ON c.oid = indexrelid WHERE indisvalid
+ UNION ALL SELECT connamespace FROM pg_constraint WHERE contype <> 'n' AND conparentid = 0
+ UNION ALL SELECT relnamespace FROM pg_trigger JOIN c ON c.oid = tgrelid WHERE NOT tgisinternal AND tgparentid = 0 AND tgname <> 'snowid_fence'
+ UNION ALL SELECT relnamespace FROM pg_rewrite JOIN c ON c.oid = ev_class
+ UNION ALL SELECT relnamespace FROM pg_policy JOIN c ON c.oid = polrelid
+ UNION ALL SELECT stxnamespace FROM pg_statistic_ext) x (namespace) ON namespace = n.oid GROUP BY nspname) m;
 
 -- Materialized views, each after those that it reads: it reaches all that they do.
 \echo filled_views_sql
@@ -38,12 +39,89 @@ WITH RECURSIVE reach (view, read) AS (
  JOIN pg_depend ON classid = r.tableoid AND objid = r.oid AND refclassid = 'pg_class'::regclass)
 SELECT format('REFRESH MATERIALIZED VIEW %s', view::regclass) FROM reach GROUP BY view ORDER BY count(*), view;
 
+-- Names for closed copies that are called as their shards, and statements that give
+-- them.
+-- arguments: schemas shards
+\echo new_names_sql
+SELECT format('ALTER SCHEMA %I RENAME TO %I; UPDATE snowid.moves SET schema = %L WHERE shard = %s', old, new, new, shard), new
+FROM unnest(ARRAY[:'shards'], ARRAY[:'schemas']) s (shard, old), LATERAL (
+ SELECT name FROM generate_series(0, 1000) i, LATERAL (SELECT old || '_moved' || CASE WHEN i > 0 THEN i::text ELSE '' END) n (name)
+ WHERE octet_length(name) < 64 AND NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = name) ORDER BY i LIMIT 1) x (new) ORDER BY shard;
+
+-- Does a statement that was waiting when a shard was closed still use its tables' names?
+-- arguments: shards
+\echo users_of_names_sql
+SELECT EXISTS (SELECT FROM pg_stat_activity a, snowid.moves m
+ WHERE m.shard IN (:'shards') AND a.state = 'active' AND a.query_start <= m.changed_at
+ AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
+ AND EXISTS (SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE l.pid = a.pid AND n.nspname = m.schema
+  AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')));
+
+-- Tables of closed copies that the fence does not have.
+\echo newer_tables_sql
+SELECT string_agg(format('%I.%I', n.nspname, c.relname), ', ')
+FROM snowid.moves m JOIN pg_namespace n ON n.nspname = m.schema JOIN pg_class c ON c.relnamespace = n.oid
+WHERE m.shard IN (:'shards') AND c.relkind IN ('r', 'p')
+AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence');
+
+-- Writes a home into the registry of all servers, and says which shards it lacks.
+-- arguments: home schemas shards
+\echo tell_registry_sql
+WITH told AS (UPDATE snowid.shard_registry SET home = :'home' WHERE shard IN (:'shards') RETURNING shard)
+SELECT shard, format('INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (%s, %L, %L);', shard, schema, :'home')
+FROM unnest(ARRAY[:'shards'], ARRAY[:'schemas']) s (shard, schema) WHERE shard NOT IN (SELECT shard FROM told);
+
+-- Publications that have had tables of the shards, and what they had.
+-- arguments: reverse_name shards
+\echo other_publications_sql
+WITH theirs AS (
+ SELECT n.oid, r.schema FROM snowid.moves m JOIN snowid.shard_registry r USING (shard) JOIN pg_namespace n ON nspname = m.schema
+ WHERE m.shard IN (:'shards'))
+SELECT pubname, format('TABLE %s', string_agg(format('%I.%I', schema, relname), ', ' ORDER BY schema, relname))
+FROM theirs n JOIN pg_class c ON relnamespace = n.oid JOIN pg_publication_rel ON prrelid = c.oid
+JOIN pg_publication p ON p.oid = prpubid WHERE pubname <> :'reverse_name' GROUP BY pubname
+UNION ALL SELECT pubname, format('TABLES IN SCHEMA %s', string_agg(quote_ident(schema), ', ' ORDER BY schema))
+FROM theirs n JOIN pg_publication_namespace ON pnnspid = n.oid JOIN pg_publication p ON p.oid = pnpubid GROUP BY pubname ORDER BY 1;
+
 -- Makes the statements that give schemas back to those whose they are.
+-- arguments: schemas
 \echo give_back_sql
 SELECT string_agg(format('ALTER SCHEMA %I OWNER TO %I', schema, details ->> 'owner') || coalesce((
  SELECT string_agg(format('; GRANT %s ON SCHEMA %I TO %s%s', CASE r ->> 'right' WHEN 'CREATE' THEN 'CREATE' ELSE 'USAGE' END, schema,
   coalesce(quote_ident(r ->> 'to'), 'PUBLIC'), CASE WHEN (r ->> 'further')::boolean THEN ' WITH GRANT OPTION' END), '')
  FROM jsonb_array_elements(details -> 'rights') r), ''), '; ') FROM snowid.moves WHERE schema = ANY (:'schemas');
+
+-- Carries the states of sequences into the journal of the server that opens them, and
+-- says which shards have not the same sequences there.
+-- arguments: states
+\echo carry_sequences_sql
+WITH carried AS (
+ UPDATE snowid.moves m SET details = jsonb_set(details, '{sequences}', (
+  SELECT coalesce(jsonb_object_agg(key, value || jsonb_build_object('last', s.value -> key -> 'last', 'called', s.value -> key -> 'called')), '{}')
+  FROM jsonb_each(details -> 'sequences') e))
+ FROM jsonb_each(:'states') s WHERE m.shard = s.key::int RETURNING m.shard, details -> 'sequences' AS here, s.value AS there)
+SELECT string_agg(shard::text, ', ') FROM carried WHERE EXISTS (
+ SELECT FROM jsonb_each(there) t FULL JOIN jsonb_each(here) h USING (key)
+ WHERE t.key IS NULL OR h.key IS NULL OR jsonb_typeof(h.value -> 'last') = 'null');
+
+-- A query for each shard that says what each of its tables has: a count, and perhaps
+-- a checksum, which does not depend on the order.  Of the columns that the source has,
+-- as texts, since the target may have wider types, and more of them.
+--
+-- Not by a cast to text: a table's owner can make that a function of his own, which a
+-- superuser would run.  Two encodings are compared in one.
+-- arguments: schemas what
+\echo comparisons_sql
+SELECT nspname, count(*), string_agg(format($$SELECT %L COLLATE "C", concat(count(*), ' rows'%s) FROM ONLY %I.%I t$$, relname,
+ CASE :'what' WHEN 'count' THEN ''
+ WHEN 'checksum' THEN format($$, ', checksum ', sum(hashtextextended(textin(record_out(ROW(%s))) COLLATE "C", 0)::numeric)$$, columns)
+ ELSE format($$, ', checksum ', sum(hashtextextended(encode(convert_to(textin(record_out(ROW(%s))), 'UTF8'), 'hex') COLLATE "C", 0)::numeric)$$,
+  columns) END, nspname, relname), ' UNION ALL ') || ' ORDER BY 1'
+FROM (SELECT nspname, relname, (SELECT string_agg('t.' || quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+  WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) AS columns
+ FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname IN (:'schemas') AND relkind = 'r' ORDER BY 1, 2) t
+GROUP BY nspname ORDER BY nspname;
 
 -- Is somebody creating a relation in one of the schemas?  He holds a lock on it until
 -- his commit (RangeVarGetAndCheckCreationNamespace).
