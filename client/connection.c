@@ -54,12 +54,21 @@ connect_to(const char *label, const char *conninfo, const char *replication)
 	"tcp_user_timeout", "dbname", "fallback_application_name", "replication", NULL};
 	const char *const values[] = {"10", "5", "3", "25000", conninfo, progname, replication, NULL};
 	PGconn	   *conn = PQconnectdbParams(keywords, values, true);
+	PGPing		ping = PQPING_REJECT;
 
 	set_label(conn, label);
 
-	/* Only PQping() can tell a server that is starting from other refusals. */
-	for (int64 told = 0; waits_for_start && PQstatus(conn) != CONNECTION_OK && PQping(conninfo) == PQPING_REJECT; PQreset(conn))
+	/*
+	 * Only PQping() can tell a server that is starting from other refusals.
+	 * One that has just become ready is tried once more.
+	 */
+	for (int64 told = 0; waits_for_start && PQstatus(conn) != CONNECTION_OK && ping == PQPING_REJECT; PQreset(conn))
 	{
+		ping = PQping(conninfo);
+		if (ping == PQPING_OK)
+			continue;
+		if (ping != PQPING_REJECT)
+			break;
 		if (told == 0 || now_ms() - told > TELL_MS)
 		{
 			report_info("%s: waiting: %s", label, PQerrorMessage(conn));
