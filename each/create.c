@@ -42,7 +42,7 @@ command_create(PGconn *registry)
 	side.version = PQserverVersion(conn);
 	like = query_text(conn, "SELECT schema FROM snowid.shard_registry r WHERE shard = %d AND snowid_internal.lives(r) = 'here'", options.like);
 	if (like == NULL)
-		refuse("shard %d is not where the registry says", options.like);
+		refuse_call("shard %d is not where the registry says", options.like);
 
 	/* Migrations wait, so that the ledger, which pg_dump shall see, is right. */
 	ledger = open_ledger(conn, text_of("%s." LEDGER, ident(conn, like)), "");
@@ -61,7 +61,7 @@ command_create(PGconn *registry)
 		if (query_bool(registry, "SELECT EXISTS (SELECT FROM snowid.shard_registry WHERE (shard = %d OR schema = %s) "
 					   "AND (shard <> %d OR home IS DISTINCT FROM %s))", numbers[i], literal(registry, schema),
 					   numbers[i], literal(registry, home)))
-			refuse("the registry has another shard %d, or schema \"%s\"", numbers[i], schema);
+			refuse_call("the registry has another shard %d, or schema \"%s\"", numbers[i], schema);
 
 		/* After a kill, it may be there already, unknown to the registry. */
 		if (!query_bool(conn, "SELECT EXISTS (SELECT FROM snowid.shard_registry WHERE shard = %d)", numbers[i]))

@@ -48,7 +48,7 @@ typedef struct Task
 } Task;
 
 /* What is wrong before anything was touched ends the program. */
-#define refuse(...) (report_error(__VA_ARGS__), exit(EXIT_USAGE))
+#define refuse_call(...) (report_error(__VA_ARGS__), exit(EXIT_USAGE))
 
 /* task.c */
 

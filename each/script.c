@@ -20,10 +20,10 @@ read_script_of_ledgers(PGconn *conn)
 {
 	read_ledgers("script, NULL", text_of("name = %s AND (finished_at IS NOT NULL OR statements > 0)", literal(conn, options.name)));
 	if (nnotes == 0)
-		refuse("no shard has done \"%s\"; say where it is: --file", options.name);
+		refuse_call("no shard has done \"%s\"; say where it is: --file", options.name);
 	for (; nnotes > 0; nnotes--)
 		if (strcmp(notes[nnotes - 1].subject, notes[0].subject) != 0)
-			refuse("shard %d has another script \"%s\" than others; say which: --file", notes[nnotes - 1].shard, options.name);
+			refuse_call("shard %d has another script \"%s\" than others; say which: --file", notes[nnotes - 1].shard, options.name);
 	return notes[0].subject;
 }
 
@@ -42,7 +42,7 @@ split_script(void)
 	{
 		result = psql_scan(lexer, statement, &prompt);
 		if (result == PSCAN_BACKSLASH || (result == PSCAN_INCOMPLETE && prompt != PROMPT_READY))
-			refuse("the script %s", result == PSCAN_BACKSLASH ? "has a command of psql's" : "ends within a statement");
+			refuse_call("the script %s", result == PSCAN_BACKSLASH ? "has a command of psql's" : "ends within a statement");
 		if (statement->len > 0)
 			script.statements[script.nstatements++] = pg_strdup(statement->data);
 		resetPQExpBuffer(statement);
@@ -58,10 +58,10 @@ read_script(PGconn *registry)
 	int			fd = options.file != NULL ? open(options.file, O_RDONLY) : -1;
 
 	if (options.file != NULL && fd < 0)
-		refuse("could not read file \"%s\": %m", options.file);
+		refuse_call("could not read file \"%s\": %m", options.file);
 	script.text = fd >= 0 ? read_all(fd) : read_script_of_ledgers(registry);
 	if (script.text[0] == '\0')
-		refuse("the script is empty");
+		refuse_call("the script is empty");
 	if (strncmp(script.text, NO_TRANSACTION, strlen(NO_TRANSACTION)) == 0 &&
 		strchr("\r\n", script.text[strlen(NO_TRANSACTION)]) != NULL)
 		split_script();

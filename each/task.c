@@ -33,7 +33,7 @@ connect_server(int server, bool needed)
 		run(conn, "SELECT set_config(name, reset_val, false) FROM pg_settings WHERE name IN "
 			"('row_security', 'restrict_nonsystem_relation_kind', 'timezone', 'datestyle', 'intervalstyle')");
 	else if (needed)
-		refuse("%s: %s", label, PQerrorMessage(conn));
+		refuse_call("%s: %s", label, PQerrorMessage(conn));
 	return conn;
 }
 
@@ -62,7 +62,7 @@ read_registry(PGconn *registry)
 	if (first)
 		tasks = mmap(NULL, (MAX_SHARD + 1) * sizeof(Task), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (first && (res == NULL || tasks == MAP_FAILED))
-		refuse("registry: %s", res == NULL ? PQerrorMessage(registry) : strerror(errno));
+		refuse_call("registry: %s", res == NULL ? PQerrorMessage(registry) : strerror(errno));
 	task = tasks;
 	for (int row = 0; res != NULL && row < PQntuples(res); row++)
 	{
@@ -85,7 +85,7 @@ read_registry(PGconn *registry)
 		PQreset(registry);
 	PQclear(res);
 	if (first && wanted < options.shards.n)
-		refuse("the registry does not know all of these shards");
+		refuse_call("the registry does not know all of these shards");
 }
 
 /* The first line of an error, without its kind, and the shard that run_in_shard() names. */

@@ -173,7 +173,7 @@ clean_up_after(const Move *move, const Side *from, const Side *to, const char *n
 
 /* What is only in the copies must not be lost with them. */
 static Status
-refuse(const Side *source, const char *names, const char *error, const char *hint)
+refuse_copies(const Side *source, const char *names, const char *error, const char *hint)
 {
 	if (names == NULL)
 		return STATUS_DONE;
@@ -190,13 +190,13 @@ refuse(const Side *source, const char *names, const char *error, const char *hin
 static Status
 refuse_newer(const Move *move, const Side *source, PGconn *conn)
 {
-	if (refuse(source, query_text(conn, NEWER_TABLES_SQL, shard_list(move)),
+	if (refuse_copies(source, query_text(conn, NEWER_TABLES_SQL, shard_list(move)),
 			   "tables of the copy at %s were made after it was closed: %s",
 			   "They are not on the other server. Copy them there, drop them here, and type the same command again.") != STATUS_DONE)
 		return STATUS_FAILED;
 	if (move->options->cascade)
 		return STATUS_DONE;
-	return refuse(source, query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u",
+	return refuse_copies(source, query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u",
 									 text_of("ARRAY[%s]::text[]", name_list(move, source))),
 				  "objects of other schemas at %s use the copy, and would be dropped with it: %s",
 				  "Drop or change them and type the same command again; or let finish drop them: --cascade.");
@@ -220,7 +220,7 @@ refuse_changed(const Move *move, const Side *source)
 		if (j->fingerprint != NULL && !is_as_noted(j->fingerprint, now[i]))
 			changed = j->schema;
 	}
-	return refuse(source, changed, "a definition in the copy at %s, schema \"%s\", was changed after it was closed",
+	return refuse_copies(source, changed, "a definition in the copy at %s, schema \"%s\", was changed after it was closed",
 				  "The other server does not have that change. Compare what pg_dump --schema-only says of both, change it there, and type: snowid-move finish --cascade");
 }
 
@@ -246,7 +246,7 @@ check_copies(const Move *move, const Side *source)
 		return STATUS_DONE;
 
 	/* A fail-over has opened some for a while. */
-	if (refuse(source, query_text(source->conn, "SELECT string_agg(quote_ident(schema), ', ') FROM snowid.moves WHERE shard IN (%s) AND details ? 'reopened'",
+	if (refuse_copies(source, query_text(source->conn, "SELECT string_agg(quote_ident(schema), ', ') FROM snowid.moves WHERE shard IN (%s) AND details ? 'reopened'",
 								  shard_list(move)),
 			   "the copy at %s was open after a fail-over, and may have rows that are nowhere else: schema %s",
 			   "Compare it, carry over what is missing, and type: snowid-move finish --cascade") != STATUS_DONE)

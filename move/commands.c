@@ -96,7 +96,7 @@ prepare_way_back(const Move *move)
 
 /* Say why something is not done now with a part of a batch, which is in one situation. */
 static int
-refuse(const Move *part, const char *what)
+refuse_move(const Move *part, const char *what)
 {
 	report_error("%s cannot be %s now: %s", part->title, what, outlook(part));
 	return situation_of(part, part->shards[0]) & (RETURN_OPENED | RETURN_DECIDED | RETURN_ABORTING) ||
@@ -107,7 +107,7 @@ static int
 refuse_to_move(Move *part)
 {
 	if (situation_of(part, part->shards[0]) != MOVED)
-		return refuse(part, "moved");
+		return refuse_move(part, "moved");
 	report_info("%s: moved already; type: snowid-move finish", part->title);
 	return EXIT_DONE;
 }
@@ -404,7 +404,7 @@ back_batch(Move *batch)
 	}
 	refused = select_situations(batch, RETURN_ABORTING);
 	if (refused->nshards > 0)
-		return refuse(refused, "taken back");
+		return refuse_move(refused, "taken back");
 	if (select_situations(batch, RETURNED)->nshards == batch->nshards)
 	{
 		report_info("%s: back already; type: snowid-move finish", batch->title);
@@ -453,7 +453,7 @@ finish_part(Move *move)
 	if (is_role(move, source, "target"))
 		swap_sides(move);
 	if (situation_of(move, move->shards[0]) != MOVED)
-		return refuse(move, "finished");
+		return refuse_move(move, "finished");
 
 	/* Its journal has what it takes to open it again. */
 	for (int i = 0; i < move->nshards; i++)
