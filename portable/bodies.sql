@@ -919,8 +919,12 @@ END
 $$;
 
 -- body of snowid.min_id(at timestamptz)
-LANGUAGE sql
-RETURN snowid.min_id($1, '2011-08-24 21:07:01.721+00'::timestamptz);
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN snowid_internal.clamped_ms(at, '2011-08-24 21:07:01.721+00', true) << 23;
+END
+$$;
 
 -- body of snowid.min_id(at timestamptz, epoch timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -931,8 +935,12 @@ END
 $$;
 
 -- body of snowid.max_id(at timestamptz)
-LANGUAGE sql
-RETURN snowid.max_id($1, '2011-08-24 21:07:01.721+00'::timestamptz);
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (snowid_internal.clamped_ms(at, '2011-08-24 21:07:01.721+00', false) << 23) | 8388607;
+END
+$$;
 
 -- body of snowid.max_id(at timestamptz, epoch timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -966,10 +974,14 @@ DECLARE
 	digits CONSTANT text := '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 	result numeric := 0;
 BEGIN
-	IF octet_length($1) <> 11 OR translate($1, digits, '') <> '' THEN
+	IF octet_length($1) <> 11 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_text_representation',
 			MESSAGE = format('invalid base-62 id: "%s"', $1),
-			DETAIL = CASE WHEN octet_length($1) <> 11 THEN 'A base-62 id has 11 characters.' ELSE 'The digits are 0-9, A-Z and a-z.' END;
+			DETAIL = 'A base-62 id has 11 characters.';
+	ELSIF translate($1, digits, '') <> '' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_text_representation',
+			MESSAGE = format('invalid base-62 id: "%s"', $1),
+			DETAIL = 'The digits are 0-9, A-Z and a-z.';
 	END IF;
 	FOR i IN 1 .. 11 LOOP
 		result := result * 62 + strpos(digits COLLATE "C", substr($1, i, 1)) - 1;
