@@ -44,8 +44,8 @@ is("@forgotten", '', 'no catalog is forgotten');
 
 # Each change by itself.
 my $log = slurp_file($a->logfile);
-my ($fingerprint) = $log =~ /statement: PREPARE snowid_fingerprint \(oid\) AS (WITH c AS MATERIALIZED .*?= namespace GROUP BY 1)$/ms or die 'no fingerprint is taken';
-$fingerprint =~ s/\$1/'insta5'::regnamespace/g;
+my ($fingerprint) = $log =~ /statement: PREPARE snowid_fingerprints \(oid\[\]\) AS (WITH c AS MATERIALIZED .*?= namespace GROUP BY 1)$/ms or die 'no fingerprint is taken';
+$fingerprint =~ s/\$1/ARRAY['insta5'::regnamespace::oid]/g;
 my $print = $b->safe_psql('postgres', $fingerprint);
 is($b->safe_psql('postgres', 'ANALYZE; TRUNCATE insta5.notes; VACUUM FULL insta5.facts;'
 			. "SELECT nextval('insta5.plain_seq') \\g /dev/null\nREFRESH MATERIALIZED VIEW insta5.moods;\n$fingerprint"),
