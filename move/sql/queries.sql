@@ -41,18 +41,18 @@ SELECT format('REFRESH MATERIALIZED VIEW %s', view::regclass) FROM reach GROUP B
 
 -- Names for closed copies that are called as their shards, and statements that give
 -- them.
--- arguments: schemas shards
+-- arguments: schemas numbers
 \echo new_names_sql
 SELECT format('ALTER SCHEMA %I RENAME TO %I; UPDATE snowid.moves SET schema = %L WHERE shard = %s', old, new, new, shard), new
-FROM unnest(ARRAY[:'shards'], ARRAY[:'schemas']) s (shard, old), LATERAL (
+FROM unnest(ARRAY[:'numbers']::int[], ARRAY[:'schemas']) s (shard, old), LATERAL (
  SELECT name FROM generate_series(0, 1000) i, LATERAL (SELECT old || '_moved' || CASE WHEN i > 0 THEN i::text ELSE '' END) n (name)
  WHERE octet_length(name) < 64 AND NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = name) ORDER BY i LIMIT 1) x (new) ORDER BY shard;
 
 -- Does a statement that was waiting when a shard was closed still use its tables' names?
--- arguments: shards
+-- arguments: numbers
 \echo users_of_names_sql
 SELECT EXISTS (SELECT FROM pg_stat_activity a, snowid.moves m
- WHERE m.shard IN (:'shards') AND a.state = 'active' AND a.query_start <= m.changed_at
+ WHERE m.shard IN (:'numbers') AND a.state = 'active' AND a.query_start <= m.changed_at
  AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
  AND EXISTS (SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE l.pid = a.pid AND n.nspname = m.schema
@@ -62,22 +62,22 @@ SELECT EXISTS (SELECT FROM pg_stat_activity a, snowid.moves m
 \echo newer_tables_sql
 SELECT string_agg(format('%I.%I', n.nspname, c.relname), ', ')
 FROM snowid.moves m JOIN pg_namespace n ON n.nspname = m.schema JOIN pg_class c ON c.relnamespace = n.oid
-WHERE m.shard IN (:'shards') AND c.relkind IN ('r', 'p')
+WHERE m.shard IN (:'numbers') AND c.relkind IN ('r', 'p')
 AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence');
 
 -- Writes a home into the registry of all servers, and says which shards it lacks.
--- arguments: home schemas shards
+-- arguments: home schemas numbers
 \echo tell_registry_sql
-WITH told AS (UPDATE snowid.shard_registry SET home = :'home' WHERE shard IN (:'shards') RETURNING shard)
+WITH told AS (UPDATE snowid.shard_registry SET home = :'home' WHERE shard IN (:'numbers') RETURNING shard)
 SELECT shard, format('INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (%s, %L, %L);', shard, schema, :'home')
-FROM unnest(ARRAY[:'shards'], ARRAY[:'schemas']) s (shard, schema) WHERE shard NOT IN (SELECT shard FROM told);
+FROM unnest(ARRAY[:'numbers']::int[], ARRAY[:'schemas']) s (shard, schema) WHERE shard NOT IN (SELECT shard FROM told);
 
 -- Publications that have had tables of the shards, and what they had.
--- arguments: reverse_name shards
+-- arguments: reverse_name numbers
 \echo other_publications_sql
 WITH theirs AS (
  SELECT n.oid, r.schema FROM snowid.moves m JOIN snowid.shard_registry r USING (shard) JOIN pg_namespace n ON nspname = m.schema
- WHERE m.shard IN (:'shards'))
+ WHERE m.shard IN (:'numbers'))
 SELECT pubname, format('TABLE %s', string_agg(format('%I.%I', schema, relname), ', ' ORDER BY schema, relname))
 FROM theirs n JOIN pg_class c ON relnamespace = n.oid JOIN pg_publication_rel ON prrelid = c.oid
 JOIN pg_publication p ON p.oid = prpubid WHERE pubname <> :'reverse_name' GROUP BY pubname
