@@ -597,18 +597,16 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  * given the lock up.  So the handler is for what nobody can foresee, as a disk
  * that fails.
  *
- * A row in a transaction of its own takes the lock for itself, and sets the
- * sequence to the next slot, or to the clock.  That is a record of its own, which
- * its commit flushes.  Whoever is in bulk, or finds the lock taken, counts: shared,
- * the lock lets nextval() do that, which is never set back then, so what it gives
- * is larger than all before.  As the last slot was not behind the clock, neither is
- * this one.  Who finds it behind sets the sequence.
+ * Shared, the lock lets nextval() count, which is never set back then: what it
+ * gives is larger than all before.  As the last slot was not behind the clock,
+ * neither is this one.  Who finds it behind takes the lock for himself, and sets
+ * the sequence to the clock.
  *
  * nextval() logs one value in 33 only, so its commit alone waits for no flush.  So
- * the first id that a transaction counts also sets a sequence that is logged each
- * time: the flush of that record takes along those of nextval(), which are older
- * than the commit.  Then the session keeps in the setting snowid_internal.logged
- * the sequence's file, which ALTER SEQUENCE replaces, and the transaction.  (Its
+ * the first ids of a transaction also set a sequence that is logged each time: the
+ * flush of that record takes along those of nextval(), which are older than the
+ * commit.  When that is done, the session keeps in the setting snowid_internal.seen
+ * the sequence, its file, which ALTER SEQUENCE replaces, and the transaction.  (Its
  * having a number is not enough: whoever has only written to a temporary table
  * flushes nothing.)
  *
@@ -616,11 +614,9 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  * that, cannot change the definition any more.  The clock is read before the
  * lock, too: nothing is waited for until the slot is taken.
  *
- * To read the definition is a fifth of the cost.  So the setting snowid_internal.seen
- * keeps the file of a sequence that is defined by the defaults.  It is set only
- * while the last slot is at most 2 ms old: who takes one id each of many sequences
- * would pay for it in vain.  Who sets these settings himself spares himself a look,
- * and a flush.
+ * To read the definition is a fifth of the cost.  So with the last slot at most
+ * 2 ms old, the setting stands for it, too.  Who sets it himself spares himself a
+ * look, and a flush.
  *
  * In each transaction PL/pgSQL prepares anew each expression that it comes to,
  * with all its functions, called or not.  So they are cut by what is seldom
@@ -636,7 +632,6 @@ DECLARE
 	slot pg_catalog.int8;
 	key pg_catalog.text;
 	attempts pg_catalog.int4;
-	counts pg_catalog.bool;
 	is_seen pg_catalog.bool;
 	is_sound pg_catalog.bool;
 BEGIN
@@ -646,9 +641,10 @@ BEGIN
 			IF pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL THEN
 				-- In bulk: in a transaction that has logged, count.
 				slot := CASE WHEN (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
-					AND pg_catalog.current_setting('snowid_internal.logged', true) OPERATOR(pg_catalog.=)
-						(pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' '
-						 OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text)
+					AND pg_catalog.current_setting('snowid_internal.seen', true) OPERATOR(pg_catalog.=)
+						(((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+						  OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
+						 OPERATOR(pg_catalog.||) ' ' OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text)
 				THEN
 					CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
 						pg_catalog.nextval(seq)
@@ -658,81 +654,79 @@ BEGIN
 				END;
 				-- At most 8 ms ahead of the clock.  What is behind it is nobody's.
 				EXIT taken WHEN ((slot OPERATOR(pg_catalog.-)
-					((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) epoch)
-						OPERATOR(pg_catalog.*) 1024000)::pg_catalog.int8
-					 OPERATOR(pg_catalog.&) 1125899906841600)) OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0;
+					((((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) epoch)
+						OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 OPERATOR(pg_catalog./) 1000)
+					  OPERATOR(pg_catalog.&) 1099511627775) OPERATOR(pg_catalog.<<) 10)) OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0;
 				slot := NULL;
-				counts := true;
 			END IF;
 
 			LOOP
 				last := pg_catalog.pg_sequence_last_value(seq);
 				at := pg_catalog.clock_timestamp();
-				now_slot := (pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1024000)::pg_catalog.int8
-					OPERATOR(pg_catalog.&) (-1024)::pg_catalog.int8;
-				is_seen := pg_catalog.current_setting('snowid_internal.seen', true)
-						OPERATOR(pg_catalog.=) pg_catalog.pg_relation_filepath(seq)
-					AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216);
+				now_slot := ((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
+							 OPERATOR(pg_catalog./) 1000) OPERATOR(pg_catalog.<<) 10;
+				is_seen := last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.-) 2048)
+					AND pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true),
+						((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+						 OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text OPERATOR(pg_catalog.||) ' ');
 				IF is_seen IS NOT TRUE THEN
-					-- No wait: near the clock, or in a millisecond that is open and not
-					-- almost full.  setval() will not refuse: not over a day ahead.  Most
-					-- sequences are defined by the defaults.  No slot is below what a
-					-- restored dump has reserved: the last one is not.
-					is_sound := (last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
-							OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 896
-								AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
-						AND (pg_catalog.pg_sequence_last_value('snowid_internal.reservation'::pg_catalog.regclass)
+					key := ((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+							OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text OPERATOR(pg_catalog.||) ' ';
+					-- setval() will not refuse.  Most sequences are defined by the defaults.
+					-- No slot is below what a restored dump has reserved: the last one is not.
+					is_sound := (pg_catalog.pg_sequence_last_value('snowid_internal.reservation'::pg_catalog.regclass)
 							 OPERATOR(pg_catalog.<=) (pg_catalog.date_part('epoch', epoch) OPERATOR(pg_catalog.*) 1000
 								OPERATOR(pg_catalog.+) (last OPERATOR(pg_catalog.>>) 10)::pg_catalog.float8)) IS NOT FALSE
 						AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
 								9223372036854775807, 1::pg_catalog.int8, false, 1::pg_catalog.int8, 20::pg_catalog.oid)
 							 AND (last OPERATOR(pg_catalog.<=) (now_slot OPERATOR(pg_catalog.-) 2048)
-								  OR pg_catalog.set_config('snowid_internal.seen', pg_catalog.pg_relation_filepath(seq), false) IS NOT NULL)
+								  OR pg_catalog.set_config('snowid_internal.seen', key, false) IS NOT NULL)
 							 OR (pg_catalog.pg_sequence_parameters(seq)).increment OPERATOR(pg_catalog.=) 1
 								AND (pg_catalog.pg_sequence_parameters(seq)).minimum_value OPERATOR(pg_catalog.<=) last
 								AND (pg_catalog.pg_sequence_parameters(seq)).maximum_value OPERATOR(pg_catalog.>)
 									(now_slot OPERATOR(pg_catalog.+) 88473600000));
-					is_seen := is_sound AND pg_catalog.current_setting('snowid_internal.seen', true)
-						OPERATOR(pg_catalog.=) pg_catalog.pg_relation_filepath(seq);
+					is_seen := pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true), key);
 				END IF;
-				slot := CASE WHEN (is_seen OR is_sound) AND at OPERATOR(pg_catalog.>=) epoch AND at OPERATOR(pg_catalog.>=) pg_catalog.now()
-				   -- not restarted, not in 2046
+				IF (is_seen OR is_sound) AND at OPERATOR(pg_catalog.>=) epoch AND at OPERATOR(pg_catalog.>=) pg_catalog.now()
+				   -- No wait: near the clock, or in a millisecond that is open and not
+				   -- almost full.  Not over a day ahead, not restarted, not in 2046.
+				   AND (last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
+						OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 896
+						   AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
 				   AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
 				   AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
 				   AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
 				   AND pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'off'
 				   AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
 				THEN
-					CASE WHEN (counts AND is_seen AND last OPERATOR(pg_catalog.>=) now_slot) IS NOT TRUE
-						AND pg_catalog.pg_try_advisory_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)
-					THEN
-						pg_catalog.setval(seq, pg_catalog.int8larger(
-							pg_catalog.pg_sequence_last_value(seq) OPERATOR(pg_catalog.+) 1, now_slot))
-						OPERATOR(pg_catalog.*)
-						pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
-					ELSE 0 END
-				END;
+					IF is_seen AND last OPERATOR(pg_catalog.>=) now_slot THEN
+						key := ((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+								OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
+							OPERATOR(pg_catalog.||) ' ' OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text;
+						slot := CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
+							pg_catalog.nextval(seq)
+							OPERATOR(pg_catalog.*)
+							pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
+							OPERATOR(pg_catalog.*)
+							CASE WHEN pg_catalog.current_setting('snowid_internal.seen', true) OPERATOR(pg_catalog.=) key THEN 1
+							ELSE
+								pg_catalog.setval('snowid_internal.flushed'::pg_catalog.regclass, 1)
+								OPERATOR(pg_catalog.*)
+								CASE WHEN key IS NULL THEN 1
+									WHEN pg_catalog.set_config('snowid_internal.seen', key, false) IS NOT NULL THEN 1 END
+							END
+						ELSE 0 END;
+					ELSE
+						slot := CASE WHEN pg_catalog.pg_try_advisory_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
+							pg_catalog.setval(seq, pg_catalog.int8larger(
+								pg_catalog.pg_sequence_last_value(seq) OPERATOR(pg_catalog.+) 1, now_slot))
+							OPERATOR(pg_catalog.*)
+							pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
+						ELSE 0 END;
+					END IF;
+				END IF;
 				EXIT taken WHEN slot OPERATOR(pg_catalog.>) 0;
 				EXIT WHEN slot IS NULL;
-
-				IF is_seen AND last OPERATOR(pg_catalog.>=) now_slot THEN
-					key := pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' '
-						OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text;
-					slot := CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
-						pg_catalog.nextval(seq)
-						OPERATOR(pg_catalog.*)
-						pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
-						OPERATOR(pg_catalog.*)
-						CASE WHEN pg_catalog.current_setting('snowid_internal.logged', true) OPERATOR(pg_catalog.=) key THEN 1
-						ELSE
-							pg_catalog.setval('snowid_internal.flushed'::pg_catalog.regclass, 1)
-							OPERATOR(pg_catalog.*)
-							CASE WHEN key IS NULL THEN 1
-								WHEN pg_catalog.set_config('snowid_internal.logged', key, false) IS NOT NULL THEN 1 END
-						END
-					ELSE 0 END;
-					EXIT taken WHEN slot OPERATOR(pg_catalog.>) 0;
-				END IF;
 
 				-- Who has the lock has it for a microsecond.
 				attempts := coalesce(attempts OPERATOR(pg_catalog.+) 1, 1);
@@ -770,8 +764,8 @@ BEGIN
 				PERFORM pg_catalog.pg_advisory_xact_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4);
 				at := pg_catalog.clock_timestamp();
 				now_slot := CASE WHEN at OPERATOR(pg_catalog.>=) greatest(epoch, pg_catalog.now()) THEN
-					(pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1024000)::pg_catalog.int8
-					OPERATOR(pg_catalog.&) (-1024)::pg_catalog.int8 END;
+					((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
+					 OPERATOR(pg_catalog./) 1000) OPERATOR(pg_catalog.<<) 10 END;
 				last := pg_catalog.pg_sequence_last_value(seq);
 				slot := CASE WHEN
 					(last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 9216)
@@ -802,9 +796,9 @@ BEGIN
 		slot := NULL;
 		attempts := NULL;
 	END LOOP;
-	-- (slot >> 10) << 23 | shard << 10 | slot & 1023, in fewer steps
-	RETURN (slot OPERATOR(pg_catalog.+) ((slot OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog.*) 8387584))
-		OPERATOR(pg_catalog.+) (shard OPERATOR(pg_catalog.<<) 10);
+	RETURN (((slot OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog.<<) 23)
+			OPERATOR(pg_catalog.|) (shard OPERATOR(pg_catalog.<<) 10))
+		OPERATOR(pg_catalog.|) (slot OPERATOR(pg_catalog.&) 1023);
 END
 $$;
 

@@ -16,7 +16,6 @@ $node->{lossy_disk} = 1;
 start_with_clock($node, '2026-01-01 12:00:00');
 $node->safe_psql('postgres', slurp_file(portable_file('sql')));
 my $take = q{SELECT snowid.next_id(5, 's')};
-my $lock = q{(1936617335, 's'::regclass::oid::int)};
 
 # Take ids until the session counts: one that it has not seen, one that it logs.
 sub counting
@@ -24,7 +23,7 @@ sub counting
 	my $session = $node->background_psql('postgres');
 	$session->query_safe('BEGIN');
 	$session->query_safe($take) for 1 .. 3;
-	is($session->query_safe(q{SELECT split_part(current_setting('snowid_internal.logged'), ' ', 2) = pg_current_xact_id()::text}),
+	is($session->query_safe(q{SELECT split_part(current_setting('snowid_internal.seen'), ' ', 2) = pg_current_xact_id()::text}),
 		't', 'a session counts');
 	return $session;
 }
@@ -36,6 +35,7 @@ subtest 'the clock, and who sets the sequence' => sub {
 	$one->query_safe($take);
 	is($node->safe_psql('postgres', 'SELECT log_cnt FROM s'), $seen - 1, 'it logs no id by itself');
 
+	my $lock = q{(1936617335, 's'::regclass::oid::int)};
 	$other->query_safe("SELECT pg_advisory_lock_shared$lock");
 	cmp_ok($one->query_safe("SET statement_timeout = '60s'; $take"), '>', 0, 'with others it counts at the same time');
 	$other->query_safe("SELECT pg_advisory_unlock_shared$lock, pg_advisory_lock$lock");
@@ -70,7 +70,6 @@ sub shown_before_a_power_cut
 	stop_walwriter($node);
 	my $holder = counting();
 	$holder->query_safe($take);
-	$holder->query_safe("SELECT pg_advisory_lock_shared$lock");		# so the reader counts, too
 	my $lsn = $node->lsn('insert');
 	$holder->query_safe(q{SELECT pg_logical_emit_message(true, '', repeat('x', 200000))});
 	is($node->safe_psql('postgres', qq{SELECT pg_current_wal_lsn() >= '$lsn', pg_current_wal_flush_lsn() >= '$lsn'}),
@@ -115,8 +114,8 @@ CREATE ROLE hostile LOGIN; GRANT USAGE ON SCHEMA guarded TO hostile;});
 	{
 		my @ids = map {
 			my $own = "SELECT guarded.next_id('$seq')";
-			my $forge = qq{BEGIN; SELECT set_config('snowid_internal.seen', pg_relation_filepath('$seq'), false)
-				= set_config('snowid_internal.logged', pg_relation_filepath('$seq') || ' ' || pg_current_xact_id()::text, false); $own; $own; COMMIT};
+			my $forge = qq{BEGIN; SELECT set_config('snowid_internal.seen', (('$seq'::regclass::oid::bigint << 32)
+				| pg_relation_filenode('$seq')::bigint)::text || ' ' || pg_current_xact_id()::text, false) IS NULL; $own; $own; COMMIT};
 			($node->safe_psql('postgres', $own), grep { /\d/ } split /\n/, $node->safe_psql('postgres', $forge, @hostile));
 		} 1 .. 5;
 		is(scalar(@ids), 15, "$seq: ids of him and of others");
