@@ -191,15 +191,15 @@ static Status
 refuse_newer(const Move *move, const Side *source, PGconn *conn)
 {
 	if (refuse_copies(source, query_text(conn, NEWER_TABLES_SQL, shard_list(move)),
-			   "tables of the copy at %s were made after it was closed: %s",
-			   "They are not on the other server. Copy them there, drop them here, and type the same command again.") != STATUS_DONE)
+					  "tables of the copy at %s were made after it was closed: %s",
+					  "They are not on the other server. Copy them there, drop them here, and type the same command again.") != STATUS_DONE)
 		return STATUS_FAILED;
 	if (move->options->cascade)
 		return STATUS_DONE;
 	return refuse_copies(source, query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u",
-									 text_of("ARRAY[%s]::text[]", name_list(move, source))),
-				  "objects of other schemas at %s use the copy, and would be dropped with it: %s",
-				  "Drop or change them and type the same command again; or let finish drop them: --cascade.");
+											text_of("ARRAY[%s]::text[]", name_list(move, source))),
+						 "objects of other schemas at %s use the copy, and would be dropped with it: %s",
+						 "Drop or change them and type the same command again; or let finish drop them: --cascade.");
 }
 
 /*
@@ -221,7 +221,7 @@ refuse_changed(const Move *move, const Side *source)
 			changed = j->schema;
 	}
 	return refuse_copies(source, changed, "a definition in the copy at %s, schema \"%s\", was changed after it was closed",
-				  "The other server does not have that change. Compare what pg_dump --schema-only says of both, change it there, and type: snowid-move finish --cascade");
+						 "The other server does not have that change. Compare what pg_dump --schema-only says of both, change it there, and type: snowid-move finish --cascade");
 }
 
 static void
@@ -247,9 +247,9 @@ check_copies(const Move *move, const Side *source)
 
 	/* A fail-over has opened some for a while. */
 	if (refuse_copies(source, query_text(source->conn, "SELECT string_agg(quote_ident(schema), ', ') FROM snowid.moves WHERE shard IN (%s) AND details ? 'reopened'",
-								  shard_list(move)),
-			   "the copy at %s was open after a fail-over, and may have rows that are nowhere else: schema %s",
-			   "Compare it, carry over what is missing, and type: snowid-move finish --cascade") != STATUS_DONE)
+										 shard_list(move)),
+					  "the copy at %s was open after a fail-over, and may have rows that are nowhere else: schema %s",
+					  "Compare it, carry over what is missing, and type: snowid-move finish --cascade") != STATUS_DONE)
 		return STATUS_FAILED;
 	return refuse_changed(move, source);
 }
