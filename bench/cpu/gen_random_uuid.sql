@@ -1,4 +1,4 @@
 -- gen_random_uuid
 -- share: 0.5
 -- timed
-SELECT count(gen_random_uuid()) FROM generate_series(1, :n);
+SELECT count(gen_random_uuid()) FROM (SELECT generate_series(1, :n)) AS g;

@@ -2,4 +2,4 @@
 -- share: 0.1
 CREATE SEQUENCE IF NOT EXISTS cpu_portable;
 -- timed
-SELECT count(portable.next_id(5, 'cpu_portable')) FROM generate_series(1, :n);
+SELECT count(portable.next_id(5, 'cpu_portable')) FROM (SELECT generate_series(1, :n)) AS g;

@@ -1,4 +1,4 @@
 -- PL/pgSQL snippet
 -- share: 0.1
 -- timed
-SELECT count(insta5.next_id()) FROM generate_series(1, :n);
+SELECT count(insta5.next_id()) FROM (SELECT generate_series(1, :n)) AS g;
