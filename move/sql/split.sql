@@ -31,6 +31,11 @@ FROM (SELECT DISTINCT ON (manager) * FROM (
  FROM pg_settings WHERE source = 'command line'
  AND name IN ('cluster_name', 'wal_level', 'max_locks_per_transaction') HAVING count(*) = 3
  UNION ALL
+ -- A query of its own, as rights to functions are asked for before any CASE.
+ SELECT 'Patroni', 'patroni.dynamic.json is in its data directory'
+ WHERE CASE WHEN has_function_privilege('pg_stat_file(text, boolean)', 'EXECUTE')
+ THEN query_to_xml('SELECT size FROM pg_stat_file(''patroni.dynamic.json'', true)', true, true, '')::text ~ '<size>' END
+ UNION ALL
  SELECT substring(application_name FROM '^(Patroni|repmgr)'), format('its session is called "%s"', application_name)
  FROM pg_stat_activity WHERE application_name ~ '^(Patroni|repmgr)' AND application_name <> 'Patroni ctl'
  UNION ALL

@@ -16,7 +16,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(move_node make_shard fresh_shard fresh_set drop_shards snowid_move move_command moves_ok
   lives_on_ok living nothing_left_ok start_writers await_writers stop_writers writers_ok copies_equal_ok
-  hold_at_step let_go_steps wait_until_held hold_and_kill journal_step);
+  hold_at_step let_go_steps wait_until_held hold_and_kill kills journal_step);
 
 # What is moved, and how the servers are reached: by their socket, unless said.
 our $database = 'postgres';
@@ -390,6 +390,19 @@ SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND o
 	$hold->{run}->kill_kill;
 	let_go_steps($node);
 	return;
+}
+
+# Which of all kills, or else of a few, a test is to make: SNOWID_MOVE_KILL says "all",
+# "2/5" for every fifth from the third on, or nothing.
+sub kills
+{
+	my ($all, $few) = @_;
+	my $kills = $ENV{SNOWID_MOVE_KILL} // '';
+
+	return @$few if $kills eq '';
+	return @$all if $kills eq 'all';
+	my ($turn, $turns) = $kills =~ m{^(\d+)/(\d+)$} or die "SNOWID_MOVE_KILL: $kills";
+	return @$all[ grep { $_ % $turns == $turn } 0 .. $#$all ];
 }
 
 sub journal_step

@@ -4,7 +4,7 @@
 # abort, comes to one clean end; no row is lost, ids go on rising, and nothing is
 # left behind.
 #
-# All of it with SNOWID_MOVE_KILL=all, which takes minutes; else a few.
+# All of it with SNOWID_MOVE_KILL=all, which takes minutes; else as kills() says.
 use strict;
 use warnings;
 
@@ -22,15 +22,15 @@ my @steps = (
 	[ 'target', 'subscribed' ], [ 'target', 'subscribed', 1 ], [ 'target', 'copied' ], [ 'source', 'copied' ],
 	[ 'source', 'verified' ], [ 'target', 'ready' ], [ 'target', 'open' ], [ 'source', 'fenced' ],
 	[ 'source', 'fenced', 1 ], [ 'target', 'open', 1 ], [ 'source', 'moved' ], [ 'source', 'moved', 1 ]);
-my @victims = ('tool', 'source', 'target');
-my @ends = ('move', 'abort');
-
-my $all = ($ENV{SNOWID_MOVE_KILL} // '') eq 'all';
-if (!$all)
+my @cases;				# with victim and end
+for my $step (@steps)
 {
-	@steps = ([ 'target', 'subscribed', 1, 'abort' ], [ 'source', 'fenced', 1, 'abort' ], [ 'target', 'open', 1, 'move' ]);
-	@victims = ('tool');
+	for my $victim ('tool', 'source', 'target')
+	{
+		push @cases, [ @$step[ 0, 1 ], $step->[2] // 0, $victim, $_ ] for 'move', 'abort';
+	}
 }
+my @few = ([ 'target', 'subscribed', 1, 'tool', 'abort' ], [ 'source', 'fenced', 1, 'tool', 'abort' ], [ 'target', 'open', 1, 'tool', 'move' ]);
 
 my $a = move_node('a');
 my $b = move_node('b');
@@ -41,22 +41,11 @@ my $s = 'insta5';		# each case begins with shard 5 on a, and nothing on b
 # Where the shard is and where it goes to, its rows, and its newest id.
 my ($source, $target, $rows, $newest);
 
-for my $step (@steps)
-{
-	for my $victim (@victims)
-	{
-		for my $end ($all ? @ends : $step->[3])
-		{
-			kill_at(@$step[ 0, 1 ], $step->[2] // 0, $victim, $end);
-		}
-	}
-}
+kill_at(@$_) for kills(\@cases, \@few);
 
 # The target dies when so many tables are there: once at one of them, or with
 # all at each third.
-my @counts = map { 3 * $_ } 1 .. 12;
-@counts = (9) if !$all;
-kill_in_copy($_) for @counts;
+kill_in_copy($_) for kills([ map { 3 * $_ } 1 .. 12 ], [9]);
 
 done_testing();
 

@@ -3,7 +3,7 @@
 # one server at most; the same command, or abort, comes to an end; and each row that
 # a client was told of is there, once.
 #
-# All of it with SNOWID_MOVE_KILL=all, which takes minutes; else three kills.
+# All of it with SNOWID_MOVE_KILL=all, which takes minutes; else as kills() says.
 use strict;
 use warnings;
 
@@ -26,19 +26,16 @@ my @steps = (
 	[ 'source', 'claimed' ], [ 'target', 'schema' ], [ 'target', 'rows' ], [ 'target', 'subscribed', 1 ], [ 'source', 'copied' ], [ 'source', 'verified', 1 ],
 	[ 'target', 'ready', 1 ], [ 'source', 'fenced', 1 ], [ 'target', 'open', 1 ], [ 'source', 'moved', 1 ]);
 my @victims = ('tool', 'source', 'target');
-my @cases = ([ 1, 'move' ], [ 5, 'move' ], [ 6, 'move' ], [ 2, 'abort' ]);
-if (($ENV{SNOWID_MOVE_KILL} // '') ne 'all')
-{
-	@steps = @steps[ 3, 7, 8 ];
-	@cases = ($cases[1]);
-}
+my @ends = ([ 1, 'move' ], [ 5, 'move' ], [ 6, 'move' ], [ 2, 'abort' ]);
+my @cases;
 for my $i (0 .. $#steps)
 {
 	my ($side, $step, $in_commit) = @{ $steps[$i] };
 
 	# By turns, each victim dies at each shard.
-	kill_at($side, $step, $in_commit // 0, $cases[$_][0], $victims[ ($i + $_) % 3 ], $cases[$_][1]) for 0 .. $#cases;
+	push @cases, [ $side, $step, $in_commit // 0, $ends[$_][0], $victims[ ($i + $_) % 3 ], $ends[$_][1] ] for 0 .. $#ends;
 }
+kill_at(@$_) for kills(\@cases, [ @cases[ 13, 29, 33 ] ]);
 done_testing();
 
 # The shards are moved from a to b, whatever happens, and back by the next case.

@@ -111,6 +111,9 @@ subtest 'what a check finds of a fail-over manager' => sub {
 	moves_ok($a, $b, $all, ['plan'], 1, 'check: started by Patroni', $patroni);
 	command_ok([ 'pg_ctl', '-w', '-D', $b->data_dir, 'stop' ], 'stopped');
 	$b->start;
+	append_to_file($b->data_dir . '/patroni.dynamic.json', '{}');
+	moves_ok($a, $b, $all, ['plan'], 1, 'check: a file of Patroni', qr/Patroni runs it \(patroni.dynamic.json is in its data directory\)/);
+	unlink $b->data_dir . '/patroni.dynamic.json';
 	for my $slot (qw(pgautofailover_standby_2 stolon_1a2b _cnpg_b))
 	{
 		$a->safe_psql('postgres', "SELECT pg_create_physical_replication_slot('$slot', true)");
