@@ -18,7 +18,7 @@ MODULE_big = snowid
 OBJS = src/snowid.o src/next_id.o src/safe_upper_id.o src/decode.o src/base62.o \
 	src/shard_of.o src/sequence.o src/seq_session.o src/reservation.o src/seq_page.o \
 	src/seq_catalog.o src/seq_refusal.o src/fence.o src/citus.o src/xact_start.o \
-	src/args.o
+	src/args.o src/clock.o
 SRC_HEADERS = $(wildcard src/*.h)
 # Nothing else is seen by other libraries, nor can a symbol of theirs take its place.
 SHLIB_EXPORTS = src/exports.txt

@@ -21,6 +21,7 @@
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "slot.h"
 
@@ -101,14 +102,12 @@ drop_cached(SessionSequence *session)
 static inline bool
 take_cached(SessionSequence *session, TimestampTz epoch, int64 *slot)
 {
-	TimestampTz now;
-
 	if (session->cached_next > session->cached_last)
 		return false;
 
-	now = GetCurrentTimestamp();
-	if (now < session->cached_from || now >= session->cached_until ||
-		epoch != session->cached_epoch)
+	if (epoch != session->cached_epoch ||
+		(!clock_is_before(session->cached_until) &&
+		 (clock_read() < session->cached_from || clock_reading.at >= session->cached_until)))
 	{
 		drop_cached(session);
 		return false;

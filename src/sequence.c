@@ -34,6 +34,7 @@
 #include "utils/wait_event.h"
 
 #include "citus.h"
+#include "clock.h"
 #include "compat.h"
 #include "reservation.h"
 #include "seq_catalog.h"
@@ -68,9 +69,6 @@ typedef struct Taking
 
 static void choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking);
 static TimestampTz read_clock(SlotState state, SlotRules rules, TimestampTz epoch);
-#ifdef __linux__
-static int64 coarse_lag_us(void);
-#endif
 static void wait_us(int64 us);
 
 
@@ -364,59 +362,20 @@ sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids)
  * Read the time at which the next slots are taken.
  *
  * In bulk, slots are ahead of the clock, and follow the last ones whatever the
- * time is.  The kernel's coarse time is enough to see that they are ahead, and
- * costs an eighth.  But slots to be cached are kept by the time.
+ * time is.  But none is taken below the time that safe_upper_id() relies on.
  */
 static TimestampTz
 read_clock(SlotState state, SlotRules rules, TimestampTz epoch)
 {
-	static TimestampTz last_read = 0;
-#ifdef __linux__
-	struct timespec coarse;
+	TimestampTz now;
 
-	if (rules.cache == 1 && slot_follows(state, rules, last_read - epoch) &&
-		coarse_lag_us() > 0 && clock_gettime(CLOCK_REALTIME_COARSE, &coarse) == 0)
-	{
-		TimestampTz now;
-
-		now = (coarse.tv_sec * 1000 - UNIX_ZERO_MS) * 1000 + coarse.tv_nsec / 1000;
-
-		/* No slot is taken below the time that safe_upper_id() relies on. */
-		if (slot_follows(state, rules,
-						 Max(now + coarse_lag_us(), lowest_clock) - epoch))
-			return now;
-	}
-#endif
-	last_read = GetCurrentTimestamp();
-	xact_start_check(last_read);
-	return last_read;
+	if (slot_follows(state, rules, lowest_clock - epoch) &&
+		clock_is_before(epoch + slot_ms(state.last) * 1000))
+		return clock_reading.at;
+	now = clock_read();
+	xact_start_check(now);
+	return now;
 }
-
-#ifdef __linux__
-/*
- * The coarse time is less than this behind; 0: it is of no use.
- *
- * At each tick, the kernel adds whole ticks to it (clock_gettime(2),
- * timekeeping_advance()), so that is less than two.  Where a tick comes late,
- * ids may fall behind the clock, until their millisecond is used up.
- */
-static int64
-coarse_lag_us(void)
-{
-	static int64 lag_us = -1;
-
-	if (unlikely(lag_us < 0))
-	{
-		struct timespec tick;
-
-		lag_us = 0;
-		if (clock_getres(CLOCK_REALTIME_COARSE, &tick) == 0 &&
-			tick.tv_sec == 0 && tick.tv_nsec < MS_AHEAD_MAX * 1000 * 1000 / 2)
-			lag_us = 2 * tick.tv_nsec / 1000;
-	}
-	return lag_us;
-}
-#endif
 
 /* Sleep, precisely, whatever signals arrive; a cancel ends it. */
 static void

@@ -38,11 +38,12 @@
 #define OPENING_WAIT_MAX_US 3000
 
 /*
- * How long a session may serve slots that it took ahead of use (CACHE).  It
- * and the end of their millisecond bound how far they can be out of order with
- * other sessions' slots.
+ * How long a session may serve slots that it took ahead of use (CACHE), if they
+ * are further ahead of the clock than pacing lets them be; else to the end of
+ * their millisecond.  It bounds how far they can be out of order with other
+ * sessions' slots.
  */
-#define CACHED_FOR_US		1000
+#define CACHED_FOR_US		((MS_AHEAD_MAX + 1) * 1000)
 
 /* A state further ahead of the clock than this is refused. */
 #define MS_AHEAD_SANE		INT64CONST(86400000)

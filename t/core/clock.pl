@@ -76,7 +76,7 @@ DECLARE
 	slow text;
 BEGIN
 	FOR round IN 1 .. 40 LOOP
-		PERFORM snowid.next_id(5, 'slows') FROM generate_series(1, 4096);
+		PERFORM snowid.next_id(5, 'slows') FROM generate_series(1, 8192);
 		is_late := false;
 		FOR i IN 1 .. 3000 LOOP
 			slow := md5(repeat(i::text, 500));
@@ -121,6 +121,14 @@ SELECT extract(epoch FROM max(at) - min(at)) * 1000 FROM all_times});
 		"$clients session(s) get 1024 ids in a millisecond at most");
 	cmp_ok($ms, '<', $clients * 100 * 50, "$clients session(s) wait briefly");
 }
+
+# A session that is ahead of the clock sees that it has gone on.
+set_clock($node, '2026-02-28 12:00:00');
+$session = $node->background_psql('postgres');
+$session->query_safe(q{BEGIN; CREATE SEQUENCE ticks; SELECT count(snowid.next_id(5, 'ticks')) FROM generate_series(1, 7000)});
+set_clock($node, '2026-02-28 12:00:01');
+is($session->query_safe(q{SELECT snowid.id_timestamp(snowid.next_id(5, 'ticks'))}), '2026-02-28 12:00:01+00', 'a tick is seen within a transaction');
+$session->quit;
 
 # Ahead by two days, and then right again.
 my $right = '2026-03-01 12:00:00';

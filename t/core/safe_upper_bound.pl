@@ -5,6 +5,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use POSIX qw(strftime);
 use lib "$FindBin::RealBin/../lib";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -103,6 +104,24 @@ subject 'a sequence that is ahead of a clock set back' => sub {
 	$node->safe_psql('postgres', q{SELECT snowid.next_id(5, 's')});
 	set_right();
 	my ($writer, $id) = set_back();
+	is(bound("<= $id"), 't', 'the bound is below its ids');
+	$writer->query_safe('COMMIT');
+	$writer->quit;
+};
+
+# Nor does it read a time again that it has just read, as far as ticks tell.
+subject 'a clock set back to where it was read last' => sub {
+	my ($first, $between, $start) = map { strftime('%Y-%m-%d %H:%M:%S', gmtime(time + $forward + $_)) } -3600, -60, 0;
+	set_clock($node, $first);
+	my $writer = $node->background_psql('postgres');
+	$writer->query_safe(q{CREATE TEMP SEQUENCE other; SELECT snowid.next_id(5, 'other')});
+	set_clock($node, $between);
+	$node->safe_psql('postgres', q{SELECT snowid.next_id(5, 's')});
+	set_clock($node, $start);
+	$writer->query_safe('BEGIN; SELECT count(*) FROM events');
+	set_clock($node, $first);
+	my $id = $writer->query_safe($insert);
+	set_right();
 	is(bound("<= $id"), 't', 'the bound is below its ids');
 	$writer->query_safe('COMMIT');
 	$writer->quit;

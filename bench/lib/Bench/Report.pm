@@ -23,7 +23,7 @@ sub judge
 	for (split /\n/, slurp("$here/goals.tsv"))
 	{
 		next if /^#/ || !/\S/;
-		my ($measure, $variant, $x, $how, $against, $relation, $goal, $what, $later) = split /\t/;
+		my ($measure, $variant, $x, $how, $against, $relation, $goal, $what) = split /\t/;
 		my $got = $samples{"$measure\t$variant\t$x"} or next;
 		my @got = @$got;
 
@@ -41,12 +41,12 @@ sub judge
 		my $mad = mad(@got);
 		my $is_met = $relation eq '<=' ? $value <= $goal : $value >= $goal;
 		# What the spread could explain is not a gross loss.
-		my $is_gross = !$later && ($relation eq '<=' ? $value - $mad > 1.5 * $goal : $value + $mad < $goal / 1.5);
+		my $is_gross = $relation eq '<=' ? $value - $mad > 1.5 * $goal : $value + $mad < $goal / 1.5;
 
 		push @verdicts,
 		  { what    => $what, goal => "$relation $goal", got => $value, mad => $mad,
 			rounds  => scalar @got,
-			verdict => $is_met ? 'ok' : $later ? 'not yet' : $is_gross ? 'missed by far' : 'missed',
+			verdict => $is_met ? 'ok' : $is_gross ? 'missed by far' : 'missed',
 			noisy   => @got > 1 && (abs($value - $goal) < $mad || $mad > 0.15 * max(abs $value, $goal)),
 			gross   => $is_gross };
 	}
