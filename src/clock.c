@@ -20,12 +20,11 @@ clock_read(void)
 	if (unlikely(tick_us < 0))
 		tick_us = clock_getres(CLOCK_REALTIME_COARSE, &tick) == 0 && tick.tv_sec == 0 &&
 			tick.tv_nsec < MS_AHEAD_MAX * 1000 * 1000 / 2 ? tick.tv_nsec / 1000 : 0;
-	if (tick_us > 0 && clock_gettime(CLOCK_REALTIME_COARSE, &clock_reading.coarse) == 0)
-	{
-		clock_reading.at = GetCurrentTimestamp();
-		clock_reading.before = clock_reading.at + tick_us + TICK_LATE_US;
-		return clock_reading.at;
-	}
+	(void) clock_gettime(CLOCK_REALTIME_COARSE, &clock_reading.coarse);
 #endif
-	return clock_reading.at = GetCurrentTimestamp();
+	clock_reading.at = GetCurrentTimestamp();
+#ifdef CLOCK_REALTIME_COARSE
+	clock_reading.before = tick_us > 0 ? clock_reading.at + tick_us + TICK_LATE_US : DT_NOEND;
+#endif
+	return clock_reading.at;
 }
