@@ -17,8 +17,8 @@
 typedef struct ClockReading
 {
 	TimestampTz at;
-	TimestampTz before;			/* it is, until the next tick */
-	struct timespec coarse;
+	TimestampTz before;			/* the time is, until a tick comes */
+	struct timespec coarse;		/* changes with the tick */
 } ClockReading;
 
 /* The last one of this session. */

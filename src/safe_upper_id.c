@@ -17,7 +17,7 @@
  * 3. A slot is not before the start of the transaction, as other sessions see
  *	  it.  It is not before the clock's reading; if the clock was set back
  *	  meanwhile, xact_start_check() lowers that start before the slot is taken.
- *	  Or it follows a slot that is not before that start; see read_clock().
+ *	  Or it follows a slot that is not before that start; see time_for_slots().
  * 4. A holder without a known start makes the bound 0.
  *
  * Taking a slot also gets the last row of an idle sequence below the bound.

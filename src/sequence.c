@@ -68,7 +68,7 @@ typedef struct Taking
 } Taking;
 
 static void choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking);
-static TimestampTz read_clock(SlotState state, SlotRules rules, TimestampTz epoch);
+static TimestampTz time_for_slots(SlotState state, SlotRules rules, TimestampTz epoch);
 static void wait_us(int64 us);
 
 
@@ -191,7 +191,7 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 		 * meanwhile.  Ids would still be right, but would fall behind the
 		 * clock.
 		 */
-		taking->now = read_clock(taking->state, session->rules, epoch);
+		taking->now = time_for_slots(taking->state, session->rules, epoch);
 		is_forgotten = slot_is_forgotten(taking->state, taking->now - epoch);
 		taking->choice = slot_choose(taking->state, session->rules, taking->floor - epoch,
 									 taking->now - epoch, may_open);
@@ -365,7 +365,7 @@ sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids)
  * time is.  But none is taken below the time that safe_upper_id() relies on.
  */
 static TimestampTz
-read_clock(SlotState state, SlotRules rules, TimestampTz epoch)
+time_for_slots(SlotState state, SlotRules rules, TimestampTz epoch)
 {
 	TimestampTz now;
 

@@ -133,6 +133,26 @@ subject 'the clock is set back after the bound' => sub {
 	is($node->safe_psql('postgres', "SELECT snowid.next_id(0, 's') > $upper"), 't', 'no id is below the bound');
 };
 
+# Whoever takes its slot while the bound waits for its own holds the bound back, too.
+subject 'writers that wait together with the bound' => sub {
+	my $owner = $node->background_psql('postgres');
+	$owner->query_safe('BEGIN; ALTER SEQUENCE s OWNED BY NONE');
+	my @asked = map { $_ < 5 ? "BEGIN;\n$insert;" : q{SELECT snowid.safe_upper_id('s');} } 0 .. 5;
+	my @sessions;
+	for my $ask (@asked)
+	{
+		push @sessions, $node->background_psql('postgres');
+		$sessions[-1]->query_until(qr/asked/, "\\echo asked\n$ask\n");
+		my $n = @sessions;
+		$node->poll_query_until('postgres', qq{
+SELECT count(*) = $n FROM pg_locks WHERE relation = 's'::regclass AND NOT granted}) or die 'does not wait';
+	}
+	$owner->query_safe('COMMIT');
+	my ($upper, @ids) = reverse map { $_->query_safe('SELECT') =~ /(\d+)/ } @sessions;
+	is(scalar(grep { $_ >= $upper } @ids), 5, 'the bound is below their ids');
+	$_->quit for $owner, @sessions;
+};
+
 subject 'a session that hides its start' => sub {
 	my $writer = $node->background_psql('postgres');
 	$writer->query_safe('SET track_activities = off');
