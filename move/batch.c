@@ -8,7 +8,7 @@
 #include "commands.h"
 
 /* By default so many shards are copied together, */
-#define BATCH_MAX			100
+#define BATCH_MAX			400
 
 /* or fewer, if they have so many bytes, */
 #define BATCH_BYTES			(INT64CONST(1) << 30)

@@ -123,7 +123,7 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 	if (status == STATUS_DONE)
 	{
 		take_schemas(move, conn);
-		run(conn, "SELECT snowid_internal.prepare_table(t) FROM snowid_internal.shard_tables(%s) t", schema_list(move, conn));
+		run(conn, "SELECT snowid_internal.prepare_table(t) FROM snowid_internal.shard_tables(VARIADIC ARRAY[%s]::name[]) t", schema_list(move, conn));
 		run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], NULL)", shard_list(move));
 		record_detail(move, conn, "schema_made", "yes");
 		record_step_on(move, target, conn, "schema");

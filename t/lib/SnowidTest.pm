@@ -280,8 +280,10 @@ sub end_node
 	my ($node, $signal, $all) = @_;
 	my $postmaster = $node->{_pid};
 
-	# A stopped postmaster starts no further process while we look.
+	# A stopped postmaster starts no further process while we look.  It may be about to start
+	# one, which would wait for a lock of the dead for ever.
 	kill 'STOP', $postmaster;
+	usleep(500) while (state_of($postmaster) // 'Z') !~ /[TZ]/;
 	my @children = children($postmaster);
 	kill $signal, $all ? ($postmaster, @children) : $postmaster;
 	kill 'CONT', $postmaster;
