@@ -56,4 +56,12 @@ subtest 'two batches, with writers, and a shard that cannot be moved' => sub {
 	nothing_left_ok($_, 'a set') for $a, $b;
 };
 
+# A function takes 100 arguments.
+subtest 'a batch of many' => sub {
+	$a->safe_psql('postgres', 'CALL snowid.create_shards(1001, 1101)');
+	moves_ok($a, $b, '1001-1101', [ '--batch', 101 ], 0, 'moved', qr/101 of 101 shards have moved/);
+	moves_ok($a, $b, '1001-1101', ['finish'], 0, 'finish');
+	nothing_left_ok($_, 'many') for $a, $b;
+};
+
 done_testing();
