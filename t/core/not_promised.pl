@@ -129,7 +129,7 @@ foreach my $name (sort keys %standby)
 }
 make_synchronous('former');
 $primary->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'flush', '')});
-$primary->wait_for_catchup($standby{latter}, 'replay', $primary->lsn('flush'));
+await_replay($primary, $standby{latter});
 kill 'STOP', $standby{latter}->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
 set_clock($primary, '2026-06-01 00:01:30');
 $primary->safe_psql('postgres', "CREATE TABLE confirmed_$_ AS $next") foreach 1, 2;

@@ -56,8 +56,8 @@ $primary->safe_psql('postgres', 'INSERT INTO insta6.t DEFAULT VALUES; INSERT INT
 set_clock($primary, '2026-01-01 12:00:10.500');
 my $newest = $primary->safe_psql('postgres', 'INSERT INTO insta5.t DEFAULT VALUES RETURNING id');
 my $other = $primary->safe_psql('postgres', 'INSERT INTO insta6.t DEFAULT VALUES RETURNING id');
-$primary->wait_for_catchup($standby);
-$standby->wait_for_catchup($cascade, 'replay', $primary->lsn('flush'));
+await_replay($primary, $standby);
+await_replay($primary, $cascade);
 
 for my $node ($standby, $cascade)
 {
@@ -127,8 +127,8 @@ set_clock($primary, '2026-01-01 12:00:40');
 take($primary, 'insta6.id_seq');
 set_clock($primary, '2026-01-01 12:00:41.5');
 $seen = take($primary, 'insta5.id_seq');
-$primary->wait_for_catchup($standby);
-$standby->wait_for_catchup($cascade, 'replay', $primary->lsn('flush'));
+await_replay($primary, $standby);
+await_replay($primary, $cascade);
 crash($primary);
 $standby->promote;
 my $next = take($standby, 'insta5.id_seq');
@@ -136,7 +136,7 @@ cmp_ok($next, '>', $seen, 'fail-over to a standby');
 $other = take($standby, 'insta6.id_seq');
 $seen = take($standby, 'insta5.id_seq');
 cmp_ok($seen, '>', $next, 'which goes on');
-$standby->wait_for_catchup($cascade, 'replay', $standby->lsn('flush'));
+await_replay($standby, $cascade);
 
 # The old primary has issued ids that nobody else knows.  It forgets them.
 start_with_clock($primary, '2026-01-01 12:00:41.6');
@@ -155,11 +155,11 @@ $primary->append_conf('postgresql.conf', 'port = ' . $primary->port . "\nprimary
 	  . $standby->connstr . " application_name=primary'\nrestore_command = ''");
 $primary->set_standby_mode;
 start_with_clock($primary, $back);
-$standby->wait_for_catchup($primary, 'replay', $standby->lsn('flush'));
+await_replay($standby, $primary);
 $other = take($standby, 'insta6.id_seq');
 $seen = take($standby, 'insta5.id_seq');
-$standby->wait_for_catchup($primary, 'replay', $standby->lsn('flush'));
-$standby->wait_for_catchup($cascade, 'replay', $standby->lsn('flush'));
+await_replay($standby, $primary);
+await_replay($standby, $cascade);
 crash($standby);
 $cascade->promote;
 cmp_ok(take($cascade, 'insta5.id_seq'), '>', $seen, 'fail-over to its standby');

@@ -35,7 +35,7 @@ $primary->safe_psql('postgres', 'SELECT insta5.next_id()') for 1 .. 2;
 set_clock($primary, '2026-01-01 12:00:00.500');
 my $newest = $primary->safe_psql('postgres', 'INSERT INTO insta5.t DEFAULT VALUES RETURNING id');
 $primary->safe_psql('postgres', 'CHECKPOINT');
-$primary->wait_for_catchup($standby, 'replay', $primary->lsn('flush'));
+await_replay($primary, $standby);
 
 # The standby is promoted, as a rehearsal, and then rewound.
 $standby->promote;
@@ -66,7 +66,7 @@ subtest 'a standby, its promotion, and a clean restart' => sub {
 	$node->append_conf('postgresql.conf', "primary_conninfo = '" . $primary->connstr . " application_name=again'");
 	$node->set_standby_mode;
 	start_with_clock($node, $back);
-	$primary->wait_for_catchup($node, 'replay', $primary->lsn('flush'));
+	await_replay($primary, $node);
 	is($node->safe_psql('postgres', "SELECT last_value < $newest >> 23 << 10 FROM insta5.id_seq"), 't', 'the page is behind');
 	is($node->safe_psql('postgres', 'SELECT log_cnt > 0 FROM snowid_internal.reservation'), 't', 'the clock looks as if in use');
 	is($node->safe_psql('postgres', qq{

@@ -20,7 +20,7 @@ $primary->backup('backup');
 my $standby = new_standby('async');
 $primary->safe_psql('postgres', 'CREATE UNLOGGED SEQUENCE unlogged');
 ok(start_load($primary, 4, 50, $take)->finish, 'the primary issued ids');
-$primary->wait_for_catchup($standby);
+await_replay($primary, $standby);
 
 is(sqlstate($standby, "SELECT snowid.next_id(5, 's')"), '25006',
 	'a standby refuses next_id');
@@ -95,6 +95,6 @@ sub new_standby
 
 	$node->init_from_backup($primary, 'backup', has_streaming => 1);
 	start_with_clock($node, '-3600');
-	$primary->wait_for_catchup($node);
+	await_replay($primary, $node);
 	return $node;
 }

@@ -19,7 +19,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 use Time::Local;
 
-our @EXPORT = qw(new_node start_with_clock set_clock crash end_node power_cut
+our @EXPORT = qw(new_node start_with_clock set_clock await_replay crash end_node power_cut
   disk_library lose_unflushed stop_walwriter sqlstate
   start_clients ids_seen wait_for_clock
   make_calls start_load strict_order_ok portable_file portable_database snippet);
@@ -262,6 +262,18 @@ sub build
 			"$top/torture/$name.c", @options);
 	}
 	return $built{$name};
+}
+
+# Wait until a standby has replayed all that another server has on its disk.  One whose
+# clock stands still does not tell.
+sub await_replay
+{
+	my ($server, $standby) = @_;
+	my $lsn = $server->lsn('flush');
+
+	$standby->poll_query_until('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'")
+	  or die $standby->name . " does not replay\n";
+	return;
 }
 
 # Kill all processes of a node at once, so that what they had not written to
