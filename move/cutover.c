@@ -15,7 +15,7 @@
 #include "sql/queries.inc"
 
 /* How long the writers of some shards may wait, so that many go at once. */
-#define GOOD_PAUSE_MS		50
+#define GOOD_PAUSE_MS		100
 
 /* How long to wait for rows that a target has lost. */
 #define REPLAY_WAIT_MS		10000
