@@ -264,12 +264,13 @@ sub build
 	return $built{$name};
 }
 
-# Wait until a standby has replayed all that another server has on its disk.  One whose
-# clock stands still does not tell.
+# Wait until a standby has replayed all that another server has committed, also if their
+# clocks stand still: then the one does not tell how far it is, and the other does not flush the
+# rest of a record of hint bits that its last flush has cut.
 sub await_replay
 {
 	my ($server, $standby) = @_;
-	my $lsn = $server->lsn('flush');
+	my $lsn = $server->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'test', '')});
 
 	$standby->poll_query_until('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'")
 	  or die $standby->name . " does not replay\n";
