@@ -128,7 +128,6 @@ foreach my $name (sort keys %standby)
 	start_with_clock($standby{$name}, '2026-05-31 23:00:00');
 }
 make_synchronous('former');
-$primary->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'flush', '')});
 await_replay($primary, $standby{latter});
 kill 'STOP', $standby{latter}->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
 set_clock($primary, '2026-06-01 00:01:30');
