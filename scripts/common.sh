@@ -175,7 +175,8 @@ share_data_directory() {
 		{ cat "$work/template.log" >&2; die "initdb failed"; }
 	# What is empty of the log is not copied, nor made.
 	as_user fallocate -d "$INITDB_TEMPLATE"/pg_wal/0* 2>/dev/null || true
-	echo "wal_init_zero = off" | as_user tee -a "$INITDB_TEMPLATE/postgresql.conf" >/dev/null
+	# Nor is code compiled that runs once.
+	printf '%s\n' "wal_init_zero = off" "jit = off" | as_user tee -a "$INITDB_TEMPLATE/postgresql.conf" >/dev/null
 	[ "$pgversion" -lt 17 ] || return 0
 	mv "$pgbin/initdb" "$pgbin/initdb.bin"
 	# shellcheck disable=SC2016

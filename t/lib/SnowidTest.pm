@@ -84,6 +84,10 @@ our $edition = '';
 	};
 }
 
+# IPC::Run looks now and then whether a program has ended, the less often the longer it has
+# waited: 30 ms for each psql.  A signal ends that wait.
+$SIG{CHLD} = sub { };
+
 # For who only wants to know whether a test fails, as scripts/mutants does.
 if ($ENV{SNOWID_STOP_AT_FAILURE})
 {

@@ -73,8 +73,8 @@ SELECT format('CREATE TABLE $s.t%s AS SELECT $s.next_id() AS id, 1 AS n FROM gen
 		$target->poll_query_until('postgres', qq{
 SELECT count(*) >= $count FROM pg_class WHERE relnamespace = to_regnamespace('insta5') AND relkind = 'r' AND pg_relation_size(oid) > 0}) or die 'does not get there';
 		crash($target);
-		$tool->finish;
 		$target->start;
+		$tool->finish;
 		ok(!accepts_writes($target), 'it is closed');
 		write_to($source, 'killed');
 		moves_ok($source, $target, 5, [ '--verify', 'checksums' ], 0, 'it comes to an end', qr/no difference/);
