@@ -29,11 +29,15 @@ tell_workers(const Side *to, const char *name)
 						"unnest(pg_blocking_pids(s.pid)) p (pid) LEFT JOIN pg_stat_activity b ON b.pid = p.pid "
 						"WHERE s.subname = %s AND s.pid IS NOT NULL "
 						"UNION ALL "
-						"SELECT format('no worker is free to follow: %%s of max_logical_replication_workers = %%s are at work', used, total) "
+						"SELECT CASE WHEN used >= total THEN "
+						" format('no worker is free to follow: %%s of max_logical_replication_workers = %%s are at work', used, total) "
+						"ELSE format('no worker has been started to follow: that is done %%s after the last one, or later if the clock was set back since. "
+						"If its log has no error, type there: SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = ''logical replication launcher'';', "
+						" current_setting('wal_retrieve_retry_interval')) END "
 						"FROM (SELECT count(*) FILTER (WHERE backend_type LIKE 'logical replication %%' "
 						" AND backend_type <> 'logical replication launcher') AS used, "
 						" current_setting('max_logical_replication_workers')::int AS total FROM pg_stat_activity) t "
-						"WHERE used >= total AND NOT EXISTS (SELECT FROM pg_stat_subscription WHERE subname = %s AND pid IS NOT NULL)",
+						"WHERE NOT EXISTS (SELECT FROM pg_stat_subscription WHERE subname = %s AND pid IS NOT NULL)",
 						name, name));
 }
 

@@ -1,5 +1,6 @@
 # The target's clock is an hour behind, or ahead: ids go on rising all the
-# same, since the sequence's state travels with the shard.
+# same, since the sequence's state travels with the shard.  When it is set back, the
+# launcher of PostgreSQL 15 starts no worker until it is there again.
 use strict;
 use warnings;
 
@@ -55,5 +56,20 @@ for my $clock ('-3600', '+3600')
 set_clock($b, '-200000');
 moves_ok($a, $b, 5, [], 1, 'days apart', qr/clock/);
 nothing_left_ok($_, 'clocks') for $a, $b;
+
+SKIP:
+{
+	skip 'the launcher knows new subscriptions', 2 if $b->pg_version >= 16;
+	my $said = '';
+
+	make_shard($a, 7, 'insta7');
+	set_clock($b, '-3600');
+	my $tool = IPC::Run::start([ move_command($a, $b, 7) ], '>&', \$said, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	my $is_told = eval { $tool->pump until $said =~ /target: no worker has been started.*type there: (SELECT .*;)/; $1 };
+	ok($is_told, 'the launcher waits: told') or diag $said;
+	$b->safe_psql('postgres', $is_told) if $is_told;
+	$tool->kill_kill unless $is_told;
+	ok(eval { $tool->finish }, '... with what helps') or diag $said;
+}
 
 done_testing();
