@@ -591,11 +591,11 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  * since nextval() does, and at no definition, since the transaction has.
  *
  * The lock on the sequence is an advisory lock of the session, taken and given
- * up in one expression.  PostgreSQL looks for cancels between statements, not
- * within one, and trying for a lock does not wait.  What setval() would refuse
- * is not tried: a cancel that came next would end the handler before it has
- * given the lock up.  So the handler is for what nobody can foresee, as a disk
- * that fails.
+ * up in one expression, after all that can be NULL, since AND goes on after that.
+ * PostgreSQL looks for cancels between statements, not within one, and trying for a
+ * lock does not wait.  What nextval() or setval() would refuse is not tried: a cancel
+ * that came next would end the handler before it has given the lock up.  So the
+ * handler is for what nobody can foresee, as a disk that fails.
  *
  * Shared, the lock lets nextval() count, which is never set back then: what it
  * gives is larger than all before.  As the last slot was not behind the clock,
@@ -604,11 +604,10 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  *
  * nextval() logs one value in 33 only, so its commit alone waits for no flush.  So
  * the first ids of a transaction also set a sequence that is logged each time: the
- * flush of that record takes along those of nextval(), which are older than the
- * commit.  When that is done, the session keeps in the setting snowid_internal.seen
- * the sequence, its file, which ALTER SEQUENCE replaces, and the transaction.  (Its
- * having a number is not enough: whoever has only written to a temporary table
- * flushes nothing.)
+ * commit's flush takes along the records of nextval(), which are older.  When that
+ * is done, the session keeps in the setting snowid_internal.seen the sequence's file,
+ * which ALTER SEQUENCE replaces, and the transaction.  (Its having a number is not
+ * enough: whoever has only written to a temporary table flushes nothing.)
  *
  * What is read first also locks the sequence: ALTER SEQUENCE, which waits for
  * that, cannot change the definition any more.  The clock is read before the
@@ -620,7 +619,7 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  *
  * In each transaction PL/pgSQL prepares anew each expression that it comes to,
  * with all its functions, called or not.  So they are cut by what is seldom
- * needed: a row in a transaction of its own pays for that above all.  (A
+ * needed, and short: a row in a transaction of its own pays for that above all.  (A
  * function of ours would make it look at the plan anew, too.)
  */
 LANGUAGE plpgsql
@@ -642,9 +641,8 @@ BEGIN
 				-- In bulk: in a transaction that has logged, count.
 				slot := CASE WHEN (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
 					AND pg_catalog.current_setting('snowid_internal.seen', true) OPERATOR(pg_catalog.=)
-						(((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
-						  OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
-						 OPERATOR(pg_catalog.||) ' ' OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text)
+						(pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' '
+						 OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text)
 				THEN
 					CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
 						pg_catalog.nextval(seq)
@@ -665,13 +663,30 @@ BEGIN
 				at := pg_catalog.clock_timestamp();
 				now_slot := ((pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
 							 OPERATOR(pg_catalog./) 1000) OPERATOR(pg_catalog.<<) 10;
+				IF ((last OPERATOR(pg_catalog.-) now_slot) OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+				   AND at OPERATOR(pg_catalog.>=) pg_catalog.now() AND pg_catalog.pg_current_xact_id_if_assigned() IS NULL
+				THEN
+					-- A row in a transaction of its own, where others have just been: count, too.
+					slot := CASE WHEN (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+						AND pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true),
+							pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' ')
+						AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
+					THEN
+						CASE WHEN pg_catalog.setval('snowid_internal.flushed'::pg_catalog.regclass, 1) OPERATOR(pg_catalog.=) 1
+							AND pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)
+						THEN
+							pg_catalog.nextval(seq)
+							OPERATOR(pg_catalog.*)
+							pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
+						END
+					END;
+					EXIT taken WHEN slot IS NOT NULL;
+				END IF;
 				is_seen := last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.-) 2048)
 					AND pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true),
-						((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
-						 OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text OPERATOR(pg_catalog.||) ' ');
+						pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' ');
 				IF is_seen IS NOT TRUE THEN
-					key := ((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
-							OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text OPERATOR(pg_catalog.||) ' ';
+					key := pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' ';
 					-- setval() will not refuse.  Most sequences are defined by the defaults.
 					-- No slot is below what a restored dump has reserved: the last one is not.
 					is_sound := (pg_catalog.pg_sequence_last_value('snowid_internal.reservation'::pg_catalog.regclass)
@@ -700,9 +715,8 @@ BEGIN
 				   AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
 				THEN
 					IF is_seen AND last OPERATOR(pg_catalog.>=) now_slot THEN
-						key := ((seq::pg_catalog.oid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
-								OPERATOR(pg_catalog.|) pg_catalog.pg_relation_filenode(seq)::pg_catalog.int8)::pg_catalog.text
-							OPERATOR(pg_catalog.||) ' ' OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text;
+						key := pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' '
+							OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text;
 						slot := CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
 							pg_catalog.nextval(seq)
 							OPERATOR(pg_catalog.*)
@@ -796,9 +810,9 @@ BEGIN
 		slot := NULL;
 		attempts := NULL;
 	END LOOP;
-	RETURN (((slot OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog.<<) 23)
-			OPERATOR(pg_catalog.|) (shard OPERATOR(pg_catalog.<<) 10))
-		OPERATOR(pg_catalog.|) (slot OPERATOR(pg_catalog.&) 1023);
+	-- (slot >> 10) << 23 | shard << 10 | slot & 1023, in fewer steps.
+	RETURN slot OPERATOR(pg_catalog.+) ((slot OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog.*) 8387584)
+		OPERATOR(pg_catalog.+) (shard OPERATOR(pg_catalog.<<) 10);
 END
 $$;
 

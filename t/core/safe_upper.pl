@@ -119,6 +119,17 @@ PREPARE TRANSACTION 'p';});
 		my $id = $session->query_safe('INSERT INTO events DEFAULT VALUES RETURNING id');
 		set_clock($node, '+0');
 		is(bound("<= $id"), 't', 'the bound is below its ids');
+		$session->query_safe('COMMIT');
+
+		# By less than what a session counts ahead of the clock.
+		set_clock($node, '2038-01-01 12:00:00.998');
+		$session->query_safe('INSERT INTO events DEFAULT VALUES') for 1 .. 3;
+		set_clock($node, '2038-01-01 12:00:01');
+		$session->query_safe('BEGIN');
+		set_clock($node, '2038-01-01 12:00:00.997');
+		$id = $session->query_safe('INSERT INTO events DEFAULT VALUES RETURNING id');
+		set_clock($node, '2038-01-01 12:00:02');
+		is(bound("<= $id"), 't', 'also if that is a little only');
 		$session->quit;
 	};
 }
