@@ -609,6 +609,10 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  * which ALTER SEQUENCE replaces, and the transaction.  (Its having a number is not
  * enough: whoever has only written to a temporary table flushes nothing.)
  *
+ * Nobody counts before he has set the sequence once.  CREATE DATABASE copies its page,
+ * with the number of values that are logged already, but not that log; nextval() would
+ * give these again after a crash.
+ *
  * What is read first also locks the sequence: ALTER SEQUENCE, which waits for
  * that, cannot change the definition any more.  The clock is read before the
  * lock, too: nothing is waited for until the slot is taken.
@@ -632,6 +636,7 @@ DECLARE
 	key pg_catalog.text;
 	attempts pg_catalog.int4;
 	is_seen pg_catalog.bool;
+	is_plain pg_catalog.bool;
 	is_sound pg_catalog.bool;
 BEGIN
 	<<taken>>
@@ -686,21 +691,18 @@ BEGIN
 					AND pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true),
 						pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' ');
 				IF is_seen IS NOT TRUE THEN
-					key := pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' ';
 					-- setval() will not refuse.  Most sequences are defined by the defaults.
 					-- No slot is below what a restored dump has reserved: the last one is not.
+					is_plain := pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
+						9223372036854775807, 1::pg_catalog.int8, false, 1::pg_catalog.int8, 20::pg_catalog.oid);
 					is_sound := (pg_catalog.pg_sequence_last_value('snowid_internal.reservation'::pg_catalog.regclass)
 							 OPERATOR(pg_catalog.<=) (pg_catalog.date_part('epoch', epoch) OPERATOR(pg_catalog.*) 1000
 								OPERATOR(pg_catalog.+) (last OPERATOR(pg_catalog.>>) 10)::pg_catalog.float8)) IS NOT FALSE
-						AND (pg_catalog.pg_sequence_parameters(seq) OPERATOR(pg_catalog.=) ROW(1::pg_catalog.int8, 1::pg_catalog.int8,
-								9223372036854775807, 1::pg_catalog.int8, false, 1::pg_catalog.int8, 20::pg_catalog.oid)
-							 AND (last OPERATOR(pg_catalog.<=) (now_slot OPERATOR(pg_catalog.-) 2048)
-								  OR pg_catalog.set_config('snowid_internal.seen', key, false) IS NOT NULL)
+						AND (is_plain
 							 OR (pg_catalog.pg_sequence_parameters(seq)).increment OPERATOR(pg_catalog.=) 1
 								AND (pg_catalog.pg_sequence_parameters(seq)).minimum_value OPERATOR(pg_catalog.<=) last
 								AND (pg_catalog.pg_sequence_parameters(seq)).maximum_value OPERATOR(pg_catalog.>)
 									(now_slot OPERATOR(pg_catalog.+) 88473600000));
-					is_seen := pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true), key);
 				END IF;
 				IF (is_seen OR is_sound) AND at OPERATOR(pg_catalog.>=) epoch AND at OPERATOR(pg_catalog.>=) pg_catalog.now()
 				   -- No wait: near the clock, or in a millisecond that is open and not
@@ -736,6 +738,11 @@ BEGIN
 								pg_catalog.pg_sequence_last_value(seq) OPERATOR(pg_catalog.+) 1, now_slot))
 							OPERATOR(pg_catalog.*)
 							pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
+							OPERATOR(pg_catalog.*)
+							CASE WHEN is_plain THEN
+								(pg_catalog.set_config('snowid_internal.seen',
+									pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' ', false) IS NOT NULL)::pg_catalog.int4
+							ELSE 1 END
 						ELSE 0 END;
 					END IF;
 				END IF;

@@ -98,6 +98,20 @@ subtest 'a power cut' => sub {
 	shown_before_a_power_cut('who writes what is not logged', "BEGIN; INSERT INTO mine VALUES (1); $take; COMMIT");
 };
 
+# PostgreSQL's nextval() would give its next ids again.
+subtest 'a copy of the database, and a crash' => sub {
+	set_clock($node, '2026-01-01 12:00:20');
+	my $many = "SELECT count(snowid.next_id(5, 's')) FROM generate_series(1, 10)";
+	$node->safe_psql('postgres', "DROP SEQUENCE s; CREATE SEQUENCE s; $take; $take; $many");
+	cmp_ok($node->safe_psql('postgres', 'SELECT log_cnt FROM s'), '>', 0, 'some values are logged');
+	$node->safe_psql('template1', 'CREATE DATABASE copied TEMPLATE postgres');
+	my @ids = map { $node->safe_psql('copied', $take) } 1 .. 2;
+	crash($node);
+	start_with_clock($node, '2026-01-01 12:00:20');
+	cmp_ok($node->safe_psql('copied', $take), '>', $ids[1], 'the ids of the copy do not come again');
+	cmp_ok($ids[1], '>', $ids[0], 'and rise');
+};
+
 # What everybody may set: the sequence that a commit waits for, and the setting that
 # says what a session has seen.
 subtest 'a hostile role' => sub {
