@@ -14,6 +14,8 @@ use Test::More;
 
 our @EXPORT = qw(each_pair each_command each_args snowid_each each_ok script_file shards_with runs);
 
+$SnowidTest::keeps_sessions = 1;
+
 # Shards 0 to 9 on the first, 10 to 19 on the second, each with a table; runs is
 # where scripts leave a row.
 sub each_pair

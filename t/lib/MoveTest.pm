@@ -18,6 +18,8 @@ our @EXPORT = qw(move_node make_shard fresh_shard fresh_set drop_shards snowid_m
   lives_on_ok living nothing_left_ok start_writers await_writers stop_writers writers_ok copies_equal_ok
   hold_at_step let_go_steps wait_until_held hold_and_kill kills journal_step);
 
+$SnowidTest::keeps_sessions = 1;
+
 # What is moved, and how the servers are reached: by their socket, unless said.
 our $database = 'postgres';
 our $shard = 5;

@@ -15,6 +15,8 @@ use Test::More;
 
 our @EXPORT = qw(%node start_nodes sql plan_of subject case_ok with_settings done_planning);
 
+$SnowidTest::keeps_sessions = 1;
+
 our %node;			# a, the source, and b, the target
 my $clean;			# the plan at the beginning
 my %has_settings;	# of a case, until the next case or subject

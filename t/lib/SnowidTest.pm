@@ -29,59 +29,109 @@ my $top = abs_path(dirname(__FILE__) . '/../..');
 # A test of the extension is one of the portable edition, too: a file that sets
 # this and then does the test's file runs it there.
 our $edition = '';
+
+# Whether safe_psql asks a server's database postgres in one session: a psql and a backend for
+# each time would take the processor from the programs that are tested.  Tests of what the
+# extension does in a new session do without.
+our $keeps_sessions = 0;
 {
 	no warnings 'redefine';
 	my $psql = \&PostgreSQL::Test::Cluster::psql;
+	my $safe_psql = \&PostgreSQL::Test::Cluster::safe_psql;
 
 	*PostgreSQL::Test::Cluster::psql = sub {
 		my ($self, $database, $sql, @rest) = @_;
 
-		if ($edition eq 'portable' && defined $sql)
-		{
-			$sql =~ s/\bCREATE EXTENSION (IF NOT EXISTS )?snowid\b;?/slurp_file(portable_file('sql'))/e;
-		}
-		return $self->$psql($database, $sql, @rest);
+		return $self->$psql($database, in_edition($sql), @rest);
 	};
-}
 
-# Ask until the answer is what is expected, as PostgreSQL::Test::Cluster does, but in one
-# session: a psql and a backend for each time would take the processor from those that are
-# waited for.  A session that is lost, or cannot be had yet, is begun anew.
-{
-	no warnings 'redefine';
+	*PostgreSQL::Test::Cluster::safe_psql = sub {
+		my ($self, $database, $sql, @rest) = @_;
 
+		return $self->$safe_psql($database, $sql, @rest) if !$keeps_sessions || @rest || $database ne 'postgres';
+		my ($answer, $errors) = ask($self, $database, in_edition($sql));
+		print "$errors\n" if $errors ne '';
+		return $answer // die "error running SQL: '$errors'\nwith sql '$sql'";
+	};
+
+	# Ask until the answer is what is expected, as PostgreSQL::Test::Cluster does, but in one
+	# session, which also safe_psql may keep.
 	*PostgreSQL::Test::Cluster::poll_query_until = sub {
 		my ($self, $database, $query, $expected) = @_;
-		my $patience = $PostgreSQL::Test::Utils::timeout_default;
-		my $end = time + $patience;
-		my ($session, $in, $out, $err);
+		my $end = time + $PostgreSQL::Test::Utils::timeout_default;
 
 		for (;;)
 		{
-			if (!$session)
-			{
-				$in = '';
-				$session = IPC::Run::start(
-					[ $self->installed_command('psql'), '-XAtq', '-d', $self->connstr($database), '-f', '-' ],
-					'<', \$in, '>', \$out, '2>', \$err, IPC::Run::timeout($patience));
-			}
-			($out, $err) = ('', '');
-			$in .= "$query\n;\n\\echo answered\n";
-			my $is_answered = eval { $session->pump until $out =~ s/^answered\n\z//m; 1 };
+			my ($answer, $errors) = ask($self, $database, $query);
+			my $is_expected = defined $answer && $answer eq ($expected // 't');
 
-			chomp $out;
-			if (!$is_answered || $out eq ($expected // 't') || time > $end)
+			if ($is_expected || time > $end)
 			{
-				eval { $session->finish };
-				undef $session;
+				diag "asked in vain: $query\nlast answer: ", $answer // '', "\n$errors" if !$is_expected;
+				end_session($self, $database) if !$keeps_sessions || $database ne 'postgres';
+				return $is_expected;
 			}
-			return 1 if $is_answered && $out eq ($expected // 't');
-			last if time > $end;
-			usleep($is_answered ? 20_000 : 100_000);
+			usleep(defined $answer ? 20_000 : 100_000);
 		}
-		diag "asked in vain: $query\nlast answer: $out\n$err";
-		return 0;
 	};
+}
+
+sub in_edition
+{
+	my ($sql) = @_;
+
+	$sql =~ s/\bCREATE EXTENSION (IF NOT EXISTS )?snowid\b;?/slurp_file(portable_file('sql'))/e
+	  if $edition eq 'portable' && defined $sql;
+	return $sql;
+}
+
+my %sessions;
+
+# What a session answers, undef after an error, and what it has said besides.  It is like new
+# afterwards, or ended; one whose server is gone is begun anew.
+sub ask
+{
+	my ($node, $database, $sql) = @_;
+	my $is_old = exists $sessions{ session_key($node, $database) };
+	my $session = $sessions{ session_key($node, $database) } //= begin_session($node, $database);
+
+	@$session{ 'out', 'err' } = ('', '');
+	$session->{in} .= ";\n\\echo asked\n$sql\n;\n\\echo answered\nDISCARD ALL;\n\\echo left\n";
+	$session->{timeout}->start;
+	my $is_left = eval { $session->{run}->pump until $session->{out} =~ /^left\n\z/m; 1 };
+	my ($is_asked, $answer) = $session->{out} =~ /\A(asked\n)(?:(.*?)^answered\n(?:left\n)?\z)?/ms;
+
+	end_session($node, $database) if !$is_left;
+	return ask(@_) if !$is_asked && $is_old;
+	chomp($answer) if defined $answer;
+	chomp($session->{err});
+	return ($answer, $session->{err});
+}
+
+sub begin_session
+{
+	my ($node, $database) = @_;
+	my %session = (in => '', timeout => IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+
+	$session{run} = IPC::Run::start(
+		[ $node->installed_command('psql'), '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr($database), '-f', '-' ],
+		'<', \$session{in}, '>', \$session{out}, '2>', \$session{err}, $session{timeout});
+	return \%session;
+}
+
+sub end_session
+{
+	my $session = delete $sessions{ session_key(@_) };
+
+	eval { $session->{run}->finish };
+	return;
+}
+
+# A session has the variables of its begin, such as PGOPTIONS.
+sub session_key
+{
+	my ($node, $database) = @_;
+	return join ' ', $node->connstr($database), map { "$_=$ENV{$_}" } grep { /^PG/ } sort keys %ENV;
 }
 
 # IPC::Run looks now and then whether a program has ended, the less often the longer it has

@@ -74,7 +74,7 @@ subtest 'what a check finds' => sub {
 		['DROP VIEW public.one, public.three']);
 	check_ok($a, $b, 'other databases', qr/warning +other databases: other is on both servers afterwards/, ['CREATE DATABASE other'], ['DROP DATABASE other']);
 	check_ok($a, $b, 'ids outside of shards', qr/FAILED +ids outside of shards: snowid\.id_seq makes ids, and the target would make the same/,
-		['ALTER DATABASE postgres SET snowid.shard = 7', 'SELECT snowid.next_id()'], ['ALTER DATABASE postgres RESET snowid.shard', q{ALTER SEQUENCE snowid.id_seq RESTART}]);
+		['ALTER DATABASE postgres SET snowid.shard = 7', 'SET snowid.shard = 7; SELECT snowid.next_id()'], ['ALTER DATABASE postgres RESET snowid.shard', q{ALTER SEQUENCE snowid.id_seq RESTART}]);
 	check_ok($a, $b, 'tables outside', qr/warning +tables outside of shards: 1 table, as public\.world, on both servers/, ['CREATE TABLE world ()'], ['DROP TABLE world']);
 	check_ok($a, $b, 'settings of sessions', qr/FAILED +settings of sessions: role writer sets default_transaction_read_only/,
 		['CREATE ROLE writer', 'ALTER ROLE writer SET default_transaction_read_only = off'], ['DROP ROLE writer']);
