@@ -52,9 +52,14 @@ ok($load->finish, 'sessions took ids while CACHE changed');
 session_order_ok('CACHE changed');
 
 # Each alone, through a crash with the clock set back, so that a loss shows.
+# Of the calls before, only those can be out of order with what follows that are of the last milliseconds.
 for my $n (1, 8, 64, 1000)
 {
-	$session->query_safe("ALTER SEQUENCE s CACHE $n");
+	$session->query_safe(qq{
+ALTER SEQUENCE s CACHE $n;
+CREATE TEMP TABLE last AS SELECT * FROM calls WHERE id >> 23 >= (SELECT max(id) >> 23 FROM calls) - 11;
+TRUNCATE calls;
+INSERT INTO calls TABLE last});
 	ok(start_load($node, 8, 20, $take)->finish, "sessions took ids, CACHE $n");
 	$session->quit;
 	crash($node);
