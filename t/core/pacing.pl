@@ -23,7 +23,7 @@ CREATE TABLE takes (began timestamptz, ended timestamptz,
 });
 
 # Eight sessions.
-ok(start_load($node, 8, 19, q{
+ok(start_load($node, 8, 8, q{
 INSERT INTO takes
 SELECT statement_timestamp(), clock_timestamp(), count(*), max(ahead)
 FROM (SELECT snowid.id_timestamp(snowid.next_id(5, 's')) - clock_timestamp()
@@ -33,7 +33,7 @@ my ($ids, $ms, $ahead) = split /\|/, $node->safe_psql('postgres', q{
 SELECT sum(ids), extract(epoch FROM max(ended) - min(began)) * 1000,
 	extract(epoch FROM max(ahead)) * 1000
 FROM takes});
-is($ids, 8 * 19 * 20000, 'all that they asked for');
+is($ids, 8 * 8 * 20000, 'all that they asked for');
 cmp_ok($ids, '<=', 1024 * ($ms + 12), 'at the rate of the layout at most');
 cmp_ok($ahead, '<=', 11, 'no more than 11 ms ahead of the clock');
 
