@@ -65,7 +65,8 @@ set_clock($node, '+0');
 
 # In bulk, a session does not read the clock for each id.  When it slows down, the
 # clock passes the ids that it was ahead of, and none is from before its call.
-# (A machine that stalls may be late once.)
+# (A machine that stalls may be late once.  The portable edition reads it for each id, and does not
+# need as many rounds.)
 $node->safe_psql('postgres', 'CREATE SEQUENCE slows');
 cmp_ok($node->safe_psql('postgres', q{
 DO $$
@@ -75,7 +76,7 @@ DECLARE
 	began timestamptz;
 	slow text;
 BEGIN
-	FOR round IN 1 .. 40 LOOP
+	FOR round IN 1 .. CASE WHEN EXISTS (SELECT FROM pg_extension WHERE extname = 'snowid') THEN 40 ELSE 5 END LOOP
 		PERFORM snowid.next_id(5, 'slows') FROM generate_series(1, 8192);
 		is_late := false;
 		FOR i IN 1 .. 3000 LOOP
