@@ -665,7 +665,7 @@ BEGIN
 			LOOP
 				last := pg_catalog.pg_sequence_last_value(seq);
 				at := pg_catalog.clock_timestamp();
-				-- Of a millisecond the first of its 1,024 slots; the product is right to a tenth of a slot.
+				-- Of a millisecond the first of its 1,024 slots; the product is right to a fifth of a slot.
 				now_slot := (pg_catalog.date_part('epoch', at OPERATOR(pg_catalog.-) epoch) OPERATOR(pg_catalog.*) 1024000)::pg_catalog.int8
 					OPERATOR(pg_catalog.&) (-1024);
 				IF ((last OPERATOR(pg_catalog.-) now_slot) OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0

@@ -16,14 +16,14 @@ my $to = move_node('b');
 $_->start for $from, $to;
 $_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $from, $to;
 
-# What clients do.  At any time, some of those with much in between have an id and not yet
-# the table.  They sleep there: what counts is what they hold.
+# What clients do.  They take their time in between, so that at any time some have an id and
+# not yet the table.
 my $dir = PostgreSQL::Test::Utils::tempdir();
 append_to_file("$dir/id first", q{
 SET search_path = insta5, public;
 BEGIN;
 SELECT next_id() AS id \gset
-SELECT pg_sleep(0.02);
+\sleep 20 ms
 INSERT INTO users (id, name) VALUES (:id, 'id first');
 COMMIT;
 });
@@ -31,11 +31,11 @@ append_to_file("$dir/table first", q{
 SET search_path = insta5, public;
 BEGIN;
 INSERT INTO users (name) VALUES ('table first') RETURNING id AS user \gset
-SELECT pg_sleep(0.02);
+\sleep 20 ms
 INSERT INTO photos (user_id) VALUES (:user);
 COMMIT;
 });
-append_to_file("$dir/id first, slowly", slurp_file("$dir/id first") =~ s/0\.02/0.1/r);
+append_to_file("$dir/id first, slowly", slurp_file("$dir/id first") =~ s/20 ms/100 ms/r);
 
 # Start twelve of them, and wait until they write.
 sub start_crowd

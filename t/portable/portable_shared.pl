@@ -17,7 +17,8 @@ start_with_clock($node, '2026-01-01 12:00:00');
 $node->safe_psql('postgres', slurp_file(portable_file('sql')));
 my $take = q{SELECT snowid.next_id(5, 's')};
 
-# Take ids until the session counts: one that it has not seen, one that it logs.
+# Take ids until the session counts: of a new sequence, as the first to set it, and one that
+# it logs.
 sub counting
 {
 	my ($begin) = @_;
@@ -26,6 +27,8 @@ sub counting
 	$session->query_safe($take) for 1 .. 3;
 	is($session->query_safe(q{SELECT coalesce(split_part(current_setting('snowid_internal.seen'), ' ', 2)
 		= coalesce(pg_current_xact_id_if_assigned()::text, ''), false)}), 't', 'a session counts');
+	is($session->query_safe(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()}),
+		'0', 'and keeps no lock');
 	return $session;
 }
 
