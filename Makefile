@@ -1,7 +1,7 @@
 # snowid: PGXS makefile
 #
 #	make && make install		build, and install into the server of pg_config,
-#								with the programs of move/ and each/
+#								with the programs of bin/
 #	make installcheck			pg_regress, isolation and TAP suites
 #	make unitcheck				the pure decisions, without a server
 #	make checkver				fails unless all files name the same version
@@ -50,7 +50,7 @@ uninstall: $(PROGRAMS:%=%-uninstall)
 clean: $(PROGRAMS:%=%-clean)
 $(PROGRAMS:%=%-install): %-install: %-all
 $(PROGRAM_TARGETS):
-	$(MAKE) -C $(firstword $(subst -, ,$@)) $(lastword $(subst -, ,$@)) PG_CONFIG=$(PG_CONFIG)
+	$(MAKE) -C bin/$(firstword $(subst -, ,$@)) $(lastword $(subst -, ,$@)) PG_CONFIG=$(PG_CONFIG)
 
 # PGXS installs no manual pages.
 man1dir = $(DESTDIR)$(mandir)/man1

@@ -33,7 +33,7 @@ is(definitions($b), $before, 'it arrives as it was');
 
 # The catalogs that the fingerprint leaves out, since no schema owns their rows
 # or they hold no definitions.
-my $source = slurp_file("$FindBin::RealBin/../../move/sql/queries.sql");
+my $source = slurp_file("$FindBin::RealBin/../../bin/move/sql/queries.sql");
 my @forgotten = grep { $source !~ /\b$_\b/ } split /\n/, $b->safe_psql('postgres', q{
 SELECT relname FROM pg_class
 WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' AND NOT relisshared

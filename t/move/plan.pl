@@ -188,7 +188,7 @@ subject 'a check that takes more than a second' => sub {
 subject 'psql runs the checks' => sub {
 	sql('a', 'CREATE TABLE insta5.log (line text)');
 	my ($passed, $plan) = plan_of('--reverse' => undef);
-	foreach my $file (glob "$FindBin::RealBin/../../move/sql/*.sql")
+	foreach my $file (glob "$FindBin::RealBin/../../bin/move/sql/*.sql")
 	{
 		my ($stdout, $stderr) = run_command([ 'psql', '-XAtq', '-F', ': ', '-v', 'ON_ERROR_STOP=1',
 			(map { ('-v', $_) } 'source=' . $node{a}->connstr('postgres'), 'target=' . $node{b}->connstr('postgres'),
