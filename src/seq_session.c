@@ -28,6 +28,7 @@ SessionSequence *pinned_sequence = NULL;
 
 static HTAB *session_sequences = NULL;
 
+static void register_callbacks(void);
 static void invalidate_all(Datum arg, int cacheid, uint32 hashvalue);
 static void invalidate_citus(Datum arg, int cacheid, uint32 hashvalue);
 static void invalidate_relation(Datum arg, Oid relid);
@@ -44,28 +45,7 @@ session_sequence(Oid seqid)
 	SessionSequence *session;
 	bool		found;
 
-	if (session_sequences == NULL)
-	{
-		HASHCTL		ctl;
-
-		ctl.keysize = sizeof(Oid);
-		ctl.entrysize = sizeof(SessionSequence);
-		session_sequences = hash_create("snowid sequences", 16, &ctl,
-										HASH_ELEM | HASH_BLOBS);
-
-		/* All that acl.c, the sequence and its rules depend on. */
-		CacheRegisterRelcacheCallback(invalidate_relation, (Datum) 0);
-		CacheRegisterSyscacheCallback(SEQRELID, invalidate_all, (Datum) 0);
-		CacheRegisterSyscacheCallback(AUTHOID, invalidate_all, (Datum) 0);
-		CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_all, (Datum) 0);
-		CacheRegisterSyscacheCallback(DATABASEOID, invalidate_all, (Datum) 0);
-		CacheRegisterSyscacheCallback(RELNAMENSP, invalidate_citus,
-									  UInt32GetDatum(citus_hash_value()));
-
-		RegisterXactCallback(at_xact_end, NULL);
-		RegisterSubXactCallback(at_subxact_event, NULL);
-	}
-
+	register_callbacks();
 	session = hash_search(session_sequences, &seqid, HASH_ENTER, &found);
 	if (!found)
 	{
@@ -74,6 +54,45 @@ session_sequence(Oid seqid)
 		drop_cached(session);
 	}
 	return session;
+}
+
+/*
+ * Register what keeps a session's state right, before there is any.
+ *
+ * If it fails half-way, the next call does it all again.  So the callbacks of the
+ * caches, which can't be taken back and have few places, come when nothing can
+ * fail any more.
+ */
+static void
+register_callbacks(void)
+{
+	static bool is_done = false;
+	uint32		citus;
+
+	if (is_done)
+		return;
+	citus = citus_hash_value();
+	if (session_sequences == NULL)
+	{
+		HASHCTL		ctl;
+
+		ctl.keysize = sizeof(Oid);
+		ctl.entrysize = sizeof(SessionSequence);
+		session_sequences = hash_create("snowid sequences", 16, &ctl,
+										HASH_ELEM | HASH_BLOBS);
+	}
+	UnregisterXactCallback(at_xact_end, NULL);
+	RegisterXactCallback(at_xact_end, NULL);
+	RegisterSubXactCallback(at_subxact_event, NULL);
+
+	/* All that acl.c, the sequence and its rules depend on. */
+	CacheRegisterRelcacheCallback(invalidate_relation, (Datum) 0);
+	CacheRegisterSyscacheCallback(SEQRELID, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHOID, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(DATABASEOID, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(RELNAMENSP, invalidate_citus, UInt32GetDatum(citus));
+	is_done = true;
 }
 
 static void
