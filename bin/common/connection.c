@@ -7,6 +7,35 @@
 #include "connection.h"
 
 /*
+ * What changes how a definition or a value is written, or how it is read: alike in
+ * each session of ours, and of pg_dump and pg_restore.  Theirs set for themselves
+ * what concerns floats; a time zone and a DateStyle go through the environment.
+ */
+#define SETTINGS_OF_ALL \
+	"('array_nulls', 'on'), ('backslash_quote', 'safe_encoding'), ('bytea_output', 'hex'), " \
+	"('default_transaction_isolation', 'read committed'), ('default_transaction_read_only', 'off'), " \
+	"('event_triggers', 'on'), ('exit_on_error', 'off'), ('gin_fuzzy_search_limit', '0'), " \
+	"('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'), " \
+	"('ignore_checksum_failure', 'off'), ('intervalstyle', 'postgres'), ('lc_monetary', 'C'), ('lock_timeout', '0'), " \
+	"('quote_all_identifiers', 'off'), ('session_replication_role', 'origin'), ('standard_conforming_strings', 'on'), " \
+	"('statement_timeout', '0'), ('timezone_abbreviations', 'Default'), ('transaction_timeout', '0'), " \
+	"('transform_null_equals', 'off'), ('xmlbinary', 'base64'), ('xmloption', 'content'), ('zero_damaged_pages', 'off')"
+
+/*
+ * The options that a program of PostgreSQL's needs, to have these settings in its
+ * session; none is sent in vain, since poolers refuse them.  The locale of money
+ * is none that somebody has left as it is, so it takes a column that has some.
+ */
+char *
+options_for_programs(PGconn *conn)
+{
+	return query_text(conn, "SELECT coalesce(string_agg(format('-c %%s=%%s', v.name, replace(value, ' ', '\\ ')), ' '), '') "
+					  "FROM (VALUES " SETTINGS_OF_ALL ") v (name, value) JOIN pg_settings s ON lower(s.name) = v.name "
+					  "WHERE reset_val <> value AND (v.name <> 'lc_monetary' OR EXISTS ("
+					  "SELECT FROM pg_attribute WHERE atttypid IN ('money'::regtype, 'money[]'::regtype)))");
+}
+
+/*
  * Prepare a session.  The search path comes first and alone, as PostgreSQL's
  * own programs do it.  Else a role that may create objects in a schema of the
  * path could put its own function or operator in the place of one that we name.
@@ -25,20 +54,13 @@ set_up_session(PGconn *conn)
 	 * since August 2024 can tell.
 	 */
 	run(conn,
-		"SELECT set_config(name, value, false) FROM (VALUES "
-		"('client_encoding', 'UTF8'), ('datestyle', 'ISO'), "
-		"('intervalstyle', 'postgres'), ('timezone', 'UTC'), "
-		"('extra_float_digits', '3'), ('bytea_output', 'hex'), "
-		"('standard_conforming_strings', 'on'), ('client_min_messages', 'warning'), "
-		"('statement_timeout', '0'), ('lock_timeout', '0'), "
-		"('idle_in_transaction_session_timeout', '0'), "
-		"('idle_session_timeout', '0'), ('transaction_timeout', '0'), "
-		"('default_transaction_read_only', 'off'), ('jit', 'off'), "
-		"('default_transaction_isolation', 'read committed'), "
+		"SELECT set_config(name, value, false) FROM (VALUES " SETTINGS_OF_ALL ", "
+		"('client_encoding', 'UTF8'), ('client_min_messages', 'warning'), ('datestyle', 'ISO, MDY'), "
+		"('timezone', 'UTC'), ('extra_float_digits', '3'), ('jit', 'off'), "
 		"('row_security', 'off'), ('restrict_nonsystem_relation_kind', 'view, foreign-table'), "
 		"('tcp_keepalives_idle', '10'), "
 		"('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')"
-		") v (name, value) WHERE current_setting(name, true) IS NOT NULL");
+		") v (name, value) WHERE current_setting(name, true) <> value");
 	run(conn,
 		"SELECT set_config('synchronous_commit', 'on', false) "
 		"WHERE current_setting('synchronous_commit') IN ('off', 'local')");

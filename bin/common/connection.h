@@ -50,6 +50,7 @@ has_transaction_timeout(const Side *side)
 
 extern char *without_password(const char *what, const char *conninfo);
 extern char *conninfo_of_connection(PGconn *conn);
+extern char *conninfo_for_programs(PGconn *conn);
 extern char *literal_for_subscription(PGconn *conn, const Side *publisher);
 extern char *password_of(const char *conninfo);
 extern char *home_of_connection(PGconn *conn);
@@ -65,6 +66,7 @@ extern PGconn *connect_to(const char *label, const char *conninfo, const char *r
 
 #define open_connection(label, conninfo)	connect_to(label, conninfo, NULL)
 #define open_replication(label, conninfo)	connect_to(label, conninfo, "database")
+extern char *options_for_programs(PGconn *conn);
 extern bool reconnect(PGconn *conn);
 extern bool open_side(Side *side, const char *conninfo, const char *for_other_server, bool needed);
 extern void close_side(Side *side);

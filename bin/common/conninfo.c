@@ -139,7 +139,7 @@ password_of(const char *conninfo)
 	return password;
 }
 
-/* How others get to the same server: a program that we start, the other server. */
+/* How the other server gets to the same server ... */
 char *
 conninfo_of_connection(PGconn *conn)
 {
@@ -148,6 +148,21 @@ conninfo_of_connection(PGconn *conn)
 
 	PQconninfoFree(options);
 	return result;
+}
+
+/* ... and how a program that we start does, in a session with our settings. */
+char *
+conninfo_for_programs(PGconn *conn)
+{
+	PQconninfoOption *options = PQconninfo(conn);
+	const char *given = value_of_option(options, "options");
+	PQExpBufferData buf;
+
+	initPQExpBuffer(&buf);
+	appendPQExpBufferStr(&buf, conninfo_of(options, true));
+	append_conninfo(&buf, "options", text_of("%s%s%s", given != NULL ? given : "", given != NULL ? " " : "", options_for_programs(conn)));
+	PQconninfoFree(options);
+	return buf.data;
 }
 
 /*

@@ -77,6 +77,8 @@ start_program(const char *bindir, const char **argv, PGconn *conn, int output, i
 		_exit(127);
 	if (password != NULL && password[0] != '\0')
 		setenv("PGPASSWORD", password, 1);
+	setenv("PGTZ", "UTC", 1);
+	setenv("PGDATESTYLE", "ISO, MDY", 1);
 	dup2(output, STDOUT_FILENO);
 	dup2(errors, STDERR_FILENO);
 	execvp(program, (char *const *) argv);
@@ -126,7 +128,7 @@ run_pg_dump(PGconn *conn, const char *bindir, char *const *schemas, int nschemas
 			const char *snapshot, int archive)
 {
 	const char *always[] = {"pg_dump", "--schema-only", "--no-publications", "--no-subscriptions", "--no-password",
-	"--lock-wait-timeout=60s", "--encoding=UTF8", text_of("--dbname=%s", conninfo_of_connection(conn))};
+	"--lock-wait-timeout=60s", "--encoding=UTF8", text_of("--dbname=%s", conninfo_for_programs(conn))};
 	const char **argv = pg_malloc0(sizeof(char *) * (nschemas + lengthof(always) + 4));
 	int			argc = lengthof(always);
 	char	   *script = NULL;
@@ -176,7 +178,7 @@ start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs, int er
 {
 	const char *argv[] = {
 		"pg_restore", "--section=post-data", "--no-password", text_of("--jobs=%d", jobs),
-		text_of("--dbname=%s", conninfo_of_connection(conn)), text_of("/dev/fd/%d", archive), NULL
+		text_of("--dbname=%s", conninfo_for_programs(conn)), text_of("/dev/fd/%d", archive), NULL
 	};
 
 	return start_program(bindir, argv, conn, STDERR_FILENO, errors);

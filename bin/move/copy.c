@@ -248,7 +248,6 @@ open_session(const Side *side, const char *conninfo, const Side *target)
 
 	/* No text is converted between servers that have the same encoding. */
 	run(conn, "SET client_encoding = %s", literal(conn, PQparameterStatus(target->conn, "server_encoding")));
-	run(conn, "SET xmloption = content");
 	return conn;
 }
 

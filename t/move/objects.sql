@@ -143,3 +143,28 @@ INSERT INTO letters (person, kind) SELECT id, (ARRAY['a', 'A', 'b'])[no % 3 + 1]
 INSERT INTO facts SELECT i, 'fact' FROM generate_series(1, 20) i;
 INSERT INTO notes VALUES ('a'), ('a');
 INSERT INTO typed VALUES ('street', 1);
+
+-- Values whose text depends on settings, and definitions with such.
+CREATE TABLE odd (
+	id bigint PRIMARY KEY DEFAULT next_id(),
+	path text DEFAULT 'C:\data' CHECK (path <> 'a\b'),
+	bytes bytea DEFAULT '\x5c6461746100',
+	texts text[] DEFAULT '{a,NULL,"NULL","b\"\\c"}',
+	ago interval DEFAULT '-1 year 2 mons -3 days 04:05:06.7',
+	price money DEFAULT '-1234.56',
+	doc xml DEFAULT 'some <b>text</b>',
+	at timestamptz DEFAULT '2024-03-04 05:06:07.89+05:45',
+	day date DEFAULT '2024-03-04',
+	f float8 DEFAULT 0.1::float8 + 0.2::float8,
+	f4 real DEFAULT 0.3,
+	relation regclass DEFAULT 'people',
+	moods mood[] DEFAULT '{ok,NULL,"so so"}',
+	places place[] DEFAULT '{"(a\\\\b,1)",NULL}',
+	whole jsonb DEFAULT '{"a": "\\ \u00e4", "b": [1.10, null]}',
+	sevens seven
+);
+CREATE VIEW backslashes AS SELECT E'\\x' || path AS path FROM odd
+	WHERE path <> 'C:\none' AND NOT (path = NULL) AND at > '2020-01-01 00:00:00+01' AND price < '2.50'::money;
+CREATE INDEX ON odd (path) WHERE path LIKE 'C:\\%';
+INSERT INTO odd DEFAULT VALUES;
+INSERT INTO odd (path, texts, ago, price, doc, f) VALUES (E'tab\tand\\.', '{{1,2},{NULL,"NULL"}}', '1 day -00:00:01', '0.07', '<a/>', 1e-300);

@@ -483,7 +483,23 @@ AND slot_name NOT LIKE 'snowid\_move\_%' AND slot_name !~ '^pg_[0-9]+_sync_[0-9]
 AND (plugin <> 'pgoutput' OR EXISTS (
  SELECT FROM pg_publication_tables t WHERE t.schemaname = ANY (:'schemas') AND t.pubname <> :'name')) ORDER BY 2;
 
+\echo settings of replication workers
+-- Its worker reads arrays, XML and money, and the source's writes money, as the role's
+-- or the database's settings have it.  All else that changes values, they set themselves.
+SELECT concat(CASE WHEN bool_or(b.typcategory = 'A') THEN 'array_nulls=on' END, ' ',
+ CASE WHEN bool_or(b.oid IN ('xml'::regtype, 'xml[]'::regtype)) THEN 'xmloption=content' END, ' ',
+ CASE WHEN bool_or(b.oid IN ('money'::regtype, 'money[]'::regtype)) THEN 'lc_monetary=' || min(l.reset_val) END) AS other
+FROM pg_settings l, pg_attribute a JOIN pg_class c ON c.oid = attrelid JOIN pg_type t ON t.oid = atttypid
+JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
+WHERE l.name = 'lc_monetary' AND relnamespace :in_shard AND relkind = 'r' AND attnum > 0 AND NOT attisdropped \gset
+\c :target
+SELECT 'FAILED', format('%s is %s for role %I on the target; the copy needs %s', name, reset_val, current_user, wanted),
+ format('Type there: ALTER ROLE %I IN DATABASE %I SET %s = %L;', current_user, current_database(), name, wanted)
+FROM pg_settings JOIN (SELECT split_part(w, '=', 1), substr(w, strpos(w, '=') + 1) FROM unnest(string_to_array(:'other', ' ')) w) w (name, wanted)
+ USING (name) WHERE reset_val <> wanted;
+
 \echo encoding
+\c :source
 SELECT current_setting('server_encoding') AS other \gset
 \c :target
 SELECT CASE here WHEN 'UTF8' THEN 'warning' ELSE 'FAILED' END, format('%s on the source, %s on the target', :'other', here),
@@ -523,7 +539,7 @@ SELECT $$
 SELECT CASE WHEN free > 0 THEN 'ok' WHEN total > 0 AND EXISTS (SELECT FROM snowid.moves) THEN 'warning' ELSE 'FAILED' END,
  format('%s of %s = %s are free', greatest(free, 0), name, total),
  CASE WHEN free < 1 THEN format('The move needs one. Type: ALTER SYSTEM SET %s = %s; and restart that server.', name, total + 1 - free) END
-FROM (SELECT DISTINCT ON (n) name, setting::int AS total, setting::int - used AS free
+FROM (SELECT DISTINCT ON (n) name, current_setting(name)::int AS total, current_setting(name)::int - used AS free
  FROM (:in_use) u (n, names, used) JOIN pg_settings ON name = ANY (names) ORDER BY n, name) t
 $$ AS is_free \gset
 SELECT $$
@@ -593,10 +609,10 @@ SELECT $$
 SELECT CASE WHEN needed > spare * room THEN 'FAILED' ELSE 'warning' END,
  format('dropping the shard takes some %s locks in one transaction, and there is room for %s', needed, room),
  format('Type: ALTER SYSTEM SET max_locks_per_transaction = %s; and restart that server.', ceil(needed * each / room))
-FROM (SELECT (:needed)::numeric AS needed, each, spare, each * (SELECT sum(setting::int) FROM pg_settings WHERE name IN
- ('max_connections', 'max_prepared_transactions', 'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')) AS room
- FROM (SELECT setting::int, CASE boot_val WHEN '64' THEN 1.5 ELSE 1.1 END FROM pg_settings
-  WHERE name = 'max_locks_per_transaction') s (each, spare)) t WHERE needed > room
+FROM (SELECT (:needed)::numeric AS needed, each, spare, each * (SELECT sum(current_setting(n)::int) FROM unnest(
+ '{max_connections,max_prepared_transactions,autovacuum_max_workers,max_worker_processes,max_wal_senders}'::text[]) n) AS room
+ FROM (SELECT current_setting(name)::int, CASE (SELECT boot_val FROM pg_settings WHERE pg_settings.name = l.name) WHEN '64' THEN 1.5 ELSE 1.1 END
+  FROM CAST('max_locks_per_transaction' AS text) l (name)) s (each, spare)) t WHERE needed > room
 $$ AS room_for_locks \gset
 
 \echo locks on the source

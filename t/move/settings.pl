@@ -1,0 +1,131 @@
+# Whatever the settings of a server's databases and roles are, a shard arrives as it
+# was, its definitions and its bytes: each setting that a user can change has an unusual
+# value, on the source, on the target, and on both.  What the workers of
+# replication take from there, and nobody can fix, is found by the plan.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my %node = map { $_ => move_node($_) } 'a', 'b';
+my $neutral = '';
+
+for (values %node)
+{
+	$_->append_conf('postgresql.conf', 'allow_in_place_tablespaces = on');
+	$_->start;
+	ask($_, 'CREATE EXTENSION snowid', 'CREATE ROLE lesser', q{CREATE TABLESPACE other LOCATION ''},
+		'CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler',
+		'CREATE SCHEMA trap', q{CREATE FUNCTION trap.quote_ident(text) RETURNS text LANGUAGE sql AS 'SELECT 1/0'});
+}
+ask($node{a}, 'SELECT snowid.create_shard(5)');
+$node{a}->command_ok(
+	[ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-v', 'schema=insta5', '-v', 'role=lesser',
+		'-f', "$FindBin::RealBin/objects.sql", '-d', $node{a}->connstr('postgres') ], 'a shard with everything');
+
+# What no setting of a role or a database can be, and what the plan refuses.
+my %wanted = (
+	DateStyle => 'SQL, DMY', TimeZone => 'Asia/Kathmandu', search_path => 'trap, pg_catalog', default_tablespace => 'other',
+	temp_tablespaces => 'other', default_table_access_method => 'other', client_encoding => 'LATIN1', application_name => 'x',
+	default_text_search_config => 'german', timezone_abbreviations => 'India', restrict_nonsystem_relation_kind => 'view',
+	backslash_quote => 'off', IntervalStyle => 'sql_standard', log_timezone => undef, lc_monetary => undef,
+	default_toast_compression => undef);
+my @settings;
+for (split /\n/, ask($node{a}, q{
+SELECT name, vartype, reset_val, min_val, max_val, array_to_string(array_remove(enumvals, reset_val), ',') FROM pg_settings
+WHERE (context = 'user' OR name IN ('session_replication_role', 'event_triggers', 'zero_damaged_pages', 'lo_compat_privileges'))
+AND name !~ '^(transaction_(iso|read|def)|local_preload|snowid|debug_(print|pretty|raw)|log_|trace_)' ORDER BY 1}))
+{
+	my ($name, $type, $value, $min, $max, $others) = split /\|/, $_, -1;
+	my $unusual = exists $wanted{$name} ? $wanted{$name}
+	  : $type eq 'bool' ? ($value eq 'on' ? 'off' : 'on')
+	  : $type eq 'enum' ? (split /,/, $others)[-1]
+	  : $name =~ /_timeout$/ ? 300
+	  : $type =~ /integer|real/ ? ($value != $min ? $min : $max) : undef;
+
+	push @settings, [ $name, $unusual ] if defined $unusual;
+	$neutral .= " -c $name=" . ($value =~ s/([ \\])/\\$1/gr);
+}
+cmp_ok(scalar @settings, '>', 110, 'settings');
+my @found_by_plan = qw(array_nulls xmloption);
+
+ask($node{a}, 'REFRESH MATERIALIZED VIEW insta5.moods');
+my $definitions = definitions($node{a});
+my $rows = rows($node{a});
+
+# The source's database, the target's role, and both.
+check_move('a', 'b', '%s DATABASE postgres', 'a');
+for my $name (@found_by_plan)
+{
+	my ($value) = map { $_->[0] eq $name ? $_->[1] : () } @settings;
+
+	ask($node{a}, "ALTER ROLE CURRENT_USER IN DATABASE postgres SET $name = $value");
+	moves_ok($node{b}, $node{a}, 5, [ 'plan', '--trust-owners' ], 1, "plan: $name", qr/FAILED[^\n]*$name/);
+	ask($node{a}, "ALTER ROLE CURRENT_USER IN DATABASE postgres RESET $name");
+}
+check_move('b', 'a', '%s ROLE CURRENT_USER', 'a');
+check_move('a', 'b', '%s ROLE CURRENT_USER IN DATABASE postgres', 'a', 'b');
+done_testing();
+
+# Move the shard with unusual settings of these servers.
+sub check_move
+{
+	my ($from, $to, $what, @where) = @_;
+	my $name = "settings of @where, from $from to $to";
+	my $alter = sprintf $what, 'ALTER';
+
+	for my $where (@where)
+	{
+		my $skip = $where eq $to ? join '|', @found_by_plan : 'none';
+		ask($node{$where}, map { "$alter SET $_->[0] = " . ($_->[0] eq 'search_path' ? $_->[1] : "'$_->[1]'") }
+			  grep { $_->[0] !~ /^($skip)$/ } @settings);
+	}
+	moves_ok($node{$from}, $node{$to}, 5, [ '--verify', 'checksums', '--trust-owners', '--stop-after', 'copied' ], 0, "$name: copied");
+	ask($node{$from}, q{INSERT INTO insta5.odd SELECT 77 + id, path, bytes, texts, ago, price, doc FROM insta5.odd WHERE price < '0'::money});
+	my $more = rows($node{$from});
+	moves_ok($node{$from}, $node{$to}, 5, [ '--verify', 'checksums', '--trust-owners', '--pause-limit', 5000 ], 0, "$name: moved", qr/no difference/);
+	is(rows($node{$to}), $more, "$name: the bytes");
+	ask($node{$to}, 'DELETE FROM insta5.odd WHERE id IN (SELECT 77 + id FROM insta5.odd)');
+	is(rows($node{$to}), $rows, "$name: all of them");
+	moves_ok($node{$from}, $node{$to}, 5, ['finish'], 0, "$name: finished");
+	is(definitions($node{$to}), $definitions, "$name: the definitions");
+	ask($node{$_}, "$alter RESET ALL") for @where;
+	return;
+}
+
+# Ask in a session that has the settings of initdb.
+sub ask
+{
+	my ($node, @sql) = @_;
+	local $ENV{PGOPTIONS} = $neutral;
+	local $ENV{PGCLIENTENCODING} = 'UTF8';
+	my ($stdout, $stderr) = ('', '');
+
+	IPC::Run::run([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'), map { ('-c', $_) } @sql ],
+		'>', \$stdout, '2>', \$stderr) or die $stderr;
+	chomp $stdout;
+	return $stdout;
+}
+
+sub definitions
+{
+	my ($node) = @_;
+	local $ENV{PGOPTIONS} = $neutral;
+	my ($script) = run_command([ 'pg_dump', '--schema-only', '--schema=insta5', '-d', $node->connstr('postgres') ]);
+
+	return $script =~ s/^\\(un)?restrict .*\n//mgr;
+}
+
+# All rows, as they are stored.
+sub rows
+{
+	my ($node) = @_;
+
+	return ask($node, map { "SELECT '$_', t::text FROM insta5.$_ t ORDER BY t::text COLLATE \"C\"" }
+		  qw(people letters facts notes typed odd moods backslashes));
+}
