@@ -89,6 +89,17 @@ parse_shards(const Option *o, const char *value, int **shards)
 	return nshards;
 }
 
+static bool is_given[64];		/* in the order of the table */
+
+/* An option that a command does not have would be ignored, and something else done than was meant. */
+void
+refuse_options_but(const Option *table, int command, const char *name)
+{
+	for (int i = 0; table[i].name != NULL; i++)
+		if (is_given[i] && table[i].commands != 0 && (table[i].commands & command) == 0)
+			refuse_usage("the command %s has no option --%s", name, table[i].name);
+}
+
 /* "5", "0-9,15": as --shard takes them. */
 char *
 ranges_of(const int *shards, int nshards)
@@ -179,6 +190,7 @@ parse_command_line(int argc, char *argv[], const Option *table, const char *syno
 			o++;
 		if (o->name == NULL)
 			try_help();
+		is_given[o - table] = true;
 		take_value(o, optarg);
 	}
 	if (optind + 1 < argc)

@@ -132,6 +132,7 @@ typedef struct Option
 	struct ShardSet *shards;
 	int			min;
 	int			max;
+	int			commands;		/* that have it, as bits; 0: all */
 } Option;
 
 typedef struct StringList
@@ -152,6 +153,7 @@ typedef struct ShardSet
  */
 extern char *parse_command_line(int argc, char *argv[], const Option *table,
 								const char *synopsis, const char *epilogue);
+extern void refuse_options_but(const Option *table, int command, const char *name);
 extern void try_help(void) NORETURN;
 extern char *ranges_of(const int *shards, int nshards);
 

@@ -46,6 +46,8 @@ situation_of(const Move *move, Shard *shard)
 		return NOT_BEGUN;
 	if (s->exists && strcmp(s->role, "target") == 0)
 		return t->exists && strcmp(t->step, "moved") == 0 ? RETURNED : RETURN_OPENED;
+	if (!s->exists && strcmp(t->role, "source") == 0 && strcmp(t->step, "moved") == 0)
+		return RETURNED;
 	if (t->exists && strcmp(t->role, "source") == 0)
 		return s->exists && strcmp(s->step, "moved") == 0 ? RETURN_ABORTING : RETURN_DECIDED;
 	if (!s->exists || strcmp(s->step, "aborted") == 0 || (t->exists && strcmp(t->step, "aborted") == 0))
@@ -84,28 +86,39 @@ is_alike(const Move *move, Shard *shard, const void *argument)
 		shard->journals[1].exists == other->journals[1].exists;
 }
 
+/*
+ * The shards in groups of those that are alike, in the order of their first ones.  They
+ * are chosen before any of them changes.
+ */
+static Move **
+group_shards(const Move *move, ShardTest is_alike, int *ngroups)
+{
+	Move	  **groups = pg_malloc(sizeof(Move *) * Max(move->nshards, 1));
+
+	*ngroups = 0;
+	for (int i = 0; i < move->nshards; i++)
+	{
+		int			n = 0;
+
+		while (n < *ngroups && !is_alike(move, move->shards[i], groups[n]->shards[0]))
+			n++;
+		if (n == *ngroups)
+			groups[(*ngroups)++] = select_shards(move, is_alike, move->shards[i]);
+	}
+	return groups;
+}
+
 /* Run a function for the shards that are in the same situation, by turns. */
 int
 for_each_situation(const Move *move, int (*run) (Move *part))
 {
 	int			code = -1;
-	Move	  **parts = pg_malloc(sizeof(Move *) * move->nshards);
-	int			nparts = 0;
+	int			nparts;
+	Move	  **parts = group_shards(move, is_alike, &nparts);
 
-	/* They are chosen before any of them changes. */
-	for (int i = 0; i < move->nshards; i++)
+	for (int i = 0; i < nparts; i++)
 	{
-		bool		is_first = true;
-
-		for (int j = 0; j < nparts; j++)
-			if (is_alike(move, move->shards[i], parts[j]->shards[0]))
-				is_first = false;
-		if (is_first)
-			parts[nparts++] = select_shards(move, is_alike, move->shards[i]);
-	}
-	for (int j = 0; j < nparts; j++)
-	{
-		int			result = run(parts[j]);
+		int			result = run(parts[i]);
 
 		code = code < 0 ? result : combine(code, result);
 	}
@@ -120,11 +133,12 @@ move_id_of(const Shard *shard)
 }
 
 static bool
-is_of_batch(const Move *move, Shard *shard, const void *move_id)
+is_of_batch(const Move *move, Shard *shard, const void *other)
 {
 	const char *id = move_id_of(shard);
+	const char *its = move_id_of(other);
 
-	return move_id == NULL ? id == NULL : id != NULL && strcmp(id, move_id) == 0;
+	return id == NULL || its == NULL ? id == its : strcmp(id, its) == 0;
 }
 
 /*
@@ -136,17 +150,15 @@ int
 for_each_batch(const Move *set, int (*run) (Move *batch))
 {
 	int			code = -1;
+	int			nbatches;
+	Move	  **batches = group_shards(set, is_of_batch, &nbatches);
 
-	for (int i = 0; i <= set->nshards && code != EXIT_INCOMPLETE; i++)
+	for (int i = 0; i < 2 * nbatches && code != EXIT_INCOMPLETE; i++)
 	{
-		const char *id = i < set->nshards ? move_id_of(set->shards[i]) : NULL;
-		Move	   *batch;
+		Move	   *batch = batches[i % nbatches];
 		int			result;
 
-		if (i < set->nshards && id == NULL)
-			continue;
-		batch = select_shards(set, is_of_batch, id);
-		if (batch->nshards == 0 || (id != NULL && batch->shards[0] != set->shards[i]))
+		if ((move_id_of(batch->shards[0]) == NULL) != (i >= nbatches))
 			continue;
 		name_batch(batch);
 		result = run(batch);

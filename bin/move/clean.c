@@ -142,8 +142,8 @@ clean_up_after(const Move *move, const Side *from, const Side *to, const char *n
 		if (end_replication(from, to, name) != STATUS_DONE)
 			return STATUS_FAILED;
 	}
-	else
-		take_out(move, from, to, name);
+	else if (take_out(move, from, to, name) != STATUS_DONE)
+		return STATUS_FAILED;
 	if (tell_registry(move, from, to) != STATUS_DONE)
 		return STATUS_FAILED;
 
@@ -273,9 +273,9 @@ drop_copies(const Move *move, const Side *source, bool throttled)
 		/*
 		 * That has waited for transactions that were creating tables, and no
 		 * new one can begin.  The other connection still sees what it has
-		 * dropped.
+		 * dropped; copies that are to be dropped may use each other.
 		 */
-		if (refuse_newer(single, source, source->aux) != STATUS_DONE)
+		if (refuse_newer(select_range(move, i, move->nshards - i), source, source->aux) != STATUS_DONE)
 		{
 			run(source->conn, "ROLLBACK");
 			return STATUS_FAILED;
@@ -290,6 +290,32 @@ drop_copies(const Move *move, const Side *source, bool throttled)
 	return STATUS_DONE;
 }
 
+/*
+ * Before copies are dropped: do the shards live on the server that has them, and is
+ * that the one that they came to?  It may have been restored to a time before, or be
+ * another one at the same address.  Or may they have gone on from there since?
+ */
+Status
+check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be_gone)
+{
+	char	   *missing = query_text(owner->conn, "SELECT string_agg(u::text, ', ' ORDER BY u) FROM unnest(ARRAY[%s]) u "
+									 "LEFT JOIN snowid.shard_registry r ON r.shard = u "
+									 "WHERE r.shard IS NULL OR snowid_internal.lives(r) %s", shard_list(move),
+									 may_be_gone ? "IN ('closed', 'missing')" : "<> 'here'");
+	const char *system = set_journal(move, copies)->peer_system;
+
+	failure_exit_code = EXIT_FAILED;
+	if (system != NULL && strcmp(system, owner->system) != 0)
+		return refuse(STATUS_FAILED, "Look for the server that has the shards. Nothing was dropped.",
+					  "the server at %s is not that which %s came to: its system identifier is %s, and was %s",
+					  owner->home, move->title, owner->system, system);
+	if (missing != NULL)
+		return refuse(STATUS_FAILED, text_of("What it has lost is in these copies, as it was when the shards left. If it was dropped there on purpose, type at %s, for each: DROP SCHEMA ... CASCADE; DELETE FROM snowid.moves WHERE shard = ...;", copies->home),
+					  "shard %s does not live at %s, and the copies at %s may be the last; nothing was dropped",
+					  missing, owner->home, copies->home);
+	return STATUS_DONE;
+}
+
 /* Drop what was left behind, and the journal. The registries stay. */
 Status
 finish(const Move *move)
@@ -297,6 +323,9 @@ finish(const Move *move)
 	const Side *source = &move->source;
 	const Side *target = &move->target;
 
+	if (check_owner(move, target, source, false) != STATUS_DONE)
+		return STATUS_FAILED;
+	failure_exit_code = EXIT_INCOMPLETE;
 	if (check_copies(move, source) != STATUS_DONE ||
 		end_replication(target, source, set_journal(move, source)->reverse_name) != STATUS_DONE)
 		return STATUS_FAILED;
@@ -388,8 +417,8 @@ abort_move(const Move *move)
 		resume_pools(move, source);
 	}
 
-	if (is_shared)
-		take_out(move, source, target, name);
+	if (is_shared && take_out(move, source, target, name) != STATUS_DONE)
+		return STATUS_FAILED;
 
 	/* Nor do those go on from their rows whose slot has changes of these. */
 	if (is_shared && target->conn != NULL)

@@ -47,17 +47,18 @@ static int
 command_plan(Move *set)
 {
 	const Move *good;
+	Move	   *part;
 	Move	   *batch;
 
 	if (is_standby_of_source(set))
 		return plan_split(set);
 	if (!check_source(set))
 		return EXIT_USAGE;
-	set = select_shards(set, has_not_failed, NULL);
-	name_batch(set);
-	good = check_shards(set);
-	if (good->nshards < set->nshards)
-		printf("%s cannot be moved yet; nothing was changed\n", select_shards(set, has_failed, NULL)->title);
+	part = select_shards(set, has_not_failed, NULL);
+	name_batch(part);
+	good = check_shards(part);
+	if (good->nshards < part->nshards)
+		printf("%s cannot be moved yet; nothing was changed\n", select_shards(part, has_failed, NULL)->title);
 	for (int first = 0; first < good->nshards; first += batch->nshards)
 	{
 		int			tables = 0;
@@ -450,7 +451,7 @@ finish_part(Move *move)
 		report_info("%s: nothing to finish", move->title);
 		return EXIT_DONE;
 	}
-	if (is_role(move, source, "target"))
+	if (situation_of(move, move->shards[0]) == RETURNED)
 		swap_sides(move);
 	if (situation_of(move, move->shards[0]) != MOVED)
 		return refuse_move(move, "finished");
@@ -539,7 +540,7 @@ abort_part(Move *move)
 		(is_at(move, source, "ready") || is_role(move, target, "source") ||
 		 (target->conn == NULL && may_be_on_way_back(move, source))))
 		return abort_way_back(move);
-	if (is_role(move, source, "target") || is_at(move, source, "moved") || is_at(move, target, "open"))
+	if (situation_of(move, move->shards[0]) == RETURNED || is_role(move, source, "target") || is_at(move, source, "moved") || is_at(move, target, "open"))
 	{
 		report_error("%s has been opened on the server that it was moved to", move->title);
 		report_hint("It cannot be undone by abort. To see what can be done, type: snowid-move status");
@@ -591,14 +592,14 @@ const Command *
 find_command(const char *name)
 {
 	static const Command commands[] = {
-		{"move", command_move,.locks = true,.needs_source = true,.needs_target = true},
-		{"split", command_split, command_split,.locks = true},
-		{"plan", command_plan, plan_split,.needs_source = true,.needs_target = true},
-		{"status", command_status, status_of_split,.locks = false},
-		{"abort", command_abort, abort_split,.locks = true,.needs_source = true},
-		{"back", command_back,.locks = true,.needs_source = true,.needs_target = true},
-		{"route",.run = NULL},
-		{"finish", command_finish, finish_split,.locks = true,.needs_source = true,.needs_target = true},
+		{"move", OF_MOVE, command_move,.locks = true,.needs_source = true,.needs_target = true},
+		{"split", OF_SPLIT, command_split, command_split,.locks = true},
+		{"plan", OF_PLAN, command_plan, plan_split,.needs_source = true,.needs_target = true},
+		{"status", OF_STATUS, command_status, status_of_split,.locks = false},
+		{"abort", OF_ABORT, command_abort, abort_split,.locks = true,.needs_source = true},
+		{"back", OF_BACK, command_back,.locks = true,.needs_source = true,.needs_target = true},
+		{"route", OF_ROUTE,.run = NULL},
+		{"finish", OF_FINISH, command_finish, finish_split,.locks = true,.needs_source = true,.needs_target = true},
 	};
 
 	for (int i = 0; i < (int) lengthof(commands); i++)

@@ -6,10 +6,21 @@
 
 #include "stages.h"
 
+/* The commands, as sets of those that have an option. */
+#define OF_MOVE		(1 << 0)
+#define OF_SPLIT	(1 << 1)
+#define OF_PLAN		(1 << 2)
+#define OF_STATUS	(1 << 3)
+#define OF_ABORT	(1 << 4)
+#define OF_BACK		(1 << 5)
+#define OF_ROUTE	(1 << 6)
+#define OF_FINISH	(1 << 7)
+
 /* A command returns what the program exits with. */
 typedef struct Command
 {
 	const char *name;
+	int			bit;
 	int			(*run) (Move *move);	/* NULL: print_route(), of no shard */
 	int			(*run_split) (Move *set);	/* for shards of a split; NULL:
 											 * refuse */

@@ -19,13 +19,14 @@ static FILE *script;			/* of --fix-script */
 static int	ncommands;
 
 static const Check *running;
+static const Move *asked_for;	/* the shards that it is run for */
 static Severity worst;			/* of the check that is running */
 static bool printed;			/* has it printed its line? */
 static Severity shown;			/* the severity from which on it is printed */
 
 /* Print a finding of the running check. */
-void
-found(const Check *check, Severity severity, const char *what, const char *to_do)
+static void
+print_finding(const Check *check, Severity severity, const char *what, const char *to_do)
 {
 	if (severity > worst)
 		worst = severity;
@@ -39,6 +40,27 @@ found(const Check *check, Severity severity, const char *what, const char *to_do
 		   what != NULL ? what : "");
 	if (to_do != NULL && to_do[0] != '\0')
 		printf("         %s\n", to_do);
+}
+
+/* Of a probe that has no query, which says for which shard, or for all. */
+void
+found(const Check *check, Severity severity, const char *what, const char *to_do)
+{
+	for (int i = 0; i < asked_for->nshards && severity == FOUND_FAILED && check->sql == NULL; i++)
+		asked_for->shards[i]->failed = true;
+	print_finding(check, severity, what, to_do);
+}
+
+void
+found_of(const Check *check, Shard *shard, Severity severity, const char *to_do, const char *fmt,...)
+{
+	va_list		args;
+
+	va_start(args, fmt);
+	print_finding(check, severity, keep_text(format_text(fmt, args)), to_do);
+	va_end(args);
+	if (severity == FOUND_FAILED)
+		shard->failed = true;
 }
 
 void
@@ -153,6 +175,7 @@ Severity
 run_check(const Move *move, const Check *check, Severity show)
 {
 	running = check;
+	asked_for = move;
 	shown = show;
 	worst = FOUND_OK;
 	printed = false;

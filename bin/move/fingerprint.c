@@ -39,7 +39,7 @@ in_order(const Move *move, const Side *side, PGresult *res, const char *suffix)
 
 	for (int row = 0; row < PQntuples(res); row++)
 		for (int i = 0; i < move->nshards; i++)
-			if (strcmp(PQgetvalue(res, row, 0), name_on(side, move->shards[i])) == 0)
+			if (name_on(side, move->shards[i]) != NULL && strcmp(PQgetvalue(res, row, 0), name_on(side, move->shards[i])) == 0)
 				fingerprints[i] = psprintf("%s%s", PQgetvalue(res, row, 1), suffix);
 	PQclear(res);
 	return fingerprints;

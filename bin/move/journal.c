@@ -326,7 +326,7 @@ read_journal(const Move *move, const Side *side)
 				"coalesce((details ->> 'keep_name')::boolean, false), "
 				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
 				"peer, date_trunc('second', changed_at), details ->> 'peer_system', "
-				"details ->> 'poolers', details ->> 'target_ddl_md5', details ->> 'timelines' "
+				"details ->> 'poolers', details ->> 'target_ddl_md5', details ->> 'timelines', coalesce(details ->> 'begun_as', role) "
 				"FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 	for (int row = 0; row < PQntuples(res); row++)
 	{
@@ -350,6 +350,7 @@ read_journal(const Move *move, const Side *side)
 		j->poolers = field(res, row, 15);
 		j->target_ddl_md5 = field(res, row, 16);
 		j->timelines = field(res, row, 17);
+		j->begun_as = field(res, row, 18);
 	}
 	PQclear(res);
 }
@@ -444,7 +445,7 @@ claim_source(const Move *move)
 	run(conn,
 		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
 		"SELECT shard, schema, 'source', 'claimed', %s, jsonb_build_object("
-		"'move_id', move_id::text, 'reverse', %s, 'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
+		"'begun_as', 'source', 'move_id', move_id::text, 'reverse', %s, 'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
 		"'peer_system', %s::text, 'fingerprint', fingerprint::text) "
 		"FROM gen_random_uuid() move_id, (VALUES %s) v (shard, schema, fingerprint)",
 		literal(conn, move->target.home), move->options->reverse ? "true" : "false",
@@ -474,7 +475,7 @@ claim_target(const Move *move)
 		"WITH added AS (INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, home, pool) "
 		"SELECT shard, schema, sequence, epoch, %s, pool FROM %s ON CONFLICT DO NOTHING RETURNING shard) "
 		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
-		"SELECT shard, schema, 'target', 'claimed', %s, jsonb_build_object('move_id', %s::text, 'reverse', %s, "
+		"SELECT shard, schema, 'target', 'claimed', %s, jsonb_build_object('begun_as', 'target', 'move_id', %s::text, 'reverse', %s, "
 		"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
 		"'registered', shard IN (SELECT shard FROM added), 'peer_system', %s::text) FROM %s",
 		literal(conn, move->source.home), given, literal(conn, move->source.home),

@@ -71,6 +71,7 @@ typedef struct Journal
 	char	   *timelines;		/* of both servers, when they were known to
 								 * have the same rows */
 	char	   *role;			/* "source" or "target" */
+	char	   *begun_as;		/* the same when the move began */
 	char	   *step;
 	bool		closed;
 	char	   *schema;			/* its name there now */
@@ -128,6 +129,7 @@ typedef struct Move
 typedef bool (*ShardTest) (const Move *move, Shard *shard, const void *argument);
 
 extern Move *make_set(const MoveOptions *options);
+extern char *whole_command(const Move *move, const char *verb, bool exchanged); /* options.c */
 extern Move *select_shards(const Move *move, ShardTest test, const void *argument);
 extern Shard *find_shard(const Move *move, int number);
 extern Move *select_range(const Move *move, int first, int count);

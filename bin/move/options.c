@@ -16,33 +16,37 @@ static const char *verify_depth = "counts";
 static const char *stop_after;
 static const char *target_ddl;
 
+/* What move and plan have, and what hands shards over. */
+#define COPIES			(OF_MOVE | OF_PLAN)
+#define HANDS_OVER		(COPIES | OF_SPLIT | OF_BACK)
+
 static const Option table[] = {
-	{"shard", 's', "SET", "the shards: numbers and ranges, as in 0-999,1500",.shards = &shards},
+	{"shard", 's', "SET", "the shards: numbers and ranges, as in 0-999,1500",.shards = &shards,.commands = ~OF_ROUTE},
 	{"from", 'f', "CONNSTR", "the server where they live",.string = &given.from},
-	{"to", 't', "CONNSTR", "the server to move them to",.string = &given.to},
-	{"batch", 0, "N", "how many to copy together (default: by what the\nservers have free)",.number = &given.batch,.min = 1,.max = MAX_SHARD + 1},
-	{"jobs", 0, "N", "sessions that copy (default: by processors)",.number = &given.jobs,.min = 1,.max = 64},
-	{"target-ddl", 0, "FILE", "SQL to run in each new schema before the rows",.string = &target_ddl},
-	{"source-for-target", 0, "CONNSTR", "how the target reaches the source (default: as --from)",.string = &given.source_for_target},
-	{"target-for-source", 0, "CONNSTR", "how the source reaches the target (default: as --to)",.string = &given.target_for_source},
-	{"registry", 0, "CONNSTR", "a third server that keeps the registry of all",.string = &given.registry},
-	{"pooler", 0, "CONNSTR", "PgBouncer's admin console, to let its clients wait and\nfollow; may be given several times",.strings = &poolers},
-	{"pooler-file", 0, "PATH", "the entries, which its configuration includes",.string = &given.pooler_file},
-	{"pooler-command", 0, "CMD", "run with that path, to bring the file to other machines",.string = &given.pooler_command},
+	{"to", 't', "CONNSTR", "the server to move them to",.string = &given.to,.commands = ~OF_ROUTE},
+	{"batch", 0, "N", "how many to copy together (default: by what the\nservers have free)",.number = &given.batch,.min = 1,.max = MAX_SHARD + 1,.commands = COPIES},
+	{"jobs", 0, "N", "sessions that copy (default: by processors)",.number = &given.jobs,.min = 1,.max = 64,.commands = COPIES},
+	{"target-ddl", 0, "FILE", "SQL to run in each new schema before the rows",.string = &target_ddl,.commands = COPIES},
+	{"source-for-target", 0, "CONNSTR", "how the target reaches the source (default: as --from)",.string = &given.source_for_target,.commands = COPIES},
+	{"target-for-source", 0, "CONNSTR", "how the source reaches the target (default: as --to)",.string = &given.target_for_source,.commands = COPIES},
+	{"registry", 0, "CONNSTR", "a third server that keeps the registry of all",.string = &given.registry,.commands = ~OF_ROUTE},
+	{"pooler", 0, "CONNSTR", "PgBouncer's admin console, to let its clients wait and\nfollow; may be given several times",.strings = &poolers,.commands = ~OF_ROUTE},
+	{"pooler-file", 0, "PATH", "the entries, which its configuration includes",.string = &given.pooler_file,.commands = ~OF_ROUTE},
+	{"pooler-command", 0, "CMD", "run with that path, to bring the file to other machines",.string = &given.pooler_command,.commands = ~OF_ROUTE},
 	{"entry-options", 0, "TEXT", "what each entry has besides (%p: its pool)",.string = &given.entry_options},
-	{"pause-limit", 0, "MS", "longest time that writes may wait (default: 1000)",.number = &given.pause_limit_ms,.min = 1,.max = INT_MAX},
-	{"lock-timeout", 0, "MS", "longest wait for a lock (default: 100)",.number = &given.lock_timeout_ms,.min = 1,.max = INT_MAX},
-	{"retries", 0, "N", "how often to try again to cut over (default: 20)",.number = &given.retries,.max = INT_MAX},
-	{"verify", 0, "DEPTH", "compare none, counts or checksums (default: counts)",.string = &verify_depth},
-	{"max-wal", 0, "SIZE", "log that the source may keep for it (default: 10GB)",.size = &given.max_wal},
-	{"max-lag", 0, "SIZE", "how close to follow before the cut-over (default: 1MB)",.size = &given.max_lag},
-	{"stop-after", 0, "copied", "copy now; the same command without it cuts over later",.string = &stop_after},
-	{"reverse", 0, NULL, "replicate back afterwards, so that \"back\" loses nothing",.flag = &given.reverse},
-	{"keep-name", 0, NULL, "don't rename the copy that is left behind",.flag = &given.keep_name},
-	{"trust-owners", 0, NULL, "let functions of the shard's owners run as superuser",.flag = &given.trust_owners},
-	{"cascade", 0, NULL, "finish also drops what other schemas have on the copy,\nand a copy that was changed after it was closed",.flag = &given.cascade},
-	{"fix-script", 0, "FILE", "plan writes the commands for the source there",.string = &given.fix_script},
-	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir},
+	{"pause-limit", 0, "MS", "longest time that writes may wait (default: 1000)",.number = &given.pause_limit_ms,.min = 1,.max = INT_MAX,.commands = ~OF_ROUTE},
+	{"lock-timeout", 0, "MS", "longest wait for a lock (default: 100)",.number = &given.lock_timeout_ms,.min = 1,.max = INT_MAX,.commands = ~OF_ROUTE},
+	{"retries", 0, "N", "how often to try again to cut over (default: 20)",.number = &given.retries,.max = INT_MAX,.commands = HANDS_OVER},
+	{"verify", 0, "DEPTH", "compare none, counts or checksums (default: counts)",.string = &verify_depth,.commands = COPIES},
+	{"max-wal", 0, "SIZE", "log that the source may keep for it (default: 10GB)",.size = &given.max_wal,.commands = COPIES | OF_BACK},
+	{"max-lag", 0, "SIZE", "how close to follow before the cut-over (default: 1MB)",.size = &given.max_lag,.commands = HANDS_OVER},
+	{"stop-after", 0, "copied", "copy now; the same command without it cuts over later",.string = &stop_after,.commands = COPIES},
+	{"reverse", 0, NULL, "replicate back afterwards, so that \"back\" loses nothing",.flag = &given.reverse,.commands = COPIES},
+	{"keep-name", 0, NULL, "don't rename the copy that is left behind",.flag = &given.keep_name,.commands = COPIES},
+	{"trust-owners", 0, NULL, "let functions of the shard's owners run as superuser",.flag = &given.trust_owners,.commands = COPIES},
+	{"cascade", 0, NULL, "finish also drops what other schemas have on the copy,\nand a copy that was changed after it was closed",.flag = &given.cascade,.commands = OF_FINISH},
+	{"fix-script", 0, "FILE", "plan writes the commands for the source there",.string = &given.fix_script,.commands = OF_PLAN},
+	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir,.commands = COPIES},
 	{"verbose", 'v', NULL, "show each step",.flag = &verbose},
 	{.name = NULL}
 };
@@ -94,6 +98,40 @@ read_file(const char *path)
 	return read_all(fd);
 }
 
+/* Append an argument, as a shell takes it. */
+static void
+append_argument(PQExpBuffer line, const char *option, const char *value)
+{
+	if (value == NULL)
+		return;
+	appendPQExpBuffer(line, " %s '", option);
+	for (const char *p = value; *p != '\0'; p++)
+		appendPQExpBufferStr(line, *p == '\'' ? "'\\''" : (char[]) {*p, '\0'});
+	appendPQExpBufferChar(line, '\'');
+}
+
+/* A command for these shards, whole, as it is to be typed: with the sides that we have, or exchanged. */
+char *
+whole_command(const Move *move, const char *verb, bool exchanged)
+{
+	const MoveOptions *options = move->options;
+	const char *from = exchanged ? options->to : options->from;
+	const char *to = exchanged ? options->from : options->to;
+	PQExpBufferData line;
+
+	initPQExpBuffer(&line);
+	appendPQExpBuffer(&line, "snowid-move %s --shard %s", verb, move->title + strcspn(move->title, "0123456789"));
+	append_argument(&line, "--from", without_password("--from", from));
+	append_argument(&line, "--to", without_password("--to", to));
+	append_argument(&line, "--registry", options->registry == NULL ? NULL : without_password("--registry", options->registry));
+	for (int i = 0; i < options->npoolers; i++)
+		append_argument(&line, "--pooler", without_password("--pooler", options->poolers[i]));
+	append_argument(&line, "--pooler-file", options->pooler_file);
+	append_argument(&line, "--pooler-command", options->pooler_command);
+	append_argument(&line, "--entry-options", options->entry_options);
+	return keep_text(line.data);
+}
+
 const Command *
 parse_options(int argc, char *argv[], MoveOptions *options)
 {
@@ -102,6 +140,7 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 
 	if (command == NULL)
 		refuse_usage("unknown argument \"%s\"", name);
+	refuse_options_but(table, command->bit, command->name);
 	given.verify = parse_word("--verify", verify_depth, depths, "none, counts or checksums");
 	if (stop_after != NULL)
 		given.stop_after_copy = parse_word("--stop-after", stop_after, steps, "copied") == 0;

@@ -354,6 +354,8 @@ prepare_pools(const Move *move, const Side *from, const Side *to)
 	for (int i = 0; i < nconsoles; i++)
 		names = text_of("%s%s\n", names, consoles[i].name);
 	record_detail(move, from->conn, "poolers", names);
+	for (int i = 0; i < move->nshards; i++)
+		journal_of(move->shards[i], from)->poolers = pg_strdup(names);
 	return NULL;
 }
 
@@ -480,11 +482,18 @@ forget_poolers(const Move *move, const Side *from)
 		journal_of(move->shards[i], from)->poolers = NULL;
 }
 
-/* Let the writers go on where the shards were. */
+static bool
+is_with_poolers(const Move *move, Shard *shard, const void *from)
+{
+	return journal_of(shard, from)->poolers != NULL;
+}
+
+/* Let the writers go on where the shards were, if they were paused. */
 void
 resume_pools(const Move *move, const Side *from)
 {
-	if (has_poolers(move) && resume_all(by_pools(move), NULL))
+	move = select_shards(move, is_with_poolers, from);
+	if (has_poolers(move) && move->nshards > 0 && resume_all(by_pools(move), NULL))
 		forget_poolers(move, from);
 }
 
@@ -652,8 +661,8 @@ check_entries(const Check *check, Console *c, const Move *move, const char *defa
 			continue;
 		if (!leads_to(c, pool, move->source.home))
 		{
-			found_fmt(check, FOUND_FAILED, "It has not read the file, or that was not written from where --from leads. Type snowid-move route, and RELOAD.",
-					  "%s does not lead pool \"%s\" to %s", c->name, pool, move->source.home);
+			found_of(check, move->shards[i], FOUND_FAILED, "It has not read the file, or that was not written from where --from leads. Type snowid-move route, and RELOAD.",
+					 "%s does not lead pool \"%s\" to %s", c->name, pool, move->source.home);
 			continue;
 		}
 		row = find_row(c, "name", pool);
@@ -676,7 +685,7 @@ check_poolers(const Move *move, const Check *check)
 	const char *reason;
 
 	/* One shard's pool has others of the set: what fails, fails for all. */
-	if (!has_poolers(move) || (move->nshards == 1 && move->set->nshards > 1))
+	if (!has_poolers(move) || move->nshards == 0)
 		return;
 	move = by_pools(move);
 	if ((reason = open_consoles()) != NULL)

@@ -33,7 +33,8 @@ mark_failing(const Move *part, const Check *check)
 
 /*
  * Those that fail alone have failed; or all, if it is a matter of the servers,
- * which fails without any shard, or of all shards together.
+ * which fails without any shard, or of all shards together.  A probe without a query
+ * has said which.
  */
 static void
 mark_failed(const Move *move, const Check *check)
@@ -41,6 +42,8 @@ mark_failed(const Move *move, const Check *check)
 	Move		none = *move;
 
 	none.nshards = 0;
+	if (check->sql == NULL)
+		return;
 	if (move->nshards > 1 && mark_failing(&none, check) == 0 && mark_failing(move, check) > 0)
 		return;
 	for (int i = 0; i < move->nshards; i++)

@@ -57,6 +57,8 @@ extern void close_script(const char *path);
 extern void found(const Check *check, Severity severity, const char *what, const char *to_do);
 extern void found_fmt(const Check *check, Severity severity, const char *to_do,
 					  const char *fmt,...) pg_attribute_printf(4, 5);
+extern void found_of(const Check *check, Shard *shard, Severity severity, const char *to_do,
+					 const char *fmt,...) pg_attribute_printf(5, 6);
 extern void found_error(const Check *check, PGconn *conn, const char *to_do);
 
 /* Ask with the parameters that plan.sql names; the result may be an error. */

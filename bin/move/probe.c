@@ -168,8 +168,8 @@ check_earlier_move(const Move *move, const Check *check)
 		 (strcmp(s->step, "open") == 0 && strcmp(t->step, "moved") == 0));
 
 		if (complete)
-			found_fmt(check, FOUND_FAILED, "Type: snowid-move finish", "one of shard %d is complete, but not finished", shard->number);
+			found_of(check, shard, FOUND_FAILED, "Type: snowid-move finish", "one of shard %d is complete, but not finished", shard->number);
 		else if (s->exists || t->exists)
-			found_fmt(check, FOUND_FAILED, "Type: snowid-move status", "one of shard %d is under way", shard->number);
+			found_of(check, shard, FOUND_FAILED, "Type: snowid-move status", "one of shard %d is under way", shard->number);
 	}
 }

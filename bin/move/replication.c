@@ -80,7 +80,7 @@ publish(const Move *move, const Side *side, const char *name)
  * subscription follows its publication by names, so this comes before any of
  * theirs changes.  What was sent before is applied before, since it needs them.
  */
-void
+Status
 take_out(const Move *move, const Side *from, const Side *to, const char *name)
 {
 	char	   *tables = query_text(from->conn,
@@ -93,9 +93,16 @@ take_out(const Move *move, const Side *from, const Side *to, const char *name)
 	if (tables != NULL)
 		run(from->conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(from->conn, name), tables);
 	if (to->conn == NULL || !has_subscription(to->conn, name))
-		return;
-	(void) wait_for_replay(from, to, name, now_ms() + END_WAIT_MS);
+		return STATUS_DONE;
+	if (!wait_for_replay(from, to, name, now_ms() + END_WAIT_MS))
+	{
+		report_error("the %s does not follow: changes of %s are still on their way", to->label, move->title);
+		tell_workers(to, name);
+		report_hint("When it follows again, type the same command again; or abort all shards that were copied together.");
+		return STATUS_FAILED;
+	}
 	run_and_tell(to, to->conn, to->aux, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION WITH (copy_data = false)", ident(to->conn, name));
+	return STATUS_DONE;
 }
 
 /*

@@ -8,6 +8,8 @@
  */
 #include "commands.h"
 
+#include <signal.h>
+
 typedef enum Joined
 {
 	JOINED,
@@ -69,6 +71,13 @@ join_sides(Move *move, const Command *command, int *exit_code)
 	return false;
 }
 
+/* Is that the other server of a move, as far as can be told? */
+static bool
+is_peer(const Journal *journal, const Side *other)
+{
+	return other->conn == NULL || journal->peer == NULL || is_home_of(journal->peer, journal->peer_system, other);
+}
+
 /*
  * A server whose journal names another one than the one that we were given,
  * which knows nothing of the move: a wrong --from or --to.  To abort or finish
@@ -78,8 +87,7 @@ static bool
 check_peer(const Journal *journal, const Side *side, const Journal *other_journal,
 		   const Side *other, const char *option, int shard)
 {
-	if (!journal->exists || other->conn == NULL || other_journal->exists ||
-		journal->peer == NULL || is_home_of(journal->peer, journal->peer_system, other))
+	if (!journal->exists || other_journal->exists || is_peer(journal, other))
 		return true;
 	report_error("the %s moves shard %d with another server than that of %s",
 				 side->label, shard, option);
@@ -140,20 +148,58 @@ lock_if_free(const Move *set)
 	return is_free;
 }
 
+/* Did the move begin at the server that is given as its target? */
+static bool
+is_exchanged(const Move *move, Shard *shard, const void *unused)
+{
+	const Journal *s = journal_of(shard, &move->source);
+	const Journal *t = journal_of(shard, &move->target);
+
+	if (s->move_id != NULL && t->move_id != NULL)
+		return strcmp(s->move_id, t->move_id) == 0 && strcmp(s->begun_as, "target") == 0;
+	if (s->move_id != NULL)
+		return strcmp(s->begun_as, "target") == 0 && is_peer(s, &move->target);
+	return t->move_id != NULL && strcmp(t->begun_as, "source") == 0 && is_peer(t, &move->source);
+}
+
+/* A registry that has lost shards under their move says no more what these are. */
+static bool
+is_unregistered(const Move *move, Shard *shard, const void *unused)
+{
+	return shard->schema == NULL && journal_of(shard, move->source.conn != NULL ? &move->source : &move->target)->exists;
+}
+
+static bool
+refuse_sides(const Command *command, const Move *set)
+{
+	const Move *exchanged = select_shards(set, is_exchanged, NULL);
+	const Move *lost = select_shards(set, is_unregistered, NULL);
+
+	if (exchanged->nshards > 0 && command->bit != OF_PLAN)
+		return refuse(true, text_of("Type: %s", whole_command(exchanged, command->name, true)),
+					  "--from and --to are exchanged: the move of %s began at %s", exchanged->title, set->target.home != NULL ? set->target.home : set->options->to);
+	if (lost->nshards > 0 && command->locks)
+		return refuse(true, "Type there, with the schema's name: INSERT INTO snowid.shard_registry (shard, schema) VALUES (...); the other server's has the row, too.",
+					  "the registry of the %s has lost %s, which %s in a move", set->source.conn != NULL ? "source" : "target",
+					  lost->title, lost->nshards == 1 ? "is" : "are");
+	return false;
+}
+
 /* Run the command for those shards whose journals make sense. */
 static int
 run_command(const Command *command, Move *set)
 {
 	Move	   *good;
 	int			exit_code = -1;
+	bool		of_split = command->run == command_split || is_split(set);
 
 	find_schemas(set);
+	if (!of_split && refuse_sides(command, set))
+		return EXIT_USAGE;
 	if (command->locks || lock_if_free(set))
 		settle_pools(set, is_split(set));
-	if (command->run == command_split || is_split(set))
-	{
+	if (of_split)
 		return command->run_split != NULL ? command->run_split(set) : refuse_split(set);
-	}
 	for (int i = 0; i < set->nshards; i++)
 	{
 		int			code;
@@ -183,6 +229,9 @@ main(int argc, char *argv[])
 	int			exit_code;
 
 	pg_logging_init(progname = "snowid-move");
+
+	/* Who reads our messages may go; a move in the middle does not. */
+	signal(SIGPIPE, SIG_IGN);
 	waits_for_start = true;
 	command = parse_options(argc, argv, &options);
 	if (command->run == NULL)

@@ -886,6 +886,10 @@ finish_split(Move *set)
 					  "Type: snowid-move status", "the split is not complete");
 	failure_exit_code = EXIT_INCOMPLETE;
 	staying = staying_shards(set);
+	if (check_owner(set, target, source, false) != STATUS_DONE ||
+		(staying->nshards > 0 && check_owner(staying, source, target, true) != STATUS_DONE))
+		return failure();
+	failure_exit_code = EXIT_INCOMPLETE;
 	if (check_copies(set, source) != STATUS_DONE ||
 		(staying->nshards > 0 && (check_copies(staying, &staying->source) != STATUS_DONE ||
 								  drop_copies(staying, &staying->source, true) != STATUS_DONE)))

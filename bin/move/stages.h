@@ -56,7 +56,7 @@ extern Status copy_batch(const Move *move);
 
 extern void publish(const Move *move, const Side *side, const char *name);
 extern bool extend_publication(const Move *move, const Side *side, const char *name);
-extern void take_out(const Move *move, const Side *from, const Side *to, const char *name);
+extern Status take_out(const Move *move, const Side *from, const Side *to, const char *name);
 extern void create_slot(const Side *side, const char *name);
 extern char *create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name);
 extern void subscribe(const Move *move);
@@ -145,6 +145,7 @@ extern void tell_publications(const Move *move);
 extern Status clean_up_after(const Move *move, const Side *from, const Side *to, const char *name,
 							 bool is_complete);
 extern Status tell_registry(const Move *move, const Side *from, const Side *to);
+extern Status check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be_gone);
 extern Status check_copies(const Move *move, const Side *source);
 extern Status drop_copies(const Move *move, const Side *source, bool throttled);
 extern Status finish(const Move *move);

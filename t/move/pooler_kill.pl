@@ -132,6 +132,18 @@ subtest 'the pooler is killed' => sub {
 	moves_ok($a, $b, 5, [ 'finish', @options ], 0, 'finish');
 };
 
+subtest 'who reads the messages goes' => sub {
+	fresh_shard($a, $b);
+	write_entries($p, $a);
+	system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
+	moves_ok($a, $b, 5, [ @options, '--stop-after', 'copied' ], 0, 'copied');
+	unlike(moves_ok($a, $b, 5, [ 'abort', @options ], 0, 'abort'), qr/may be paused/, 'no word of a pause that was none');
+	IPC::Run::run([ 'sh', '-c', q("$@" 2>&1 | sed '/locked after/q'), 'sh', move_command($a, $b, 5, '-v', @options) ], '>', \my $out);
+	like($out, qr/locked after/, 'in the pause');
+	is(led_to($p, 'insta5'), $b->port, 'the move goes on, and the pool with it');
+	moves_ok($a, $b, 5, [ 'finish', @options ], 0, 'finish');
+};
+
 subtest 'a server is killed' => sub {
 	fresh_shard($a, $b);
 	write_entries($p, $a);

@@ -92,6 +92,9 @@ subtest 'plan' => sub {
 		[ 'another include', 1, $ini =~ s/include .*/include $p->{dir}\/other/r, $file, qr/FAILED +poolers: .* reads .*, which does not include/ ],
 		[ 'an old entry', 1, $ini, $file =~ s/^(insta1 .*port=)'\d+'/$1'1'/mr, qr/FAILED +poolers: .* does not lead pool "insta1" to/ ],
 		[ 'another registry', 1, $ini, $file =~ s/registry at/registry at x/r, qr/FAILED +poolers: file .* is not of the registry at/ ]);
+	# Of a set, too: what is wrong with one pool holds up its shards; with the pooler, all.
+	push @cases, [ 'a set: an old entry', '1-3', $ini, $file =~ s/^(both .*port=)'\d+'/$1'1'/mr, qr/FAILED +poolers: .* does not lead pool "both" to.*\nshards 2-3 cannot be moved yet; nothing was changed\nshard 1, /s ],
+	  map { [ "a set: $_->[0]", $_->[0] eq 'a part of a pool' ? '1,2' : '1-3', @$_[ 2 .. 4 ] ] } grep { $_->[4] =~ /FAILED/ && $_->[0] ne 'an old entry' } @cases;
 	my $client = clients($p, 'insta1', 0, 1);
 	append_to_file("$p->{dir}/other", $file);
 	for (@cases)
@@ -108,7 +111,7 @@ subtest 'plan' => sub {
 	}
 	$client->{run}->kill_kill;
 	unlink "$p->{dir}/ini", $p->{file};
-	plan_says('no file', $p, 1, qr/FAILED +poolers: file .*: No such file/);
+	plan_says("no file, $_", $p, $_, qr/FAILED +poolers: file .*: No such file/) for 1, '1-3';
 	append_to_file("$p->{dir}/ini", $ini);
 	append_to_file($p->{file}, $file);
 	system_or_bail('psql', '-Xqc', 'RELOAD', console($p));

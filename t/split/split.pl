@@ -60,6 +60,15 @@ moves_ok($a, $b, $all, ['abort'], 1, 'too late to abort', qr/has been promoted, 
 moves_ok($a, $b, $all, ['status'], 0, 'status', qr/split off: type snowid-move finish/);
 moves_ok($a, $b, 3, ['move'], 1, 'what stays is not moved before finish', qr/a split was begun/);
 
+# The copies of what the other server has no more may be the last.
+for ([ $b, 1 ], [ $a, 3 ])
+{
+	my ($node, $shard) = @$_;
+	$node->safe_psql('postgres', "ALTER SCHEMA insta$shard RENAME TO kept");
+	moves_ok($a, $b, $all, ['finish'], 1, "shard $shard was dropped where it lives", qr/shard $shard does not live at .*may be the last; nothing was dropped/);
+	$node->safe_psql('postgres', "ALTER SCHEMA kept RENAME TO insta$shard");
+}
+
 # What others have made of the copies is told before anything is dropped.
 $b->safe_psql('postgres', 'CREATE VIEW public.three AS SELECT * FROM insta3.users');
 moves_ok($a, $b, $all, ['finish'], 1, 'a view is in the way', qr/other schemas at .* use the copy.*public\.three|view three/s);

@@ -86,27 +86,31 @@ SELECT 'FAILED', format('schema "%s" is there already%s', nspname, CASE WHEN for
   format('If nothing reads them there any more, type: DROP SCHEMA %I CASCADE;', nspname)
  ELSE format('Rename or drop it. To rename it, type: ALTER SCHEMA %I RENAME TO %I;', nspname, nspname || '_old') END
 FROM (SELECT nspname, (SELECT bool_and(relkind = 'f') FROM pg_class WHERE relnamespace = n.oid) IS TRUE AS foreign_only
- FROM pg_namespace n WHERE nspname = ANY (:'schemas')) t;
+ FROM pg_namespace n WHERE nspname = ANY (:'schemas') AND nspname NOT IN (SELECT schema FROM snowid.moves)) t;
 
--- The names that other moves of these shards have given.
+-- The names that other moves of these shards have given, and those in the journal, which
+-- moves that are under way use.
 SELECT $$
 (format('^snowid_(move|back)_(%s)_', array_to_string(:'shards'::int[], '|')))
 $$ AS leftover \gset
+SELECT $$
+IN (SELECT coalesce(n, '') FROM snowid.moves, unnest(ARRAY[details ->> 'name', details ->> 'reverse_name']) n)
+$$ AS in_use \gset
 
 \echo leftovers on the target
 SELECT 'FAILED', format('subscription "%s" is there already', subname),
  format('Type: ALTER SUBSCRIPTION %I DISABLE; ALTER SUBSCRIPTION %I SET (slot_name = NONE); DROP SUBSCRIPTION %I;',
   subname, subname, subname)
-FROM pg_subscription JOIN pg_database d ON d.oid = subdbid WHERE subname ~ :leftover AND datname = current_database();
+FROM pg_subscription JOIN pg_database d ON d.oid = subdbid WHERE datname = current_database() AND subname ~ :leftover AND subname NOT :in_use;
 
 \echo leftovers on the source
 \c :source
 SELECT 'FAILED', format('publication "%s" is there already', pubname), format('Type: DROP PUBLICATION %I;', pubname)
-FROM pg_publication WHERE pubname ~ :leftover
+FROM pg_publication WHERE pubname ~ :leftover AND pubname NOT :in_use
 UNION ALL
 SELECT 'FAILED', format('replication slot "%s" is there already', slot_name),
  format('Type: SELECT pg_drop_replication_slot(%L);', slot_name)
-FROM pg_replication_slots WHERE slot_name ~ :leftover
+FROM pg_replication_slots WHERE database = current_database() AND slot_name ~ :leftover AND slot_name NOT :in_use
 UNION ALL
 SELECT 'warning', format('schema "%s" is there', nspname),
  format('It is the copy of an earlier move. If that move is complete, type: DROP SCHEMA %I CASCADE;', nspname)

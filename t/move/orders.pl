@@ -1,0 +1,163 @@
+# Commands in an order, or with sides, that nobody had thought of: each is refused with what
+# is to be typed instead, or does what it says, and the shard lives on one server.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+my $b = move_node('b');
+$_->start for $a, $b;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
+
+# What is to be typed, as a message has it: whole, with the sides as the move began.
+sub whole
+{
+	my ($command, $shards) = @_;
+	return sprintf q{snowid-move %s --shard %s --from '[^']* port=%s' --to '[^']* port=%s'}, $command, $shards, $a->port, $b->port;
+}
+
+subtest 'sides exchanged' => sub {
+	for my $reverse (0, 1)
+	{
+		my @reverse = $reverse ? '--reverse' : ();
+		fresh_shard($a, $b);
+		my $exchanged = sub {
+			my ($name) = @_;
+			for my $command (qw(move back abort finish status))
+			{
+				moves_ok($b, $a, 5, [$command], 2, "$name: $command", qr/are exchanged.*Type: @{[whole($command, 5)]}\n/s);
+			}
+		};
+		moves_ok($a, $b, 5, [ '--stop-after', 'copied', @reverse ], 0, 'copied');
+		$exchanged->('copied');
+		lives_on_ok($a, $b, 'copied');
+		moves_ok($a, $b, 5, [], 0, 'moved');
+		$exchanged->('moved');
+		lives_on_ok($b, $a, 'moved');
+		if ($reverse)
+		{
+			moves_ok($a, $b, 5, ['back'], 0, 'back');
+			$exchanged->('back');
+			lives_on_ok($a, $b, 'back');
+		}
+		moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+		nothing_left_ok($_, 'finished') for $a, $b;
+	}
+};
+
+# The copy that is left behind may be the last one.
+subtest 'a target without the shard' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [], 0, 'moved');
+	$b->safe_psql('postgres', q{ALTER SCHEMA insta5 RENAME TO kept});
+	moves_ok($a, $b, 5, ['finish'], 1, 'its schema is gone', qr/shard 5 does not live at .*may be the last; nothing was dropped/);
+	$b->safe_psql('postgres', q{CREATE TABLE public.was AS TABLE snowid.moves; DELETE FROM snowid.moves; CREATE TABLE public.had AS TABLE snowid.shard_registry; DELETE FROM snowid.shard_registry});
+	moves_ok($a, $b, 5, ['finish'], 1, 'it was restored to before the move', qr/may be the last/);
+	is($a->safe_psql('postgres', 'SELECT count(*) > 0 FROM insta5_moved.users'), 't', 'the copy is there');
+	$b->safe_psql('postgres', q{ALTER SCHEMA kept RENAME TO insta5; INSERT INTO snowid.moves TABLE public.was; INSERT INTO snowid.shard_registry TABLE public.had; DROP TABLE public.was, public.had});
+	$a->safe_psql('postgres', q{UPDATE snowid.moves SET details = details || '{"peer_system": "1"}'});
+	moves_ok($a, $b, 5, ['finish'], 1, 'another server at its address', qr/system identifier is \d+, and was 1\n/);
+	$a->safe_psql('postgres', q{UPDATE snowid.moves SET details = details || jsonb_build_object('peer_system', } . $b->safe_psql('postgres', 'SELECT system_identifier::text FROM pg_control_system()') . q{::text)});
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+	nothing_left_ok($_, 'a target without the shard') for $a, $b;
+};
+
+# One that waits for a lock is killed, with the journal of one server forgotten.
+subtest 'a finish that was interrupted' => sub {
+	for my $back (0, 1)
+	{
+		my ($old, $new) = $back ? ($b, $a) : ($a, $b);
+		fresh_shard($a, $b);
+		moves_ok($a, $b, 5, [ $back ? '--reverse' : () ], 0, 'moved');
+		moves_ok($a, $b, 5, ['back'], 0, 'back') if $back;
+		my $reader = $old->background_psql('postgres');
+		$reader->query_safe('BEGIN; SELECT count(*) FROM insta5_moved.users');
+		my $tool = IPC::Run::start([ move_command($a, $b, 5, 'finish') ], '>', '/dev/null', '2>&1');
+		$old->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'DROP SCHEMA%' AND wait_event_type = 'Lock'}) or die 'does not wait';
+		$tool->kill_kill;
+		$old->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'DROP SCHEMA%'});
+		$reader->quit;
+		is($new->safe_psql('postgres', 'SELECT count(*) FROM snowid.moves'), '0', 'one half is there');
+		moves_ok($a, $b, 5, ['abort'], 1, 'no abort');
+		lives_on_ok($new, $old, 'interrupted');
+		moves_ok($a, $b, 5, ['finish'], 0, 'finish goes on');
+		nothing_left_ok($_, 'a finish in halves') for $a, $b;
+	}
+};
+
+subtest 'shards of a batch that use each other' => sub {
+	fresh_set($a, $b);
+	$a->safe_psql('postgres', q{
+CREATE FUNCTION insta2.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE TRIGGER t BEFORE INSERT ON insta3.users FOR EACH ROW EXECUTE FUNCTION insta2.f();
+CREATE TRIGGER t BEFORE INSERT ON insta2.users FOR EACH ROW EXECUTE FUNCTION insta2.f()});
+	moves_ok($a, $b, '2-4', [], 0, 'moved');
+	moves_ok($a, $b, '2-4', ['finish'], 0, 'finished');
+	nothing_left_ok($_, 'shards that use each other') for $a, $b;
+};
+
+# What the checks call a leftover is none while a journal names it.
+subtest 'leftovers' => sub {
+	fresh_set($a, $b);
+	moves_ok($a, $b, '2-4', [ '--stop-after', 'copied' ], 0, 'copied');
+	unlike(moves_ok($a, $b, 2, ['plan'], 1, 'plan of one that is under way'), qr/there already/, 'no leftovers');
+	moves_ok($a, $b, 2, ['abort'], 0, 'one is aborted');
+	unlike(moves_ok($a, $b, 2, ['plan'], 0, 'it can move'), qr/there already/, 'no leftovers');
+	moves_ok($a, $b, '3-4', ['abort'], 0, 'aborted');
+	nothing_left_ok($_, 'leftovers') for $a, $b;
+	$a->safe_psql('postgres', 'CREATE PUBLICATION snowid_move_2_x');
+	moves_ok($a, $b, 2, ['plan'], 1, 'one that is', qr/publication "snowid_move_2_x" is there already/);
+	$a->safe_psql('postgres', 'DROP PUBLICATION snowid_move_2_x');
+};
+
+# Changes of a shard that is aborted may be on their way.
+subtest 'an abort of one while replication stalls' => sub {
+	fresh_set($a, $b);
+	moves_ok($a, $b, '2-4', [ '--stop-after', 'copied' ], 0, 'copied');
+	my $walsender = $a->safe_psql('postgres', 'SELECT active_pid FROM pg_replication_slots');
+	kill 'STOP', $walsender;
+	$a->safe_psql('postgres', "INSERT INTO insta$_.users (name) VALUES ('late')") for 2, 3;
+	moves_ok($a, $b, 3, ['abort'], 3, 'abort', qr/the target does not follow: changes of shard 3 are still on their way/);
+	is($b->safe_psql('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname = 'insta3'}), '1', 'the table is there for them');
+	kill 'CONT', $walsender;
+	moves_ok($a, $b, 3, ['abort'], 0, 'abort goes on');
+	moves_ok($a, $b, '2,4', [], 0, 'the others follow');
+	moves_ok($a, $b, '2,4', ['finish'], 0, 'finished');
+	nothing_left_ok($_, 'an abort while it stalls') for $a, $b;
+};
+
+subtest 'options that a command does not have' => sub {
+	for (map { [ split / / ] } 'split --reverse', 'split --stop-after copied', 'split --verify checksums', 'finish --target-ddl x', 'move --cascade',
+		'back --reverse', 'status --fix-script x', 'abort --batch 1', 'plan --cascade', 'split --max-wal 1GB')
+	{
+		my ($command, $option) = @$_;
+		moves_ok($a, $b, 5, $_, 2, "@$_", qr/the command $command has no option $option\n/);
+	}
+};
+
+subtest 'a registry that has lost a shard' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$a->safe_psql('postgres', 'CREATE TABLE public.had AS TABLE snowid.shard_registry; DELETE FROM snowid.shard_registry');
+	moves_ok($a, $b, 5, [$_], 2, $_, qr/the registry of the source has lost shard 5, which is in a move.*INSERT INTO/s) for qw(move abort finish back);
+	moves_ok($a, $b, 5, ['status'], 0, 'status', qr/under way/);
+	$a->safe_psql('postgres', 'INSERT INTO snowid.shard_registry TABLE public.had; DROP TABLE public.had');
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+	moves_ok($a, $b, '5,999', ['plan'], 1, 'plan of one that is not there', qr/shard 5, .* would move.*shard 999 does not exist/s);
+};
+
+# One batch, named with thousands that are in none.
+subtest 'the memory of status' => sub {
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	IPC::Run::run([ 'bash', '-c', 'ulimit -v 200000; exec "$@"', 'sh', move_command($a, $b, '5-8191', 'status') ], '>', \my $out, '2>', \my $err);
+	is($? >> 8, 0, 'status of many') or diag $err;
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+};
+
+done_testing();
