@@ -154,24 +154,19 @@ refuse_reservation(Oid relid)
 
 /*
  * Take the right to reserve slots of the time "last" that the clock does not
- * allow yet; false if that is not needed, or not possible.
- *
- * It is a lock on the reservation's page, in the lock manager.
+ * allow yet, if that is needed, and possible.
  */
-bool
-acquire_push(LOCKTAG *tag, TimestampTz last, TimestampTz now)
+void
+take_push(Right *right, TimestampTz last, TimestampTz now)
 {
 	Reservation state;
 
 	(void) reserved_floor();
-	SET_LOCKTAG_PAGE(*tag, MyDatabaseId, session_reservation.relid, 0);
-	(void) LockAcquire(tag, ExclusiveLock, false, false);
+	take_right(right, session_reservation.relid);
 	state = reservation_see();
-	if (reservation_next(state, last, now, false) <= last &&
-		reservation_next(state, last, now, true) > last)
-		return true;
-	LockRelease(tag, ExclusiveLock, false);
-	return false;
+	if (reservation_next(state, last, now, false) > last ||
+		reservation_next(state, last, now, true) <= last)
+		give_back(right);
 }
 
 static Oid

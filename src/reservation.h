@@ -14,11 +14,11 @@
 #define SNOWID_RESERVATION_H
 
 #include "access/xlogdefs.h"
-#include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "seq_page.h"
 #include "slot.h"
 
 /* What the session knows; nobody else reads or writes it. */
@@ -36,7 +36,7 @@ typedef struct SessionReservation
 typedef enum Reserve
 {
 	RESERVE_NOW,				/* for slots that are about to be taken */
-	RESERVE_PUSH,				/* ... by who has acquire_push() */
+	RESERVE_PUSH,				/* ... by who has take_push() */
 	RESERVE_EARLY				/* before the last ones are used */
 } Reserve;
 
@@ -47,7 +47,7 @@ extern void reservation_forget(Oid relid);
 extern void reserve(TimestampTz last, TimestampTz now, XLogRecPtr after, Reserve how);
 extern Reservation reservation_see(void);
 extern void refuse_reservation(Oid relid);
-extern bool acquire_push(LOCKTAG *tag, TimestampTz last, TimestampTz now);
+extern void take_push(Right *right, TimestampTz last, TimestampTz now);
 
 /*
  * The time below which no slot is issued.  The transaction then holds the lock.

@@ -18,6 +18,7 @@
 
 #include "compat.h"
 #include "seq_page.h"
+#include "xact_start.h"
 
 
 /*
@@ -32,6 +33,21 @@ hold_relation(Oid relid, LOCKMODE mode, ResourceOwner owner)
 	CurrentResourceOwner = owner;
 	LockRelationOid(relid, mode);
 	CurrentResourceOwner = current;
+}
+
+/*
+ * Take a right, and wait for it if need be.
+ *
+ * It is a lock on a row that no sequence has.  On a page it would be out of the
+ * sight of the deadlock detector before PostgreSQL 17, and the holder could lock
+ * nothing else.
+ */
+void
+take_right(Right *right, Oid seqid)
+{
+	SET_LOCKTAG_TUPLE(right->tag, MyDatabaseId, seqid, 0, ROW_OF_RIGHT);
+	(void) LockAcquire(&right->tag, ExclusiveLock, false, false);
+	right->is_held = true;
 }
 
 /* Lock the page in a pinned buffer, and find its tuple. */

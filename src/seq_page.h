@@ -12,7 +12,7 @@
 #include "access/htup.h"
 #include "commands/sequence.h"
 #include "storage/bufmgr.h"
-#include "storage/lockdefs.h"
+#include "storage/lock.h"
 #include "utils/resowner.h"
 
 #include "compat.h"
@@ -27,12 +27,28 @@ typedef struct SequencePage
 	Form_pg_sequence_data data;
 } SequencePage;
 
+/* What one session at a time may do with a sequence; an error gives it back. */
+typedef struct Right
+{
+	LOCKTAG		tag;
+	bool		is_held;
+} Right;
+
 extern void lock_page(SequencePage *page, Buffer buffer, int mode);
 extern void hold_relation(Oid relid, LOCKMODE mode, ResourceOwner owner);
+extern void take_right(Right *right, Oid seqid);
 extern void write_page(RelFileLocator locator, SequencePage *page, SlotState state,
 					   const int64 *logged_last);
 extern bool is_durable(XLogRecPtr lsn);
 extern void join_record(XLogRecPtr lsn);
+
+static inline void
+give_back(Right *right)
+{
+	if (right->is_held)
+		(void) LockRelease(&right->tag, ExclusiveLock, false);
+	right->is_held = false;
+}
 
 /*
  * Is the exclusively locked page dirty already?  It stays dirty while we hold

@@ -176,6 +176,7 @@ session_read_catalogs(SessionSequence *session, int32 shard)
 	session->is_local_temp = rel->rd_islocaltemp;
 	session->needs_wal = RelationNeedsWAL(rel);
 	session->is_rewritten = is_rewritten(rel);
+	session->floor = DT_NOBEGIN;
 	session->userid = GetUserId();
 
 	relation_close(rel, NoLock);

@@ -37,16 +37,18 @@ typedef struct SessionSequence
 	SlotRules	rules;
 	bool		is_local_temp;
 	bool		needs_wal;
-	bool		is_rewritten;	/* has it got a new file since its creation? */
+	bool		is_rewritten;	/* may it have been restarted? */
+	TimestampTz floor;			/* no slot below this, because of that */
 
 	Buffer		buffer;			/* where its page was last */
 
 	/* Slots that this session has logged for the sequence alone. */
 	Logged		own;			/* up to here, if it is the page's last record */
 
-	/* Slots taken ahead of use; none if next > last. */
+	int64		last_taken;		/* from the page, by this session */
+
+	/* Of these, the first that is not used yet; none if it is later. */
 	int64		cached_next;
-	int64		cached_last;
 	TimestampTz cached_from;	/* the clock may show this ... */
 	TimestampTz cached_until;	/* ... until before this */
 	TimestampTz cached_epoch;
@@ -90,8 +92,7 @@ ensure_pinned(SessionSequence *session)
 static inline void
 drop_cached(SessionSequence *session)
 {
-	session->cached_next = 1;
-	session->cached_last = 0;
+	session->cached_next = session->last_taken + 1;
 }
 
 /*
@@ -102,7 +103,7 @@ drop_cached(SessionSequence *session)
 static inline bool
 take_cached(SessionSequence *session, TimestampTz epoch, int64 *slot)
 {
-	if (session->cached_next > session->cached_last)
+	if (session->cached_next > session->last_taken)
 		return false;
 
 	if (epoch != session->cached_epoch ||
@@ -124,7 +125,7 @@ cache_rest(SessionSequence *session, SlotChoice choice, TimestampTz now,
 		   TimestampTz epoch)
 {
 	session->cached_next = choice.first + session->rules.increment;
-	session->cached_last = choice.last;
+	session->last_taken = choice.last;
 	session->cached_from = now;
 	session->cached_until = Min(now + CACHED_FOR_US,
 								epoch + (slot_ms(choice.first) + 1) * 1000);

@@ -63,11 +63,12 @@ typedef struct Taking
 	SlotState	state;
 	SlotChoice	choice;
 	TimestampTz last;			/* when the last slot is */
-	SlotCover	cover;
+	int			cover;			/* SlotCover */
 	XLogRecPtr	redo;
 } Taking;
 
 static void choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking);
+static TimestampTz floor_of(SessionSequence *session, TimestampTz epoch);
 static TimestampTz time_for_slots(SlotState state, SlotRules rules, TimestampTz epoch);
 static void wait_us(int64 us);
 
@@ -87,7 +88,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	Taking		taking;
 	SlotState	next = {0, true};
 	int64		logged_last;
-	bool		must_log = true;
+	bool		must_log = false;
 	int64		slot;
 
 	if (session == NULL || session->relid != seqid)
@@ -111,41 +112,31 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 	 * Our commit must wait for the record that covers our slots.  It does so
 	 * if the transaction has an id; get it before the critical section.
 	 */
-	switch (taking.cover)
+	if (taking.cover & COVER_RESERVED)
 	{
-		case COVER_RESERVED:
-			join_record(reserved().lsn);
-			/* The first change after a redo point is logged, as of any page. */
-			must_log = session->needs_wal && PageGetLSN(taking.page.page) <= taking.redo;
-			break;
-		case COVER_OWN:
-			join_record(session->own.lsn);
-			must_log = false;
-			break;
-		case COVER_FIRST:
-			/* From then on the page shows that the sequence makes ids. */
-			GetTopTransactionId();
-			break;
-		case COVER_NONE:
-		case COVER_ALONE:
-			GetTopTransactionId();
+		join_record(reserved().lsn);
+		/* The first change after a redo point is logged, as of any page. */
+		must_log = session->needs_wal && PageGetLSN(taking.page.page) <= taking.redo;
+	}
+	else if (taking.cover & COVER_OWN)
+		join_record(session->own.lsn);
+	if (taking.cover & (COVER_FIRST | COVER_ALONE))
+	{
+		GetTopTransactionId();
+		must_log = true;
+		if (taking.cover & COVER_ALONE)
 			logged_last = slot_ahead(session->rules, next.last);
-			break;
-		case COVER_NO_LOG:
-			must_log = false;
-			break;
 	}
 
 	write_page(session->locator, &taking.page, next, must_log ? &logged_last : NULL);
-	if (taking.cover == COVER_ALONE)
+	if (taking.cover & COVER_ALONE)
 	{
 		session->own.bound = logged_last;
 		session->own.lsn = PageGetLSN(taking.page.page);
 	}
 	LockBuffer(taking.page.buffer, BUFFER_LOCK_UNLOCK);
 
-	if ((taking.cover == COVER_RESERVED || taking.cover == COVER_FIRST) &&
-		is_reserved_short(taking.last))
+	if ((taking.cover & COVER_RESERVED) && is_reserved_short(taking.last))
 		reserve(taking.last, taking.now, InvalidXLogRecPtr, RESERVE_EARLY);
 
 	cache_rest(session, taking.choice, taking.now, epoch);
@@ -157,29 +148,25 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
  * locked.
  *
  * Pacing: a session that must wait first gets the right to open the next
- * millisecond, a lock on the sequence's page in the lock manager, where nothing
- * else locks pages of sequences.  So the sessions that wait open one at a time, not
+ * millisecond of the sequence.  So the sessions that wait open one at a time, not
  * one each.  Then it looks again, since the session before may have opened enough.
  * The page is not locked while it waits, nor while it reserves.
  */
 static void
 choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 {
-	LOCKTAG		opening;
-	LOCKTAG		pushing;
+	Right		opening;		/* the right to open a millisecond */
+	Right		pushing;		/* ... to reserve beyond the clock */
 	bool		has_napped = false;
-	bool		is_opener = false;	/* have we the right to open? */
-	bool		is_pusher = false;	/* ... and to reserve beyond the clock? */
-	bool		may_open = false;	/* ... and have we waited? */
+	bool		may_open = false;	/* have we waited, with the right to? */
 	bool		has_reserved = false;
-	bool		has_forgotten = false;
 
-	taking->floor = session->is_local_temp ? epoch : reserved_floor();
+	opening.is_held = pushing.is_held = false;
+	taking->floor = floor_of(session, epoch);
 
 	for (;;)
 	{
 		XLogRecPtr	page_lsn;
-		bool		is_forgotten;
 
 		lock_page(&taking->page, ensure_pinned(session), BUFFER_LOCK_EXCLUSIVE);
 		taking->state = page_state(&taking->page);
@@ -192,13 +179,11 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 		 * clock.
 		 */
 		taking->now = time_for_slots(taking->state, session->rules, epoch);
-		is_forgotten = slot_is_forgotten(taking->state, taking->now - epoch);
 		taking->choice = slot_choose(taking->state, session->rules, taking->floor - epoch,
 									 taking->now - epoch, may_open);
 		taking->last = epoch + slot_ms(taking->choice.last) * 1000;
 
-		if (taking->choice.verdict == SLOT_TAKE &&
-			(has_forgotten || !is_forgotten || !session->is_rewritten))
+		if (taking->choice.verdict == SLOT_TAKE)
 		{
 			/*
 			 * Dirty the page before asking for the redo point.  A checkpoint
@@ -210,8 +195,10 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 				MarkBufferDirty(taking->page.buffer);
 			taking->redo = GetRedoRecPtr();
 			taking->cover = session->is_local_temp ? COVER_NO_LOG :
-				slot_cover(is_forgotten && session->needs_wal, taking->choice.last,
-						   taking->last, page_lsn, taking->redo, reserved(), session->own);
+				slot_cover(session->needs_wal &&
+						   slot_is_forgotten(taking->state, taking->now - epoch),
+						   taking->choice.last, taking->last, page_lsn, taking->redo,
+						   reserved(), session->own);
 			if (taking->cover == COVER_NONE && has_reserved)
 				taking->cover = session->needs_wal ? COVER_ALONE : COVER_NO_LOG;
 			if (taking->cover != COVER_NONE)
@@ -220,16 +207,10 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 
 		LockBuffer(taking->page.buffer, BUFFER_LOCK_UNLOCK);
 
-		if (is_forgotten && session->is_rewritten && !has_forgotten)
+		if (taking->choice.verdict == SLOT_TAKE)
 		{
-			taking->floor = Max(taking->floor,
-								forgotten_until(session->is_local_temp ? taking->now :
-												reservation_see().reserved, taking->now));
-			has_forgotten = true;
-		}
-		else if (taking->choice.verdict == SLOT_TAKE)
-		{
-			reserve(taking->last, taking->now, page_lsn, is_pusher ? RESERVE_PUSH : RESERVE_NOW);
+			reserve(taking->last, taking->now, page_lsn,
+					pushing.is_held ? RESERVE_PUSH : RESERVE_NOW);
 			taking->floor = Max(taking->floor, reserved_floor());
 			has_reserved = true;
 		}
@@ -238,30 +219,54 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 						taking->choice.verdict == SLOT_FLOOR_TOO_FAR ?
 						taking->choice.first : taking->state.last,
 						session->rules, taking->now, epoch);
-		else if (!has_napped && taking->state.last == session->cached_last &&
+		else if (!has_napped && taking->state.last == session->last_taken &&
 				 taking->choice.wait_us <= 1000)
 		{
 			wait_us(taking->choice.wait_us + NAP_US);
 			has_napped = true;
 		}
-		else if (!is_opener)
-		{
-			SET_LOCKTAG_PAGE(opening, MyDatabaseId, session->relid, 0);
-			(void) LockAcquire(&opening, ExclusiveLock, false, false);
-			is_opener = true;
-		}
+		else if (!opening.is_held)
+			take_right(&opening, session->relid);
 		else
 		{
-			if (!session->is_local_temp && !is_pusher && taking->last >= reserved().bound)
-				is_pusher = acquire_push(&pushing, taking->last, taking->now);
+			if (!session->is_local_temp && !pushing.is_held &&
+				taking->last >= reserved().bound)
+				take_push(&pushing, taking->last, taking->now);
 			wait_us(taking->choice.wait_us);
 			may_open = true;
 		}
 	}
-	if (is_pusher)
-		LockRelease(&pushing, ExclusiveLock, false);
-	if (is_opener)
-		LockRelease(&opening, ExclusiveLock, false);
+	give_back(&pushing);
+	give_back(&opening);
+}
+
+/*
+ * The time below which a sequence gives no slot: all that a crash or a restart
+ * may have forgotten.
+ *
+ * A restarted sequence is looked at once, when its catalog state has been read:
+ * what was reserved by then is above all that it gave before.
+ */
+static TimestampTz
+floor_of(SessionSequence *session, TimestampTz epoch)
+{
+	TimestampTz floor = session->is_local_temp ? epoch : reserved_floor();
+
+	if (unlikely(session->is_rewritten))
+	{
+		SequencePage page;
+		TimestampTz now = GetCurrentTimestamp();
+		bool		is_forgotten;
+
+		lock_page(&page, ensure_pinned(session), BUFFER_LOCK_SHARE);
+		is_forgotten = slot_is_forgotten(page_state(&page), now - epoch);
+		LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
+		if (is_forgotten)
+			session->floor = forgotten_until(session->is_local_temp ? now :
+											 reservation_see().reserved, now);
+		session->is_rewritten = now < epoch;
+	}
+	return Max(floor, session->floor);
 }
 
 /*

@@ -141,15 +141,19 @@ typedef struct Logged
 	uint64		lsn;
 } Logged;
 
-/* What keeps the slots that are being taken from coming again after a crash. */
+/*
+ * What keeps the slots that are being taken from coming again after a crash.
+ * None: they are to be reserved.
+ */
 typedef enum SlotCover
 {
-	COVER_NONE,					/* nothing yet: they are to be reserved */
-	COVER_RESERVED,				/* what is reserved for all sequences */
-	COVER_FIRST,				/* that, and a record of the first id */
-	COVER_OWN,					/* the session's record of this sequence */
-	COVER_ALONE,				/* such a record, which is to be written */
-	COVER_NO_LOG				/* nothing: what is not reserved has no log */
+	COVER_NONE = 0,
+	COVER_RESERVED = 1,			/* what is reserved for all sequences ... */
+	COVER_FIRST = 2,			/* ... and a record: the page shows from then
+								 * on that the sequence makes ids */
+	COVER_OWN = 4,				/* the session's record of this sequence */
+	COVER_ALONE = 8,			/* such a record, which is to be written */
+	COVER_NO_LOG = 16			/* nothing: what is not reserved has no log */
 } SlotCover;
 
 /*
@@ -386,12 +390,12 @@ slot_advance(SlotState state, SlotRules rules, bool is_rewritten, int64 slot,
  * after the redo point: that may be an old one, in whose place a checkpoint has
  * already chosen another.
  */
-static inline SlotCover
+static inline int
 slot_cover(bool is_first, int64 last, int64 at, uint64 page_lsn, uint64 redo,
 		   Logged reserved, Logged own)
 {
 	if (at < reserved.bound && reserved.lsn > Max(redo, page_lsn))
-		return is_first ? COVER_FIRST : COVER_RESERVED;
+		return COVER_RESERVED | (is_first ? COVER_FIRST : 0);
 	if (last <= own.bound && own.lsn == page_lsn && own.lsn > redo)
 		return COVER_OWN;
 	return COVER_NONE;

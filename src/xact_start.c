@@ -56,7 +56,7 @@ xact_start_keep(Oid seqid)
 	LOCKTAG		tag;
 
 	SET_LOCKTAG_TUPLE(tag, MyDatabaseId, seqid,
-					  (uint32) (Max(lowest_clock, 0) / USECS_PER_SEC), 1);
+					  (uint32) (Max(lowest_clock, 0) / USECS_PER_SEC), ROW_OF_START);
 	CurrentResourceOwner = TopTransactionResourceOwner;
 	(void) LockAcquire(&tag, ShareLock, false, false);
 	CurrentResourceOwner = current;

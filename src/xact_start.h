@@ -12,6 +12,13 @@
 #include "storage/lock.h"
 #include "utils/timestamp.h"
 
+/*
+ * Rows that no sequence has, for locks in the lock manager: the start of a
+ * prepared transaction, whose page is a time, and a right (seq_page.h).
+ */
+#define ROW_OF_START		1
+#define ROW_OF_RIGHT		2
+
 /* The lowest that the clock has shown this transaction, its start included. */
 extern TimestampTz lowest_clock;
 

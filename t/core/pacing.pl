@@ -83,8 +83,7 @@ my $waiters = q{
 FROM pg_stat_activity WHERE query LIKE '%100000000%'
 	AND pid <> pg_backend_pid()};
 ok($node->poll_query_until('postgres', "
-SELECT count(*) = 2 $waiters
-	AND (wait_event_type, wait_event) = ('Lock', 'page')"),
+SELECT (count(*), count(*) FILTER (WHERE (wait_event_type, wait_event) = ('Lock', 'tuple'))) = (3, 2) $waiters"),
 	'of three sessions, two wait for the one that opens milliseconds');
 $node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) $waiters");
 $_->{run}->finish foreach @waiting;
