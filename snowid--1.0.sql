@@ -107,21 +107,14 @@ COMMENT ON FUNCTION snowid.next_id() IS
 
 /* -------- reading ids -------- */
 
-CREATE FUNCTION snowid.id_timestamp(id bigint)
-RETURNS timestamptz
-LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'snowid_id_timestamp';
-
-COMMENT ON FUNCTION snowid.id_timestamp(bigint) IS
-'time at which an id was made, to the millisecond';
-
-CREATE FUNCTION snowid.id_timestamp(id bigint, epoch timestamptz)
+CREATE FUNCTION snowid.id_timestamp(id bigint,
+	epoch timestamptz DEFAULT '2011-08-24 21:07:01.721+00')
 RETURNS timestamptz
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'snowid_id_timestamp';
 
 COMMENT ON FUNCTION snowid.id_timestamp(bigint, timestamptz) IS
-'time at which an id with the given epoch was made, to the millisecond';
+'time at which an id was made, to the millisecond';
 
 CREATE FUNCTION snowid.id_shard(id bigint)
 RETURNS int
@@ -139,23 +132,14 @@ AS 'MODULE_PATHNAME', 'snowid_id_seq';
 COMMENT ON FUNCTION snowid.id_seq(bigint) IS
 'sequence number of an id within its millisecond, 0 to 1023';
 
-CREATE FUNCTION snowid.id_parts(id bigint,
-	OUT created_at timestamptz, OUT shard int, OUT seq int)
-RETURNS record
-LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'snowid_id_parts';
-
-COMMENT ON FUNCTION snowid.id_parts(bigint) IS
-'time, shard and sequence number of an id';
-
-CREATE FUNCTION snowid.id_parts(id bigint, epoch timestamptz,
+CREATE FUNCTION snowid.id_parts(id bigint, epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint),
 	OUT created_at timestamptz, OUT shard int, OUT seq int)
 RETURNS record
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'snowid_id_parts';
 
 COMMENT ON FUNCTION snowid.id_parts(bigint, timestamptz) IS
-'time, shard and sequence number of an id with the given epoch';
+'time, shard and sequence number of an id';
 
 -- After id_timestamp(), which it needs.
 CREATE FUNCTION snowid.next_ids(shard int, seq regclass, n int,
@@ -172,74 +156,44 @@ COMMENT ON FUNCTION snowid.next_ids(int, regclass, int, timestamptz) IS
 
 /* -------- composing ids and bounds -------- */
 
-CREATE FUNCTION snowid.make_id(created_at timestamptz, shard int, seq int)
-RETURNS bigint
-LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'snowid_make_id';
-
-COMMENT ON FUNCTION snowid.make_id(timestamptz, int, int) IS
-'composes an id from its parts';
-
 CREATE FUNCTION snowid.make_id(created_at timestamptz, shard int, seq int,
-	epoch timestamptz)
+	epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint))
 RETURNS bigint
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'snowid_make_id';
 
 COMMENT ON FUNCTION snowid.make_id(timestamptz, int, int, timestamptz) IS
-'composes an id with the given epoch from its parts';
+'composes an id from its parts';
 
-CREATE FUNCTION snowid.min_id(at timestamptz)
-RETURNS bigint
-LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'snowid_min_id';
-
-COMMENT ON FUNCTION snowid.min_id(timestamptz) IS
-'smallest id of a time: id >= min_id(t) means id_timestamp(id) >= t';
-
-CREATE FUNCTION snowid.min_id(at timestamptz, epoch timestamptz)
+CREATE FUNCTION snowid.min_id(at timestamptz,
+	epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint))
 RETURNS bigint
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'snowid_min_id';
 
 COMMENT ON FUNCTION snowid.min_id(timestamptz, timestamptz) IS
-'smallest id of a time, with the given epoch';
+'smallest id of a time: id >= min_id(t) means id_timestamp(id) >= t';
 
-CREATE FUNCTION snowid.max_id(at timestamptz)
-RETURNS bigint
-LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'snowid_max_id';
-
-COMMENT ON FUNCTION snowid.max_id(timestamptz) IS
-'largest id of a time: id <= max_id(t) means id_timestamp(id) <= t';
-
-CREATE FUNCTION snowid.max_id(at timestamptz, epoch timestamptz)
+CREATE FUNCTION snowid.max_id(at timestamptz,
+	epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint))
 RETURNS bigint
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'snowid_max_id';
 
 COMMENT ON FUNCTION snowid.max_id(timestamptz, timestamptz) IS
-'largest id of a time, with the given epoch';
+'largest id of a time: id <= max_id(t) means id_timestamp(id) <= t';
 
 -- Not STRICT, and no SET: the planner inlines it only so, and only inlined it
 -- can use an index.  NULLs come out as they do from the two comparisons.  Here
 -- and below, a body of SQL is parsed now, under this script's search path.
-CREATE FUNCTION snowid.id_between(id bigint, since timestamptz, until timestamptz)
-RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN $1 >= snowid.min_id($2) AND $1 < snowid.min_id($3);
-
-COMMENT ON FUNCTION snowid.id_between(bigint, timestamptz, timestamptz) IS
-'was the id made at or after since, and before until? Can use an index on the id';
-
 CREATE FUNCTION snowid.id_between(id bigint, since timestamptz, until timestamptz,
-	epoch timestamptz)
+	epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint))
 RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN $1 >= snowid.min_id($2, $4) AND $1 < snowid.min_id($3, $4);
 
 COMMENT ON FUNCTION snowid.id_between(bigint, timestamptz, timestamptz, timestamptz) IS
-'was the id with the given epoch made at or after since, and before until? Can use an index on the id';
+'was the id made at or after since, and before until? Can use an index on the id';
 
 
 /* -------- the text form -------- */
@@ -441,8 +395,41 @@ END;
 COMMENT ON FUNCTION snowid_internal.lives(snowid.shard_registry) IS
 'where a registered shard is written: here, closed, missing, or a connection string';
 
--- The view must work for everybody.  For a sequence that the caller may not
--- read, the strict function gets a NULL and returns NULLs.
+-- Of a shard whose registry has no epoch of its own, the default one.
+CREATE FUNCTION snowid_internal.epoch_of(r snowid.shard_registry)
+RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN coalesce($1.epoch, snowid.id_timestamp(0::bigint));
+
+COMMENT ON FUNCTION snowid_internal.epoch_of(snowid.shard_registry) IS
+'epoch of a registered shard';
+
+/*
+ * state_of: sequence_state(), but NULLs for a sequence that is gone, is being
+ * dropped, makes no ids here, or can't be read by this role or on this standby.
+ */
+CREATE FUNCTION snowid_internal.state_of(seq oid, epoch timestamptz,
+	OUT last_id_at timestamptz, OUT ahead interval)
+RETURNS record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'
+AS $$
+BEGIN
+	IF has_sequence_privilege(seq, 'SELECT, USAGE, UPDATE') THEN
+		SELECT q.last_id_at, q.ahead INTO last_id_at, ahead FROM snowid.sequence_state(seq::regclass, epoch) q;
+	END IF;
+EXCEPTION WHEN OTHERS THEN
+	-- XX000: it was dropped while its lock was waited for.
+	IF SQLSTATE <> ALL ('{42P01,42809,0A000,22023,55000,55P03,XX000}') THEN
+		RAISE;
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.state_of(oid, timestamptz) IS
+'time of a sequence''s last id, and how far it is ahead of the clock; NULLs if it can''t be read';
+
 CREATE VIEW snowid.shards AS
 SELECT r.shard, r.schema, r.epoch,
 	   CASE WHEN n.oid IS NOT NULL THEN coalesce(t.tables, 0) END AS tables,
@@ -457,17 +444,7 @@ LEFT JOIN (SELECT relnamespace, count(*)::int AS tables
 		   FROM pg_catalog.pg_class
 		   WHERE relkind IN ('r', 'p')
 		   GROUP BY relnamespace) t ON t.relnamespace = n.oid
-LEFT JOIN LATERAL snowid.sequence_state(
-	-- A copy that Citus has made on a worker would refuse to say, and so would
-	-- any smaller sequence there, which is too small for ids anyway.
-	CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE')
-			  AND NOT EXISTS (SELECT FROM pg_catalog.pg_sequence p
-							  WHERE p.seqrelid = c.oid
-								AND (p.seqtypid <> 'pg_catalog.int8'::pg_catalog.regtype
-									 OR p.seqstart = p.seqmin AND p.seqmin > 1
-										AND p.seqmin & ((1::bigint << 48) - 1) = 1))
-		 THEN c.oid::regclass END,
-	coalesce(r.epoch, snowid.id_timestamp(0::bigint))) q ON true;
+LEFT JOIN LATERAL snowid_internal.state_of(c.oid, snowid_internal.epoch_of(r)) q ON true;
 GRANT SELECT ON snowid.shards TO PUBLIC;
 
 COMMENT ON VIEW snowid.shards IS
@@ -1017,10 +994,10 @@ BEGIN
 	-- their own; one that is further ahead may be no clock.
 	SELECT max(q.ahead) INTO ahead
 	FROM pg_class c, LATERAL (
-		SELECT CASE WHEN v.called THEN snowid.id_timestamp(v.last >> 10 << 23, coalesce(r.epoch, snowid.id_timestamp(0::bigint))) - clock_timestamp() END
+		SELECT CASE WHEN v.called THEN snowid.id_timestamp(v.last >> 10 << 23, snowid_internal.epoch_of(r)) - clock_timestamp() END
 		FROM snowid_internal.sequence_value(
 			CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END,
-			coalesce(r.epoch, snowid.id_timestamp(0::bigint))) v) AS q(ahead)
+			snowid_internal.epoch_of(r)) v) AS q(ahead)
 	WHERE c.relkind = 'S' AND c.relnamespace = to_regnamespace(quote_ident(r.schema))
 	  AND (c.relname = r.sequence OR q.ahead <= interval '5 seconds');
 	BEGIN
@@ -1088,10 +1065,94 @@ $$;
 COMMENT ON FUNCTION snowid_internal.free_name(name, text, text) IS
 'name for a sequence in a schema, of at most 63 bytes, that no relation has';
 
+CREATE FUNCTION snowid_internal.is_bigint(type oid)
+RETURNS boolean
+LANGUAGE sql STABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+WITH RECURSIVE base (oid) AS (
+	SELECT $1 UNION ALL SELECT t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.oid AND t.typtype = 'd')
+SELECT 'bigint'::regtype IN (SELECT oid FROM base);
+END;
+
+COMMENT ON FUNCTION snowid_internal.is_bigint(oid) IS
+'is the type bigint, or a domain over it?';
+
+/*
+ * lock_table: locks a table that was found in the catalogs, to the end of the
+ * transaction.  Of one that is gone it returns false, if that is ok.
+ *
+ * While we wait, the schema's owner can put a view or a foreign table in the
+ * place of the name; what these call would run as our caller.  So this looks
+ * again, not by a query, whose snapshot may be old.  Then nobody drops the
+ * table, renames it, or changes a column's type.
+ *
+ * Errors: 42P01 it is gone, 42501 no right to lock it, 55P03 lock_timeout.
+ */
+CREATE FUNCTION snowid_internal.lock_table("table" regclass, mode text,
+	missing_ok boolean DEFAULT false)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name CONSTANT text := "table";
+BEGIN
+	IF to_regclass(name) = "table" THEN
+		EXECUTE format('LOCK TABLE ONLY %s IN %s MODE', name, mode);
+	END IF;
+	IF to_regclass(name) = "table"
+	   AND coalesce(pg_get_partkeydef("table"), pg_relation_filenode("table")::text) IS NOT NULL
+	THEN
+		RETURN true;
+	END IF;
+	RAISE undefined_table;
+EXCEPTION WHEN undefined_table OR invalid_schema_name OR wrong_object_type THEN
+	IF NOT missing_ok THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = format('table "%s" was dropped or replaced meanwhile', name);
+	END IF;
+	RETURN false;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.lock_table(regclass, text, boolean) IS
+'locks a table, and sees that its name still leads to it';
+
+/*
+ * read_ids: the ids of a column, which must be of type bigint: the owner of
+ * another type may have made a cast, which runs as the caller.  The caller has
+ * locked the table.  In the condition, %1$I is the column.
+ *
+ * Errors: 42703 no such column, 42804 not bigint.
+ */
+CREATE FUNCTION snowid_internal.read_ids("table" regclass, "column" name,
+	condition text)
+RETURNS bigint[]
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	type oid;
+	ids bigint[];
+BEGIN
+	EXECUTE format('SELECT pg_typeof((NULL::%s).%I)', "table", "column") INTO type;
+	IF snowid_internal.is_bigint(type) IS NOT TRUE THEN
+		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
+			MESSAGE = format('column "%s" of table %s is %s, not bigint', "column", "table", format_type(type, NULL));
+	END IF;
+	EXECUTE format('SELECT ARRAY(SELECT %1$I::bigint FROM %2$s WHERE ' || condition || ')', "column", "table") INTO ids;
+	RETURN ids;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.read_ids(regclass, name, text) IS
+'ids of a column of a table that is locked';
+
 /*
  * newest_id: the largest id in a column, NULL if there is none.
  *
- * Errors: 55000 it is too far ahead of the clock for ids to go on above it.
+ * Errors: those of read_ids, 55000 it is too far ahead of the clock for ids to
+ * go on above it.
  */
 CREATE FUNCTION snowid_internal.newest_id("table" regclass, "column" name,
 	epoch timestamptz)
@@ -1103,7 +1164,7 @@ DECLARE
 	t record;
 	newest bigint;
 BEGIN
-	EXECUTE format('SELECT max(%I) FROM %s', "column", "table") INTO newest;
+	newest := (snowid_internal.read_ids("table", "column", '%1$I IS NOT NULL ORDER BY %1$I DESC LIMIT 1'))[1];
 	IF newest > 0 AND snowid.id_timestamp(newest, epoch) > clock_timestamp() + interval '1 day' THEN
 		SELECT c.relname, n.nspname INTO t
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = "table";
@@ -1203,8 +1264,7 @@ DECLARE
 	t record;
 	stray bigint;
 BEGIN
-	EXECUTE format('SELECT %1$I FROM %2$s WHERE snowid.id_shard(%1$I) <> %3$s LIMIT 1',
-				   "column", "table", shard) INTO stray;
+	stray := (snowid_internal.read_ids("table", "column", format('snowid.id_shard(%%1$I) <> %s LIMIT 1', shard)))[1];
 	IF stray IS NOT NULL THEN
 		SELECT c.relname, n.nspname INTO t
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = "table";
@@ -1405,7 +1465,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'generated_always',
 			MESSAGE = format('column "%s" of table "%s" is generated', "column", t.relname);
 	END IF;
-	IF a.atttypid <> 'bigint'::regtype THEN
+	IF NOT snowid_internal.is_bigint(a.atttypid) THEN
 		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
 			MESSAGE = format('column "%s" of table "%s" is %s, not bigint',
 							 "column", t.relname, format_type(a.atttypid, NULL)),
@@ -1417,7 +1477,7 @@ BEGIN
 						unnest(k.conkey, k.confkey) AS u (referencing, referenced) WHERE u.referenced = n.att)
 				SELECT string_agg(format(' ALTER TABLE %s ALTER COLUMN %I TYPE bigint;', rel::regclass, attname),
 								  '' ORDER BY rel <> "table", rel::regclass::text, attname)
-				FROM narrow JOIN pg_attribute ON attrelid = rel AND attnum = att WHERE atttypid <> 'bigint'::regtype)
+				FROM narrow JOIN pg_attribute ON attrelid = rel AND attnum = att WHERE NOT snowid_internal.is_bigint(atttypid))
 				|| coalesce((SELECT ' Before that, drop the views that use the column, and create them'
 							' again afterwards: ' || string_agg(DISTINCT w.ev_class::regclass::text, ', ') || '.'
 							FROM pg_depend d JOIN pg_rewrite w ON w.oid = d.objid
@@ -1476,17 +1536,19 @@ BEGIN
 	END IF;
 	by_citus := "table"::oid IN (SELECT * FROM snowid_internal.citus_oids('table'::text));
 	s := snowid_internal.check_column("table", "column", by_citus);
-	epoch := coalesce(s.epoch, snowid.id_timestamp(0::bigint));
+	epoch := snowid_internal.epoch_of(s);
+	-- The same mode for all who alter the table, so that none waits for another in a circle.
+	PERFORM snowid_internal.lock_table("table", 'SHARE UPDATE EXCLUSIVE'::text);
 
 	new_guard := guard AND NOT snowid_internal.has_guard("table", "column", s.shard);
 	IF new_guard THEN
 		PERFORM snowid_internal.refuse_strays("table", "column", s.shard);
 	END IF;
 
-	-- Read this before the lock below: without an index it may take long.
+	-- Read this before writers have to wait: without an index it may take long.
 	newest := snowid_internal.newest_id("table", "column", epoch);
 
-	-- From here on the table is locked.
+	-- From here on they wait.
 	IF EXISTS (SELECT FROM pg_attribute a
 			   WHERE a.attrelid = "table" AND a.attname = "column" AND a.attidentity <> '') THEN
 		EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', "table", "column");
@@ -1661,24 +1723,23 @@ BEGIN
 		origin := format('function %I.next_id() has just made it', schema);
 	ELSE
 		FOR c IN
-			SELECT DISTINCT a.attname, format('%I.%I', n.nspname, t.relname) AS qualified
+			SELECT DISTINCT a.attname, t.oid::regclass AS "table", t.oid::regclass::text
 			FROM pg_depend d
 			JOIN pg_attrdef ad ON d.classid = 'pg_attrdef'::regclass AND ad.oid = d.objid
 			JOIN pg_attribute a ON a.attrelid = ad.adrelid AND a.attnum = ad.adnum
 			JOIN pg_class t ON t.oid = ad.adrelid AND t.relkind IN ('r', 'p')
-			JOIN pg_namespace n ON n.oid = t.relnamespace
 			WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = function
-			  AND a.atttypid = 'bigint'::regtype
-			ORDER BY 2, 1
+			  AND snowid_internal.is_bigint(a.atttypid)
+			ORDER BY 3, 1
 		LOOP
-			EXECUTE format('SELECT ARRAY(SELECT %1$I FROM %2$s WHERE %1$I IS NOT NULL '
-						   'ORDER BY %1$I DESC LIMIT 100)', c.attname, c.qualified) INTO ids;
+			PERFORM snowid_internal.lock_table(c."table", 'ACCESS SHARE'::text);
+			ids := snowid_internal.read_ids(c."table", c.attname, '%1$I IS NOT NULL ORDER BY %1$I DESC LIMIT 100');
 			newest := greatest(newest, ids[1]);
 			FOREACH id IN ARRAY ids LOOP
 				IF snowid.id_shard(id) <> shard
 				   OR snowid.id_timestamp(id, epoch) > clock_timestamp() + interval '1 day'
 				THEN
-					origin := format('it is in column %I of table %s', c.attname, c.qualified);
+					origin := format('it is in column %I of table %s', c.attname, c."table");
 					EXIT;
 				END IF;
 			END LOOP;
@@ -1843,7 +1904,7 @@ BEGIN
 			MESSAGE = format('"%s" is not a partitioned table', coalesce(t.relname, parent::text)),
 			HINT = 'Create the table with PARTITION BY RANGE (id).';
 	END IF;
-	IF t.partstrat <> 'r' OR t.partnatts <> 1 OR t.atttypid IS DISTINCT FROM 'bigint'::regtype THEN
+	IF t.partstrat <> 'r' OR t.partnatts <> 1 OR snowid_internal.is_bigint(t.atttypid) IS NOT TRUE THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_object_definition',
 			MESSAGE = format('table "%s" is not partitioned by range of one bigint column', t.relname),
 			DETAIL = format('It is partitioned by %s.', pg_get_partkeydef(parent));
@@ -1871,7 +1932,7 @@ BEGIN
 	END IF;
 
 	-- If two sessions make the same one, the second waits and then finds it.
-	EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', t.nspname, t.relname);
+	PERFORM snowid_internal.lock_table(parent, 'SHARE UPDATE EXCLUSIVE'::text);
 	FOR p IN
 		SELECT c.oid, c.relname, nullif(b[1], 'MINVALUE')::bigint AS low, nullif(b[2], 'MAXVALUE')::bigint AS high
 		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid,
@@ -1900,14 +1961,13 @@ BEGIN
 		END;
 	partition := snowid_internal.clip_name(t.relname::text, suffix);
 
-	EXECUTE format('CREATE TABLE %I.%I (LIKE %I.%I INCLUDING ALL EXCLUDING IDENTITY)%s',
-				   t.nspname, partition, t.nspname, t.relname,
-				   ' TABLESPACE ' || quote_ident(t.spcname));
+	EXECUTE format('CREATE TABLE %I.%I (LIKE %s INCLUDING ALL EXCLUDING IDENTITY)%s',
+				   t.nspname, partition, parent, ' TABLESPACE ' || quote_ident(t.spcname));
 	IF pg_get_userbyid(t.relowner) <> current_user THEN
 		EXECUTE format('ALTER TABLE %I.%I OWNER TO %s', t.nspname, partition, t.relowner::regrole);
 	END IF;
-	EXECUTE format('ALTER TABLE %I.%I ATTACH PARTITION %I.%I FOR VALUES FROM (%s) TO (%s)',
-				   t.nspname, t.relname, t.nspname, partition, low, high);
+	EXECUTE format('ALTER TABLE %s ATTACH PARTITION %I.%I FOR VALUES FROM (%s) TO (%s)',
+				   parent, t.nspname, partition, low, high);
 	RETURN format('%I.%I', t.nspname, partition)::regclass;
 END
 $$;
@@ -1918,28 +1978,25 @@ COMMENT ON FUNCTION snowid.create_partition(regclass, timestamptz, timestamptz, 
 /*
  * shards_with: the tables of that name in the shards that live here, those with
  * the newest ids first.  last_id: no row has a larger id; NULL if there could be
- * any, since the caller may not read the sequence, all rows were loaded, or Citus
- * has them.  type: of the column.  mixed: they have different epochs.
+ * any, since the sequence can't be read, all rows were loaded, or Citus has them.
+ * mixed: they have different epochs.
  */
 CREATE FUNCTION snowid_internal.shards_with(table_name name, "column" name,
-	distributed oid[], OUT name text, OUT last_id bigint, OUT type oid, OUT mixed boolean)
+	distributed oid[], OUT "table" regclass, OUT last_id bigint, OUT mixed boolean)
 RETURNS SETOF record
-LANGUAGE sql STABLE PARALLEL RESTRICTED
+LANGUAGE sql STABLE PARALLEL UNSAFE
 BEGIN ATOMIC
-	SELECT format('%I.%I', r.schema, table_name) AS name,
-		   CASE WHEN has_sequence_privilege(q.oid, 'SELECT, USAGE, UPDATE')
-					 AND c.oid <> ALL (distributed)
+	SELECT c.oid::regclass AS "table",
+		   CASE WHEN c.oid <> ALL (distributed)
 				THEN (SELECT coalesce(snowid.max_id(state.last_id_at, e.epoch),
 									  CASE WHEN c.relkind = 'r' AND pg_relation_size(c.oid) = 0 THEN 0 END)
-					  FROM snowid.sequence_state(q.oid::regclass, e.epoch) state)
+					  FROM snowid_internal.state_of(q.oid, e.epoch) state)
 		   END AS last_id,
-		   (SELECT a.atttypid FROM pg_attribute a
-			WHERE a.attrelid = c.oid AND a.attname = "column") AS type,
 		   min(e.epoch) OVER () <> max(e.epoch) OVER () AS mixed
 	FROM snowid.shard_registry r
 	JOIN pg_namespace ns ON ns.nspname = r.schema
 	JOIN pg_class c ON c.relnamespace = ns.oid AND c.relname = table_name AND c.relkind IN ('r', 'p')
-	CROSS JOIN LATERAL (SELECT coalesce(r.epoch, snowid.id_timestamp(0::bigint))) e (epoch)
+	CROSS JOIN LATERAL snowid_internal.epoch_of(r) e (epoch)
 	LEFT JOIN LATERAL (
 		SELECT coalesce(
 			-- Nested, since a join is slow until the catalogs are analyzed.
@@ -1983,7 +2040,7 @@ COMMENT ON FUNCTION snowid_internal.shards_with(name, name, oid[]) IS
 CREATE FUNCTION snowid.newest_rows(row_type anyelement, n int,
 	before bigint DEFAULT NULL, "column" name DEFAULT 'id')
 RETURNS SETOF anyelement
-LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -1992,7 +2049,7 @@ DECLARE
 	s record;
 	news bigint[];				-- of one shard
 	ids bigint[] := '{}';		-- the newest so far
-	tables text[] := '{}';		-- and where they are
+	tables regclass[] := '{}';	-- and where they are
 	least_id bigint;			-- the n-th of them, once there are n
 BEGIN
 	IF n IS NULL OR "column" IS NULL THEN
@@ -2036,16 +2093,10 @@ BEGIN
 				HINT = 'Read each shard, and sort by snowid.id_timestamp(id, epoch). The view snowid.shards has the epochs.';
 		END IF;
 		EXIT WHEN n = 0 OR s.last_id <= least_id;
-		-- The owner of another type may have made a cast to bigint, which runs as
-		-- the caller.
-		IF s.type <> 'bigint'::regtype THEN
-			RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
-				MESSAGE = format('column "%s" of table %s is %s, not bigint', "column", s.name, format_type(s.type, NULL));
-		END IF;
-		EXECUTE format('SELECT ARRAY(SELECT %1$I FROM %2$s WHERE %1$I > $1 AND %1$I < $2 ORDER BY %1$I DESC LIMIT $3)',
-					   "column", s.name)
-		INTO news
-		USING coalesce(least_id, -9223372036854775808), coalesce(before, 9223372036854775807), n;
+		CONTINUE WHEN NOT snowid_internal.lock_table(s."table", 'ACCESS SHARE'::text, true);
+		news := snowid_internal.read_ids(s."table", "column",
+			format('%%1$I > %L AND %%1$I < %L ORDER BY %%1$I DESC LIMIT %s',
+				   coalesce(least_id, -9223372036854775808), coalesce(before, 9223372036854775807), n));
 		CONTINUE WHEN news = '{}';
 
 		SELECT array_agg(m.id ORDER BY m.id DESC), array_agg(m.name ORDER BY m.id DESC)
@@ -2053,7 +2104,7 @@ BEGIN
 		FROM (SELECT u.id, u.name
 			  FROM (SELECT * FROM unnest(ids, tables)
 					UNION ALL
-					SELECT f.id, s.name FROM unnest(news) f (id)) u (id, name)
+					SELECT f.id, s."table" FROM unnest(news) f (id)) u (id, name)
 			  ORDER BY u.id DESC LIMIT n) m;
 		least_id := ids[n];
 	END LOOP;
@@ -2272,6 +2323,29 @@ COMMENT ON FUNCTION snowid_internal.shard_tables(name[]) IS
 'tables of schemas, those first that others refer to';
 
 /*
+ * make_fence: makes the fence's trigger, enabled; or disabled if it is prepared.
+ */
+CREATE FUNCTION snowid_internal.make_fence("table" regclass, prepared boolean)
+RETURNS void
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM snowid_internal.lock_table("table", 'SHARE ROW EXCLUSIVE'::text);
+	EXECUTE format('CREATE TRIGGER snowid_fence '
+				   'BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
+				   'FOR EACH STATEMENT EXECUTE FUNCTION snowid_internal.refuse_write(%s)',
+				   "table", CASE WHEN prepared THEN 'prepared' END);
+	IF prepared THEN
+		EXECUTE format('ALTER TABLE %s DISABLE TRIGGER snowid_fence', "table");
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.make_fence(regclass, boolean) IS
+'makes the fence''s trigger on a table';
+
+/*
  * prepare_table: makes the fence's trigger, disabled, so that to close the table
  * is to enable it.  Does nothing if the table has a trigger of that name.
  *
@@ -2286,10 +2360,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = "table" AND tgname = 'snowid_fence') THEN
-		EXECUTE format('CREATE TRIGGER snowid_fence '
-					   'BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
-					   'FOR EACH STATEMENT EXECUTE FUNCTION snowid_internal.refuse_write(prepared)', "table");
-		EXECUTE format('ALTER TABLE %s DISABLE TRIGGER snowid_fence', "table");
+		PERFORM snowid_internal.make_fence("table", true);
 	END IF;
 END
 $$;
@@ -2397,7 +2468,7 @@ BEGIN ATOMIC
 WITH v AS (
 	-- In a list of results, so that it is called for these sequences alone.
 	SELECT c.oid, c.relname, n.nspname,
-		snowid_internal.sequence_value(c.oid, coalesce(r.epoch, snowid.id_timestamp(0::bigint))) AS value
+		snowid_internal.sequence_value(c.oid, snowid_internal.epoch_of(r)) AS value
 	FROM unnest($1) u (oid)
 	JOIN pg_class c ON c.oid = u.oid JOIN pg_namespace n ON n.oid = c.relnamespace
 	LEFT JOIN snowid.shard_registry r ON r.schema = n.nspname
@@ -2511,9 +2582,7 @@ BEGIN
 	END LOOP;
 
 	FOREACH t IN ARRAY snowid_internal.enable_fence(tables, true) LOOP
-		EXECUTE format('CREATE TRIGGER snowid_fence '
-					   'BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
-					   'FOR EACH STATEMENT EXECUTE FUNCTION snowid_internal.refuse_write()', t::regclass);
+		PERFORM snowid_internal.make_fence(t::regclass, false);
 	END LOOP;
 	UPDATE snowid.moves m
 	SET details = m.details || jsonb_build_object('sequences', coalesce(c.states, '{}'), 'home', r.home)
@@ -2596,7 +2665,7 @@ BEGIN
 	WITH v AS (
 		-- In a list of results, so that it is called for these sequences alone.
 		SELECT q.seqrelid AS oid, x.*,
-			(snowid_internal.sequence_value(q.seqrelid, coalesce(r.epoch, snowid.id_timestamp(0::bigint)))).last AS "at"
+			(snowid_internal.sequence_value(q.seqrelid, snowid_internal.epoch_of(r))).last AS "at"
 		FROM snowid.moves j JOIN pg_namespace n ON n.nspname = j.schema
 		LEFT JOIN snowid.shard_registry r ON r.schema = n.nspname
 		CROSS JOIN jsonb_each(j.details -> 'sequences') e
@@ -2656,6 +2725,25 @@ RETURN snowid_internal.open_shards(ARRAY[shard], home);
 
 COMMENT ON FUNCTION snowid.unfence_shard(int, text) IS
 'opens a shard that fence_shard closed';
+
+-- In the instant between a look and the reading, a schema can still be renamed, and
+-- another come in its place.  Where the server can, these functions then refuse
+-- views and foreign tables: PostgreSQL 15.8, 16.4, 17 and later.
+DO $$
+DECLARE
+	f pg_catalog.regprocedure;
+BEGIN
+	IF pg_catalog.current_setting('restrict_nonsystem_relation_kind', true) IS NOT NULL THEN
+		FOR f IN
+			SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid OPERATOR(pg_catalog.=) p.prolang
+			WHERE p.oid OPERATOR(pg_catalog.=) ANY ('{snowid.newest_rows,snowid_internal.read_ids,snowid_internal.sequence_value}'::pg_catalog.regproc[]::pg_catalog.oid[])
+			  AND l.lanname OPERATOR(pg_catalog.=) 'plpgsql'::pg_catalog.name
+		LOOP
+			EXECUTE pg_catalog.format('ALTER FUNCTION %s SET restrict_nonsystem_relation_kind = %L', f, 'view, foreign-table');
+		END LOOP;
+	END IF;
+END
+$$;
 
 -- Also where default privileges withhold it.
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA snowid, snowid_internal TO PUBLIC;

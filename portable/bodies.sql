@@ -125,6 +125,28 @@ $$;
 COMMENT ON FUNCTION snowid_internal.clamped_ms(timestamptz, timestamptz, boolean) IS
 'milliseconds from an epoch to a time, within what ids can have';
 
+-- Errors: 22008 not finite, or the sum is more than a timestamp can hold.
+CREATE FUNCTION snowid_internal.far_timestamp(id bigint, epoch timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ms CONSTANT bigint := (id >> 23) & 2199023255551;
+BEGIN
+	PERFORM snowid_internal.check_epoch(epoch);
+	IF epoch > '294276-12-31 23:59:59.999999+00'::timestamptz - ms * interval '1 millisecond' THEN
+		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
+			MESSAGE = 'timestamp out of range',
+			DETAIL = format('The epoch %s and %s milliseconds are more than a timestamp can hold.', snowid_internal.iso(epoch), ms);
+	END IF;
+	RETURN epoch + ms * interval '1 millisecond';
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.far_timestamp(bigint, timestamptz) IS
+'id_timestamp() with an epoch that may be too late, or not finite';
+
 -- Errors: 42P01 no such sequence, 42809 not a sequence, or the reservation.
 CREATE FUNCTION snowid_internal.sequence_name(seq regclass)
 RETURNS name
@@ -866,25 +888,11 @@ BEGIN
 END
 $$;
 
--- body of snowid.id_timestamp(id bigint)
+-- body of snowid.id_timestamp(id bigint, epoch timestamptz DEFAULT '2011-08-24 21:07:01.721+00')
 LANGUAGE sql
-RETURN timezone('UTC', '2011-08-24 21:07:01.721'::timestamp + (($1 >> 23) & 2199023255551) * interval '1 millisecond');
-
--- body of snowid.id_timestamp(id bigint, epoch timestamptz)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	ms CONSTANT bigint := (id >> 23) & 2199023255551;
-BEGIN
-	PERFORM snowid_internal.check_epoch(epoch);
-	IF epoch > '294276-12-31 23:59:59.999999+00'::timestamptz - ms * interval '1 millisecond' THEN
-		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
-			MESSAGE = 'timestamp out of range',
-			DETAIL = format('The epoch %s and %s milliseconds are more than a timestamp can hold.', snowid_internal.iso(epoch), ms);
-	END IF;
-	RETURN epoch + ms * interval '1 millisecond';
-END
-$$;
+RETURN CASE WHEN $2 > '-infinity' AND $2 < '294206-01-01 00:00:00+00'
+	THEN timezone('UTC', timezone('UTC', $2) + (($1 >> 23) & 2199023255551) * interval '1 millisecond')
+	ELSE snowid_internal.far_timestamp($1, $2) END;
 
 -- body of snowid.id_shard(id bigint)
 LANGUAGE sql
@@ -894,23 +902,13 @@ RETURN (($1 >> 10) & 8191)::int;
 LANGUAGE sql
 RETURN ($1 & 1023)::int;
 
--- body of snowid.id_parts(id bigint, OUT created_at timestamptz, OUT shard int, OUT seq int)
-LANGUAGE sql
-BEGIN ATOMIC
-SELECT snowid.id_timestamp($1), snowid.id_shard($1), snowid.id_seq($1);
-END;
-
--- body of snowid.id_parts(id bigint, epoch timestamptz, OUT created_at timestamptz, OUT shard int, OUT seq int)
+-- body of snowid.id_parts(id bigint, epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint), OUT created_at timestamptz, OUT shard int, OUT seq int)
 LANGUAGE sql
 BEGIN ATOMIC
 SELECT snowid.id_timestamp($1, $2), snowid.id_shard($1), snowid.id_seq($1);
 END;
 
--- body of snowid.make_id(created_at timestamptz, shard int, seq int)
-LANGUAGE sql
-RETURN snowid.make_id($1, $2, $3, '2011-08-24 21:07:01.721+00'::timestamptz);
-
--- body of snowid.make_id(created_at timestamptz, shard int, seq int, epoch timestamptz)
+-- body of snowid.make_id(created_at timestamptz, shard int, seq int, epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -933,15 +931,7 @@ BEGIN
 END
 $$;
 
--- body of snowid.min_id(at timestamptz)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN snowid_internal.clamped_ms(at, '2011-08-24 21:07:01.721+00', true) << 23;
-END
-$$;
-
--- body of snowid.min_id(at timestamptz, epoch timestamptz)
+-- body of snowid.min_id(at timestamptz, epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -949,15 +939,7 @@ BEGIN
 END
 $$;
 
--- body of snowid.max_id(at timestamptz)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN (snowid_internal.clamped_ms(at, '2011-08-24 21:07:01.721+00', false) << 23) | 8388607;
-END
-$$;
-
--- body of snowid.max_id(at timestamptz, epoch timestamptz)
+-- body of snowid.max_id(at timestamptz, epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -1224,7 +1206,6 @@ END;
  * else was put in the place of the name meanwhile.
  */
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off
-SET restrict_nonsystem_relation_kind = 'view, foreign-table'
 AS $$
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = seq AND c.relkind = 'S') THEN

@@ -38,6 +38,8 @@ my $script = slurp_file("$extensions/snowid--$current.sql");
 # The next version: all that can be replaced, and one more.
 my $update = join("\n", $script =~ /^(CREATE (?:FUNCTION|PROCEDURE) .*?;\n)(?=\nCOMMENT ON)/gms);
 $update =~ s/^CREATE (FUNCTION|PROCEDURE)/CREATE OR REPLACE $1/gm;
+# A setting that is only there on some servers.
+$update .= join '', $script =~ /^(DO \$\$\n(?:(?!^\$\$;).)*ALTER FUNCTION.*?^\$\$;\n)/gms;
 my $added = "CREATE FUNCTION snowid.added() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1';\n"
   . "COMMENT ON FUNCTION snowid.added() IS 'only in the next version';\n";
 append_to_file("$extensions/snowid--$current--next.sql", $update . $added);
