@@ -350,9 +350,9 @@ run_batches(Move *set, int (*run) (Move *batch), Situation done, const char *are
 	set->tally->shards = set->nshards - select_situations(set, done)->nshards;
 	code = for_each_batch(set, run);
 	if (set->set->nshards > 1 && set->tally->shards > 0)
-		report_info("%d of %d shards %s, %d of them now, in %.1f s; writes waited %d ms at most",
+		report_info("%d of %d shards %s, %d of them now, in %.1f s; writes waited %d ms at most%s",
 					select_situations(set, done)->nshards, set->set->nshards, are_done, set->tally->moved,
-					(now_ms() - set->tally->start) / 1000.0, set->tally->pause_ms);
+					(now_ms() - set->tally->start) / 1000.0, set->tally->pause_ms, waits_at_poolers(set));
 	failed = select_shards(set->set, has_failed, NULL);
 	if (failed->nshards == 0)
 		return code;

@@ -128,6 +128,15 @@ pause_clients(CutOver *cut)
 	return reason == NULL ? ATTEMPT_GOES_ON : retry(cut, reason);
 }
 
+/* Let the decision be only while they do wait. */
+static Attempt
+see_clients_paused(CutOver *cut)
+{
+	const char *reason = check_paused();
+
+	return reason == NULL ? ATTEMPT_GOES_ON : retry(cut, reason);
+}
+
 /*
  * Lock the shards before they are closed.  Those that come again are locked by what
  * closes them, in one statement; who is in its way is not awaited as long.
@@ -346,7 +355,8 @@ try_cut_over(CutOver *cut)
 		(attempt = close_shards(cut)) == ATTEMPT_GOES_ON &&
 		(attempt = read_closed_shards(cut)) == ATTEMPT_GOES_ON &&
 		(attempt = prepare_target(cut)) == ATTEMPT_GOES_ON &&
-		(attempt = prepare_decision(cut)) == ATTEMPT_GOES_ON)
+		(attempt = prepare_decision(cut)) == ATTEMPT_GOES_ON &&
+		(attempt = see_clients_paused(cut)) == ATTEMPT_GOES_ON)
 		attempt = decide(cut);
 
 	if (attempt == ATTEMPT_DONE)
@@ -376,7 +386,7 @@ cut_over(const Move *move, const Side *from, const Side *to, const char *name, b
 			return status;
 		cut.again = n > 0;
 		attempt = try_cut_over(&cut);
-		pause_ms = (int) (now_ms() - cut.start);
+		pause_ms = (int) ((move->tally->resumed_at > cut.start ? move->tally->resumed_at : now_ms()) - cut.start);
 		if (attempt == ATTEMPT_DONE)
 		{
 			tell_moved(move, to, pause_ms);

@@ -107,6 +107,8 @@ typedef struct Tally
 	int			moved;
 	int			pause_ms;		/* the longest */
 	int			last_pause_ms;
+	int			client_wait_ms; /* the longest that a pooler has seen */
+	int64		resumed_at;		/* when the poolers let the clients go on */
 	int64		start;
 	bool		unrouted;		/* a pooler has the old entries */
 }			Tally;

@@ -7,9 +7,15 @@
  *		prepare_pools()		the journal names the poolers, before any is told
  *		pause_pools()		PAUSE on all of them: writers wait at the poolers, and
  *							none has a transaction open
+ *		check_paused()		nobody has let them go on meanwhile
  *		keep_paused()		the decision: fence and opening, as without poolers
  *		route_pools()		the new file, RELOAD, RESUME; the journal forgets them
  *		resume_pools()		in place of that, if it was not decided
+ *
+ * PAUSE and RELOAD end the logins that PgBouncer has under way at the server, and
+ * it takes that for a server that refuses: it opens no connection of that pool for
+ * server_login_retry.  So this is 0 from before PAUSE until after RESUME.  The
+ * journal has the value to put back beside the pooler's name.
  *
  * So a journal that names poolers says that their pools are perhaps paused, or
  * lead to where the shards were.  settle_pools() ends that at the beginning of the next
@@ -35,6 +41,10 @@
 /* The same while they wait for no decision yet: for one more pool, or question. */
 #define PAUSED_LIMIT_MS		200
 
+/* How long a waiting client's login may take after RESUME, and how often to look. */
+#define LOGIN_LIMIT_MS		2000
+#define LOGIN_POLL_MS		10
+
 typedef struct Console
 {
 	const char *conninfo;
@@ -44,8 +54,15 @@ typedef struct Console
 	PGconn	   *spare;			/* takes the place of one that gives no answer */
 	bool		pending;		/* it has been asked, and has not answered */
 	PGresult   *answer;			/* the last one; NULL: none in time, or lost */
+	const char *login_retry;	/* server_login_retry, to be put back; NULL: it
+								 * is as it was */
+	const char *const *before;	/* what else to ask before a pool; ends in NULL */
 	int			asked;			/* for the pool of which shard; -1: none yet */
 } Console;
+
+static const char *const before_pause[] = {"SET server_login_retry = 0", NULL};
+static const char *const before_resume[] = {"SHOW POOLS", "SET server_login_retry = 0", NULL};
+static const char *const before_route[] = {"RELOAD", "SHOW POOLS", "SET server_login_retry = 0", NULL};
 
 static Console *consoles = NULL;
 static int	nconsoles = 0;
@@ -77,18 +94,37 @@ open_consoles(void)
 }
 
 /* Name a pooler, once. */
-static void
+static Console *
 add_console(const char *conninfo)
 {
 	const char *name = without_password("--pooler", conninfo);
+	int			i;
 
-	for (int i = 0; i < nconsoles; i++)
-		if (strcmp(consoles[i].name, name) == 0)
-			return;
-	consoles = pg_realloc(consoles, (nconsoles + 1) * sizeof(Console));
-	memset(&consoles[nconsoles], 0, sizeof(Console));
-	consoles[nconsoles].conninfo = conninfo;
-	consoles[nconsoles++].name = name;
+	for (i = 0; i < nconsoles && strcmp(consoles[i].name, name) != 0; i++)
+		;
+	if (i == nconsoles)
+	{
+		consoles = pg_realloc(consoles, ++nconsoles * sizeof(Console));
+		consoles[i] = (Console) {.conninfo = conninfo,.name = name};
+	}
+	return &consoles[i];
+}
+
+/* Name a journal's poolers, with what to put back there. */
+static void
+add_journaled(const Journal *journal)
+{
+	for (char *name = strtok(pg_strdup(journal->poolers), "\n"); name != NULL; name = strtok(NULL, "\n"))
+	{
+		Console    *c;
+		char	   *login_retry = strchr(name, '\t');
+
+		if (login_retry != NULL)
+			*login_retry++ = '\0';
+		c = add_console(name);
+		if (login_retry != NULL)
+			c->login_retry = login_retry;
+	}
 }
 
 /* Are there any, that the command or a journal names? */
@@ -96,7 +132,7 @@ static bool
 has_poolers(const Move *move)
 {
 	for (int i = 0; i < move->options->npoolers && nconsoles < move->options->npoolers; i++)
-		add_console(move->options->poolers[i]);
+		(void) add_console(move->options->poolers[i]);
 	return nconsoles > 0;
 }
 
@@ -195,6 +231,13 @@ find_row(const Console *c, const char *column, const char *value)
 		if (strcmp(answer_field(c, row, column), value) == 0)
 			return row;
 	return -1;
+}
+
+/* What SHOW CONFIG, which was asked last, says of a setting; "" for nothing. */
+static const char *
+config_of(const Console *c, const char *key)
+{
+	return text_of("%s", answer_field(c, find_row(c, "key", key), "value"));
 }
 
 /* -------- pools -------- */
@@ -311,10 +354,15 @@ leads_to(Console *c, const char *pool, const char *home)
 	return row >= 0 && wanted != NULL && strcmp(entry_of(values), wanted) == 0;
 }
 
-/* Ask for the next pool, if there is one. */
+/* Ask for the next pool, if there is one, after what comes before. */
 static void
 ask_next(Console *c, const Move *move, const char *verb)
 {
+	if (*c->before != NULL)
+	{
+		ask_console(c, *c->before++);
+		return;
+	}
 	do
 		c->asked++;
 	while (c->asked < move->nshards && !is_first_of_pool(move, c->asked));
@@ -322,19 +370,17 @@ ask_next(Console *c, const Move *move, const char *verb)
 		ask_console(c, text_of("%s \"%s\"", verb, move->shards[c->asked]->pool));
 }
 
-/* Ask all for the first pool; or for something that comes before. */
+/* Ask all for what comes before the first pool. */
 static void
-ask_first(const Move *move, const char *verb, const char *before)
+ask_first(const Move *move, const char *verb, const char *const *before)
 {
 	for (Console *c = consoles; c < consoles + nconsoles; c++)
 	{
 		if (c->pending)
 			give_up(c);
 		c->asked = -1;
-		if (before != NULL)
-			ask_console(c, before);
-		else
-			ask_next(c, move, verb);
+		c->before = before;
+		ask_next(c, move, verb);
 	}
 }
 
@@ -351,8 +397,20 @@ prepare_pools(const Move *move, const Side *from, const Side *to)
 		return text_of("the pooler at %s cannot be reached", reason);
 	if ((reason = why_not_written(move, to->home, false)) != NULL)
 		return reason;
-	for (int i = 0; i < nconsoles; i++)
-		names = text_of("%s%s\n", names, consoles[i].name);
+	for (Console *c = consoles; c < consoles + nconsoles; c++)
+	{
+		const char *retry;
+
+		if (ask_and_wait(c, "SHOW CONFIG") == 0)
+			return text_of("the pooler at %s gives no answer", c->name);
+		retry = config_of(c, "server_login_retry");
+
+		/* What is 0 stays so: another program may have it in hand. */
+		if (c->login_retry == NULL && atof(retry) > 0)
+			c->login_retry = retry;
+		names = text_of("%s%s%s%s\n", names, c->name, c->login_retry != NULL ? "\t" : "",
+						c->login_retry != NULL ? c->login_retry : "");
+	}
 	record_detail(move, from->conn, "poolers", names);
 	for (int i = 0; i < move->nshards; i++)
 		journal_of(move->shards[i], from)->poolers = pg_strdup(names);
@@ -382,6 +440,37 @@ holder_of(Console *c, const Side *side, const char *pool, const char *other)
 									 answer_field(c, row, "application_name"), does != NULL ? does : "");
 }
 
+/* Is a client of the move's pools waiting there, by SHOW POOLS?  Its longest wait, in ms; -1: none. */
+static int
+longest_wait(const Console *c, const Move *move)
+{
+	int			longest = -1;
+
+	for (int row = 0; row < PQntuples(c->answer); row++)
+		for (int i = 0; i < move->nshards; i++)
+			if (is_first_of_pool(move, i) && strcmp(answer_field(c, row, "database"), move->shards[i]->pool) == 0 &&
+				atoi(answer_field(c, row, "cl_waiting")) > 0)
+				longest = Max(longest, atoi(answer_field(c, row, "maxwait")) * 1000 + atoi(answer_field(c, row, "maxwait_us")) / 1000);
+	return longest;
+}
+
+/* Put server_login_retry back, once the waiting clients have been let in. */
+static void
+put_login_retry_back(const Move *move)
+{
+	for (Console *c = consoles; c < consoles + nconsoles; c++)
+	{
+		int64		until = now_ms() + LOGIN_LIMIT_MS;
+
+		while (c->login_retry != NULL && ask_and_wait(c, "SHOW POOLS") > 0 && longest_wait(c, move) >= 0 && now_ms() < until)
+			pg_usleep(LOGIN_POLL_MS * 1000);
+		if (c->login_retry != NULL)
+			(void) ask_and_wait(c, text_of("SET server_login_retry = %s", c->login_retry));
+		if (c->login_retry != NULL && has_obeyed(c))
+			c->login_retry = NULL;
+	}
+}
+
 /*
  * All poolers at once let the clients go on: where they were, or at home.  What one
  * does not pause is no error.  False if one does not, after saying so.
@@ -394,9 +483,13 @@ resume_all(const Move *move, const char *home)
 	bool		all = true;
 
 	paused = NULL;
-	ask_first(move, "RESUME", home != NULL ? "RELOAD" : NULL);
+	ask_first(move, "RESUME", home != NULL ? before_route : before_resume);
 	while ((c = next_answer(NULL, until)) != NULL)
+	{
+		move->tally->client_wait_ms = Max(move->tally->client_wait_ms, longest_wait(c, move));
 		ask_next(c, move, "RESUME");
+	}
+	move->tally->resumed_at = now_ms();
 	for (c = consoles; c < consoles + nconsoles; c++)
 	{
 		if (c->asked >= move->nshards &&
@@ -411,6 +504,7 @@ resume_all(const Move *move, const char *home)
 			report_hint("Its clients get SN001. When it can read the new file, type the same command again.");
 		}
 	}
+	put_login_retry_back(move);
 	hold_signals(false);
 	return all;
 }
@@ -446,14 +540,14 @@ pause_pools(const Move *move, const Side *from, int64 until)
 		at_exit = atexit(resume_at_exit) == 0;
 	hold_signals(true);
 	paused = move = by_pools(move);
-	ask_first(move, "PAUSE", NULL);
+	ask_first(move, "PAUSE", before_pause);
 	for (;;)
 	{
 		const char *pool;
 
 		while ((c = next_answer(NULL, until)) != NULL)
 		{
-			if (!has_obeyed(c))
+			if (!has_obeyed(c) && c->asked >= 0)
 				return text_of("the pooler at %s does not pause pool \"%s\": %s", c->name, move->shards[c->asked]->pool, error_of(c));
 			ask_next(c, move, "PAUSE");
 		}
@@ -461,9 +555,9 @@ pause_pools(const Move *move, const Side *from, int64 until)
 			;
 		if (c == consoles + nconsoles)
 			return NULL;
-		pool = move->shards[c->asked]->pool;
+		pool = move->shards[Max(c->asked, 0)]->pool;
 		give_up(c);
-		if (c->conn == NULL || ask_and_wait(c, "SHOW POOLS") == 0)
+		if (c->asked < 0 || c->conn == NULL || ask_and_wait(c, "SHOW POOLS") == 0)
 			return text_of("the pooler at %s gives no answer", c->name);
 		if (strcmp(answer_field(c, find_row(c, "database", pool), "pool_mode"), "session") != 0)
 			return text_of("pool \"%s\" at the pooler at %s is held by %s", pool, c->name, holder_of(c, from, pool, "a client"));
@@ -472,6 +566,24 @@ pause_pools(const Move *move, const Side *from, int64 until)
 		ask_next(c, move, "PAUSE");
 		until = Max(until, now_ms() + PAUSED_LIMIT_MS);
 	}
+}
+
+/* Before the decision: are they paused still?  NULL, or which pool was resumed by somebody. */
+const char *
+check_paused(void)
+{
+	const Move *move = paused;
+
+	for (Console *c = consoles; move != NULL && c < consoles + nconsoles; c++)
+	{
+		if (ask_and_wait(c, "SHOW DATABASES") == 0)
+			return text_of("the pooler at %s gives no answer", c->name);
+		for (int i = 0; i < move->nshards; i++)
+			if (is_first_of_pool(move, i) &&
+				atoi(answer_field(c, find_row(c, "name", move->shards[i]->pool), "paused")) == 0)
+				return text_of("somebody resumed pool \"%s\" at the pooler at %s", move->shards[i]->pool, c->name);
+	}
+	return NULL;
 }
 
 static void
@@ -552,6 +664,7 @@ settle_pools(const Move *set, bool is_split)
 {
 	const Side *sides[] = {&set->source, &set->target};
 	int			named = has_poolers(set) ? nconsoles : 0;
+	bool		are_left = false;
 
 	for (int i = 0; i < 2; i++)
 	{
@@ -561,12 +674,12 @@ settle_pools(const Move *set, bool is_split)
 
 		if (from->conn == NULL)
 			continue;
+		for (int n = 0; n < set->nshards; n++)
+			if (journal_of(set->shards[n], from)->poolers != NULL)
+				add_journaled(journal_of(set->shards[n], from));
 		behind = select_shards(set, is_left_behind, from);
 		open = select_shards(set, is_left_open, from);
-		if (behind->nshards + open->nshards > 0)
-			for (char *name = strtok(pg_strdup(set_journal(behind->nshards > 0 ? behind : open, from)->poolers), "\n");
-				 name != NULL; name = strtok(NULL, "\n"))
-				add_console(name);
+		are_left |= behind->nshards + open->nshards > 0;
 		if (behind->nshards > 0)
 		{
 			(void) open_consoles();
@@ -577,8 +690,8 @@ settle_pools(const Move *set, bool is_split)
 			route_pools(open, from, sides[1 - i]);
 	}
 
-	/* One that the command names no more need not be there. */
-	if (named > 0)
+	/* One that the command does not name need not be there. */
+	if (named > 0 || !are_left)
 		nconsoles = named;
 }
 
@@ -608,11 +721,24 @@ check_include(const Check *check, const Console *c, const char *conffile, const 
 		fclose(file);
 }
 
-/* What SHOW CONFIG, which was asked last, says of a setting; "" for nothing. */
-static const char *
-config_of(const Console *c, const char *key)
+/*
+ * Has each process a console?  PAUSE reaches one; those that share its port, or are
+ * its peers, let their clients write on.
+ */
+static void
+check_processes(const Check *check, Console *c)
 {
-	return text_of("%s", answer_field(c, find_row(c, "key", key), "value"));
+	const char *host = PQhost(c->conn);
+	bool		is_shared = atoi(config_of(c, "so_reuseport")) != 0;
+	int			peers = ask_and_wait(c, "SHOW PEERS");
+
+	if (is_shared && (host == NULL || host[0] != '/'))
+		found_fmt(check, FOUND_FAILED, "Give each a unix_socket_dir of its own, and name each of these by --pooler.",
+				  "%s leads to any of the processes on its port (so_reuseport)", c->name);
+	else if (nconsoles < Max(peers, is_shared ? 2 : 1))
+		found_fmt(check, FOUND_FAILED, "Name the socket of each by --pooler.",
+				  "%s is one of %s processes that clients come to, of which %d %s named", c->name,
+				  peers > 1 ? text_of("%d", peers) : "several (so_reuseport)", nconsoles, nconsoles == 1 ? "is" : "are");
 }
 
 /* Its version and its configuration; the mode of pools that have none of their own. */
@@ -621,6 +747,7 @@ check_config(const Check *check, Console *c, const MoveOptions *options)
 {
 	const char *version = ask_and_wait(c, "SHOW VERSION") > 0 ? text_of("%s", PQgetvalue(c->answer, 0, 0)) : error_of(c);
 	const char *limit;
+	const char *mode;
 	int			v[3] = {0, 0, 0};
 	int			number;
 
@@ -639,7 +766,9 @@ check_config(const Check *check, Console *c, const MoveOptions *options)
 	if (number < 1025001 && strstr(config_of(c, "track_extra_parameters"), "search_path") != NULL)
 		found_fmt(check, FOUND_FAILED, "Take PgBouncer 1.25.1 or later.",
 				  "%s has search_path in track_extra_parameters: clients can run SQL before they log in (CVE-2025-12819)", c->name);
-	return config_of(c, "pool_mode");
+	mode = config_of(c, "pool_mode");
+	check_processes(check, c);
+	return mode;
 }
 
 /* Does it have the set's pools, as the registry has them, and in which mode? */

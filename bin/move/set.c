@@ -39,6 +39,14 @@ measure_shards(const Move *move, const Side *side)
 	PQclear(res);
 }
 
+/* What clients waited, besides writes, if a pooler saw some. */
+const char *
+waits_at_poolers(const Move *move)
+{
+	return move->tally->client_wait_ms == 0 ? "" :
+		text_of(", clients at the poolers %d ms at most", move->tally->client_wait_ms);
+}
+
 /* Say that shards are open at their new home; -1: nobody knows how long writes waited. */
 void
 tell_moved(const Move *move, const Side *to, int pause_ms)
@@ -49,7 +57,7 @@ tell_moved(const Move *move, const Side *to, int pause_ms)
 	/* Of a set's parts, the end has the figures. */
 	if (pause_ms < 0 || move == move->set || move->set->nshards == 1 || verbose)
 		report_info("%s now live%s at %s%s", move->title, move->nshards == 1 ? "s" : "", to->home,
-					pause_ms < 0 ? "" : text_of("; writes waited %d ms", pause_ms));
+					pause_ms < 0 ? "" : text_of("; writes waited %d ms%s", pause_ms, waits_at_poolers(move)));
 }
 
 /*

@@ -68,6 +68,7 @@ extern Status end_replication(const Side *from, const Side *to, const char *name
 
 extern Shard *shard_of_schema(const Move *move, const char *schema);
 extern void measure_shards(const Move *move, const Side *side);
+extern const char *waits_at_poolers(const Move *move);
 extern void tell_moved(const Move *move, const Side *to, int pause_ms);
 extern char *progress_of_set(const Move *move);
 extern void leave_shard(const Move *move, Shard *shard);
@@ -128,6 +129,7 @@ extern int	whole_pools(const Move *move, int first, int count);
 extern void fail_whole_pools(const Move *move);
 extern const char *prepare_pools(const Move *move, const Side *from, const Side *to);
 extern const char *pause_pools(const Move *move, const Side *from, int64 until);
+extern const char *check_paused(void);
 extern void keep_paused(void);
 extern void resume_pools(const Move *move, const Side *from);
 extern void route_pools(const Move *move, const Side *from, const Side *to);

@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(have_pgbouncer start_pooler restart_pooler stop_pooler console pooler_options entries write_entries pooled clients clients_ok led_to);
+our @EXPORT = qw(have_pgbouncer start_pooler restart_pooler stop_pooler console pooler_options entries write_entries pooled clients clients_ok led_to await_pooler login_retry);
 
 my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
 my $user = getpwuid($<);
@@ -26,12 +26,12 @@ sub have_pgbouncer
 }
 
 # Start a pooler whose file has the entries of that server's registry, or is another
-# pooler's.
+# pooler's; on a port of its own, if none is given.
 sub start_pooler
 {
-	my ($node, $conf, $file) = @_;
+	my ($node, $conf, $file, $port) = @_;
 	my $dir = PostgreSQL::Test::Utils::tempdir_short();
-	my $p = { dir => $dir, port => PostgreSQL::Test::Cluster::get_free_port(), file => $file // "$dir/shards.ini" };
+	my $p = { dir => $dir, port => $port // PostgreSQL::Test::Cluster::get_free_port(), file => $file // "$dir/shards.ini" };
 
 	write_entries($p, $node) unless defined $file;
 	append_to_file("$dir/users", qq{"$user" ""\n});
@@ -119,6 +119,30 @@ sub led_to
 	my %entry;
 	@entry{@$names} = @$row;
 	return $entry{port} . ($entry{paused} ? ' paused' : '');
+}
+
+# Wait until a console shows that.
+sub await_pooler
+{
+	my ($p, $show, $like) = @_;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	my $out = '';
+
+	while ($out !~ $like)
+	{
+		die "never $like: $out" if time > $end;
+		usleep(10_000);
+		IPC::Run::run([ 'psql', '-XAtqc', $show, console($p) ], '>', \$out);
+	}
+	return;
+}
+
+# How long it opens no connection of a pool after a login has failed, in seconds.
+sub login_retry
+{
+	my ($p) = @_;
+	IPC::Run::run([ 'psql', '-XAtqc', 'SHOW CONFIG', console($p) ], '>', \my $out) or die;
+	return ($out =~ /^server_login_retry\|(\d+)/m)[0];
 }
 
 # A machine that is busy is no reason to give up.

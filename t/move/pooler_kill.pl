@@ -40,6 +40,7 @@ SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND o
 	$hold->{run}->kill_kill;
 	let_go_steps($at);
 	like(led_to($p, 'insta5'), qr/ paused/, "$name: the pool stays paused");
+	is(login_retry($p), 0, "$name: server_login_retry is not put back");
 	return;
 }
 
@@ -51,6 +52,7 @@ sub ends_ok
 
 	moves_ok($a, $b, 5, \@command, $code, $name);
 	is(led_to($p, 'insta5'), $node->port, "$name: the pool leads to where the shard is");
+	is(login_retry($p), 15, "$name: server_login_retry is put back");
 	clients_ok($name, $node, $clients, $none);
 	return;
 }

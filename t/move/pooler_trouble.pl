@@ -117,13 +117,25 @@ subtest 'plan' => sub {
 	system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
 };
 
+subtest 'several processes on one port' => sub {
+	my $port = PostgreSQL::Test::Cluster::get_free_port();
+	my @p = map { start_pooler($a, "listen_addr = 127.0.0.1\nso_reuseport = 1", $p->{file}, $port) } 1, 2;
+	my @plan = ('plan', '--pooler-file', $p->{file});
+	my $tcp = "host=127.0.0.1 port=$port user=" . getpwuid($<) . ' dbname=pgbouncer';
+
+	moves_ok($a, $b, '1,4', [ @plan, '--pooler', $tcp ], 1, 'by the port', qr/FAILED +poolers: .* leads to any of the processes on its port/);
+	moves_ok($a, $b, '1,4', [ @plan, '--pooler', console($p[0]) ], 1, 'one of two', qr/FAILED +poolers: .* several \(so_reuseport\) processes that clients come to, of which 1 is named/);
+	moves_ok($a, $b, '1,4', [ @plan, map { ('--pooler', console($_)) } @p ], 0, 'each', qr/ok +poolers/);
+	stop_pooler($_) for @p;
+};
+
 subtest 'what other versions say' => sub {
 	my @config = ([ 'key', 'value' ], [ conffile => '/not/there' ], [ track_extra_parameters => 'IntervalStyle, search_path' ]);
-	my $false = false_pooler('SHOW VERSION' => [ ['version'], ['PgBouncer 1.17.0'] ], 'SHOW CONFIG' => \@config, 'SHOW DATABASES' => [ ['name'] ]);
+	my $false = false_pooler('SHOW VERSION' => [ ['version'], ['PgBouncer 1.17.0'] ], 'SHOW CONFIG' => \@config, 'SHOW DATABASES' => [ ['name'] ], 'SHOW PEERS' => [ ['peer_id'] ]);
 	plan_says('1.17', $false, 1, qr/FAILED +poolers: .* says: PgBouncer 1\.17\.0\n.*1\.18/);
 	plan_says('tracking, before 1.25.1', $false, 1, qr/FAILED +poolers: .* has search_path in track_extra_parameters: .*CVE-2025-12819/);
 	plan_says('on another machine', $false, 1, qr/warning +poolers: .* reads \/not\/there, which cannot be read here/);
-	$false = false_pooler('SHOW VERSION' => [ ['version'], ['PgBouncer 1.25.1'] ], 'SHOW CONFIG' => \@config, 'SHOW DATABASES' => [ ['name'] ]);
+	$false = false_pooler('SHOW VERSION' => [ ['version'], ['PgBouncer 1.25.1'] ], 'SHOW CONFIG' => \@config, 'SHOW DATABASES' => [ ['name'] ], 'SHOW PEERS' => [ ['peer_id'] ]);
 	unlike((snowid_move($a, $b, 1, 'plan', '--pooler', console($false), '--pooler-file', $p->{file}))[1], qr/CVE|1\.18/, 'tracking, since then');
 };
 
@@ -140,7 +152,7 @@ subtest 'what keeps clients from being paused' => sub {
 	$slow->finish;
 	clients_ok('then', $a, [ clients($p, 'insta1', 0, 1) ], qr/^$/);
 
-	my $silent = false_pooler();
+	my $silent = false_pooler('SHOW CONFIG' => [ [ 'key', 'value' ], [ server_login_retry => 15 ] ], 'SET server_login_retry' => [ ['none'] ]);
 	($code, $said) = snowid_move($a, $b, 1, pooler_options($p), '--pooler', console($silent), '--retries', 0, '--pause-limit', 2000, '--verify', 'none');
 	is($code, 1, 'a pooler that does not answer: given up');
 	like($said, qr/warning: the pooler at .* its pools may be paused.*error: the pooler at .* gives no answer/s, 'it is named');
@@ -192,6 +204,44 @@ subtest 'what fails after the decision' => sub {
 	append_to_file("$p->{dir}/ini", $ini);
 	moves_ok($a, $b, 6, [ pooler_options($p) ], 0, 'the same command');
 	is(led_to($p, $_->[0]), $_->[1]->port, "$_->[0] leads there") for [ both => $b ], [ insta5 => $b ], [ insta6 => $b ], [ insta7 => $a ];
+};
+
+subtest 'a login in flight at the pause' => sub {
+	moves_ok($a, $b, 7, [ pooler_options($p), '--stop-after', 'copied' ], 0, 'copied');
+	my $hold = hold_at_step($a, 'verified');
+	my $run = IPC::Run::start([ move_command($a, $b, 7, pooler_options($p)) ], '>', \my $out, '2>', \my $err);
+	wait_until_held($a) or die "does not get there: $err";
+
+	# A backend that begins reads this table.
+	my $lock = $a->background_psql('postgres');
+	$lock->query_safe('BEGIN; LOCK TABLE pg_db_role_setting');
+	my $client = IPC::Run::start([ 'psql', '-XAtqc', "SELECT current_setting('port')", '-d', pooled($p, 'insta7') ], '>', \my $home, '2>', \my $error);
+	await_pooler($p, 'SHOW SERVERS', qr/^S\|[^|]*\|insta7\|new\|/m);
+	$hold->{run}->kill_kill;
+	await_pooler($p, 'SHOW DATABASES', qr/^insta7\|.*\|1\|0$/m);
+	is(login_retry($p), 0, 'nothing waits for server_login_retry');
+	$lock->query_safe('COMMIT');
+	my $start = time;
+	$run->finish;
+	is($? >> 8, 0, 'moved') or diag($err);
+	$client->finish;
+	is("$error$home", $b->port . "\n", 'the client goes on at the new home') or diag(slurp_file("$p->{dir}/log"));
+	cmp_ok(time - $start, '<', 12, '... at once, not after server_login_retry');
+	is(login_retry($p), 15, 'which is put back');
+};
+
+subtest 'resumed by somebody' => sub {
+	moves_ok($a, $b, 8, [ pooler_options($p), '--stop-after', 'copied' ], 0, 'copied');
+	my $hold = hold_at_step($b, 'ready');
+	my $run = IPC::Run::start([ move_command($a, $b, 8, pooler_options($p), '--retries', 0, '--verify', 'none') ], '>', \my $out, '2>', \my $err);
+	wait_until_held($b) or die "does not get there: $err";
+	system_or_bail('psql', '-Xqc', 'RESUME insta8', console($p));
+	$hold->{run}->kill_kill;
+	$run->finish;
+	is($? >> 8, 1, 'not decided') or diag($err);
+	like($err, qr/somebody resumed pool "insta8" at the pooler at/, 'it is said');
+	let_go_steps($b);
+	moves_ok($a, $b, 8, [ pooler_options($p) ], 0, 'then it is moved');
 };
 
 $_->stop for $a, $b;
