@@ -591,7 +591,7 @@ COMMENT ON FUNCTION snowid_internal.next_id_call(text, int, name, name, timestam
  * define_next_id: creates or replaces next_id() of a shard.
  *
  * One expression, neither STRICT nor with a SET clause: the planner inlines it
- * only so.  The body is stored parsed: it follows a renamed schema, and DROP
+ * only so.  One that runs as its owner it never inlines.  The body is stored parsed: it follows a renamed schema, and DROP
  * EXTENSION says what depends on it.
  */
 CREATE FUNCTION snowid_internal.define_next_id(schema name, arguments text,
@@ -604,7 +604,7 @@ BEGIN
 	EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id(%s) RETURNS pg_catalog.int8 '
 				   'LANGUAGE sql VOLATILE PARALLEL UNSAFE%s RETURN %s',
 				   schema, arguments,
-				   CASE WHEN security_definer THEN ' SECURITY DEFINER' END,
+				   CASE WHEN security_definer THEN ' SECURITY DEFINER SET search_path = pg_catalog, pg_temp' END,
 				   snowid_internal.next_id_call('snowid_internal.next_id_of_shard'::text,
 												shard, schema, sequence, epoch));
 END

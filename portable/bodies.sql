@@ -609,20 +609,24 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  * The usual case, in as few steps as can be; all others are take_slots()'s.
  *
  * In bulk, the first expressions do all: whoever has logged in this transaction
- * counts, and keeps what is not behind the clock.  They look at no privilege,
- * since nextval() does, and at no definition, since the transaction has.
+ * counts, and keeps what is not behind the clock.  They look at no definition, since
+ * the transaction has.
  *
  * The lock on the sequence is an advisory lock of the session, taken and given
  * up in one expression, after all that can be NULL, since AND goes on after that.
  * PostgreSQL looks for cancels between statements, not within one, and trying for a
  * lock does not wait.  What nextval() or setval() would refuse is not tried: a cancel
  * that came next would end the handler before it has given the lock up.  So the
- * handler is for what nobody can foresee, as a disk that fails.
+ * handler is for what nobody can foresee, as a disk that fails, or a setting that
+ * somebody forged.  It gives up the mode that the call takes, and no other.
  *
  * Shared, the lock lets nextval() count, which is never set back then: what it
- * gives is larger than all before.  As the last slot was not behind the clock,
- * neither is this one.  Who finds it behind takes the lock for himself, and sets
- * the sequence to the clock.
+ * gives is larger than all that was given before.  A session that finds the last slot
+ * behind the clock takes the lock for itself, and sets the sequence to the clock.
+ *
+ * Slots that a session skips without the lock can be taken back by the one that sets
+ * the sequence.  So a slot that is counted is compared with the clock again:
+ * safe_upper_id() rests on that.
  *
  * nextval() logs one value in 33 only, so its commit alone waits for no flush.  So
  * the first ids of a transaction also set a sequence that is logged each time: the
@@ -660,6 +664,7 @@ DECLARE
 	is_seen pg_catalog.bool;
 	is_plain pg_catalog.bool;
 	is_sound pg_catalog.bool;
+	is_alone pg_catalog.bool;		-- is the lock taken not shared?
 BEGIN
 	<<taken>>
 	LOOP
@@ -670,6 +675,8 @@ BEGIN
 					AND pg_catalog.current_setting('snowid_internal.seen', true) OPERATOR(pg_catalog.=)
 						(pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' '
 						 OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text)
+					AND pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'off'
+					AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
 				THEN
 					CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
 						pg_catalog.nextval(seq)
@@ -707,7 +714,8 @@ BEGIN
 							pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
 						END
 					END;
-					EXIT taken WHEN slot IS NOT NULL;
+					EXIT taken WHEN slot OPERATOR(pg_catalog.>=) now_slot;
+					slot := NULL;
 				END IF;
 				is_seen := last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.-) 2048)
 					AND pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true),
@@ -738,7 +746,8 @@ BEGIN
 				   AND pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'off'
 				   AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
 				THEN
-					IF is_seen AND last OPERATOR(pg_catalog.>=) now_slot THEN
+					is_alone := (is_seen AND last OPERATOR(pg_catalog.>=) now_slot) IS NOT TRUE;
+					IF NOT is_alone THEN
 						key := pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' '
 							OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text;
 						slot := CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
@@ -753,7 +762,7 @@ BEGIN
 								CASE WHEN key IS NULL THEN 1
 									WHEN pg_catalog.set_config('snowid_internal.seen', key, false) IS NOT NULL THEN 1 END
 							END
-						ELSE 0 END;
+						ELSE -1 END;
 					ELSE
 						slot := CASE WHEN pg_catalog.pg_try_advisory_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
 							pg_catalog.setval(seq, pg_catalog.int8larger(
@@ -765,16 +774,17 @@ BEGIN
 								(pg_catalog.set_config('snowid_internal.seen',
 									pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' ', false) IS NOT NULL)::pg_catalog.int4
 							ELSE 1 END
-						ELSE 0 END;
+						ELSE -1 END;
 					END IF;
 				END IF;
-				EXIT taken WHEN slot OPERATOR(pg_catalog.>) 0;
+				EXIT taken WHEN slot OPERATOR(pg_catalog.>=) now_slot;
 				EXIT WHEN slot IS NULL;
 
 				-- Who has the lock has it for a microsecond.
+				slot := NULL;
+				is_alone := false;
 				attempts := coalesce(attempts OPERATOR(pg_catalog.+) 1, 1);
 				EXIT WHEN attempts OPERATOR(pg_catalog.>) 8;
-				slot := NULL;
 				-- Who is behind and does not get the lock counts up to the clock, too; what
 				-- he skips is nobody's.
 				IF is_seen AND now_slot OPERATOR(pg_catalog.>) last AND now_slot OPERATOR(pg_catalog.<=) (last OPERATOR(pg_catalog.+) 1024) THEN
@@ -783,19 +793,21 @@ BEGIN
 				END IF;
 			END LOOP;
 		EXCEPTION WHEN query_canceled OR OTHERS THEN
-			PERFORM CASE l.mode WHEN 'ShareLock' THEN pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)
-				ELSE pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) END
+			PERFORM CASE WHEN is_alone THEN pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)
+				ELSE pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) END
 			FROM pg_catalog.pg_locks l
 			WHERE l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() AND l.locktype OPERATOR(pg_catalog.=) 'advisory'
 			  AND l.classid OPERATOR(pg_catalog.=) 1936617335::pg_catalog.oid AND l.objid OPERATOR(pg_catalog.=) seq::pg_catalog.oid
-			  AND l.objsubid OPERATOR(pg_catalog.=) 2 AND l.granted;
+			  AND l.objsubid OPERATOR(pg_catalog.=) 2 AND l.granted
+			  AND l.mode OPERATOR(pg_catalog.=) CASE WHEN is_alone THEN 'ExclusiveLock' ELSE 'ShareLock' END;
 			-- What take_slots() refuses, too, and says why.
 			IF SQLSTATE OPERATOR(pg_catalog.<>) ALL ('{42P01,42809,42501,25000,25006,22003,22008,XX000}'::pg_catalog.text[]) THEN
 				RAISE;
 			END IF;
 			slot := NULL;
 		END;
-		IF slot IS NOT NULL THEN
+		IF attempts OPERATOR(pg_catalog.>) 8 THEN
+			slot := 0;
 			-- Another session has the lock: wait for it, as take_slots() does.  Only one
 			-- waits for it alone, or all would have to, one after the other.
 			BEGIN

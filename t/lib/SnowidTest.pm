@@ -20,7 +20,7 @@ use Time::HiRes qw(usleep);
 use Time::Local;
 
 our @EXPORT = qw(new_node start_with_clock set_clock await_replay crash end_node power_cut
-  disk_library lose_unflushed stop_walwriter sqlstate
+  disk_library points_library lose_unflushed stop_walwriter sqlstate
   start_clients ids_seen wait_for_clock
   make_calls start_load strict_order_ok portable_file portable_database snippet);
 
@@ -302,18 +302,26 @@ sub disk_library
 	return build('disk', '-shared', '-fPIC');
 }
 
+# What stops PL/pgSQL at its statements, for session_preload_libraries.
+sub points_library
+{
+	chomp(my $includes = `pg_config --includedir-server`);
+	return build('points', '-shared', '-fPIC', "-I$includes");
+}
+
 my %built;
 
-# Build a file of torture/ once.
+# Build a file of torture/, or of this directory, once.
 sub build
 {
 	my ($name, @options) = @_;
+	my ($source) = grep { -e } map { "$top/$_/$name.c" } 'torture', 't/lib';
 
 	if (!$built{$name})
 	{
 		$built{$name} = PostgreSQL::Test::Utils::tempdir() . "/$name";
 		system_or_bail('cc', '-O2', '-o', $built{$name},
-			"$top/torture/$name.c", @options);
+			$source, @options);
 	}
 	return $built{$name};
 }

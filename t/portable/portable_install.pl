@@ -143,6 +143,8 @@ CREATE SCHEMA made; CREATE SEQUENCE made.id_seq; GRANT USAGE ON SEQUENCE made.id
 GRANT USAGE ON SEQUENCE owned.seq TO writer;
 ALTER FUNCTION owned.next_id() SECURITY DEFINER});
 	is(sqlstate($node, q{SELECT snowid.adopt_shard(9, 'owned')}, dbname => 'app'), '', 'a function that runs as its owner needs no more');
+	is($node->safe_psql('app', q{SELECT prosecdef, proconfig FROM pg_proc WHERE oid = 'owned.next_id()'::regprocedure}),
+		't|{"search_path=pg_catalog, pg_temp"}', '... nor its caller\'s search path');
 	$node->safe_psql('app', q{REVOKE UPDATE ON SEQUENCE old.table_id_seq FROM writer});
 	is($node->safe_psql('app', q{SELECT snowid_internal.missing_grants()}), 'GRANT USAGE, UPDATE ON SEQUENCE old.table_id_seq TO writer;', 'all shards can be asked');
 };

@@ -84,7 +84,6 @@ subtest 'errors' => sub {
 SELECT snowid.create_shard(6);
 GRANT USAGE ON SCHEMA insta6 TO writer});
 
-	# An error while the lock is held: who counts is asked no more whether he only reads.
 	my $session = $node->background_psql('errors', on_error_stop => 0);
 	$session->query(q{SET SESSION AUTHORIZATION writer; SELECT snowid.next_id(6, 'insta6.id_seq')});
 	$session->query(q{RESET SESSION AUTHORIZATION; BEGIN READ ONLY; SELECT snowid.next_id(5, 'far')});
@@ -95,13 +94,47 @@ GRANT USAGE ON SCHEMA insta6 TO writer});
 	$session->quit;
 };
 
+# What is looked at before the lock refuses nothing under it.  A session that forges what it has
+# seen gets there: to a sequence that cannot go on, for each kind of lock.
+subtest 'errors under the lock' => sub {
+	my $lock = q{(1936617335, 'ended'::regclass::oid::int)};
+	my $held = q{SELECT coalesce(string_agg(mode, ' '), 'none') FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()};
+	my $forge = q{SELECT set_config('snowid_internal.seen', concat(pg_relation_filepath('ended'), ' ', };
+	my $call = q{SELECT snowid.next_id(5, 'ended')};
+	my %forged = (
+		ShareLock => "BEGIN; $forge pg_current_xact_id()), false); $call; ROLLBACK; $forge NULL), false)",
+		ExclusiveLock => "$forge NULL), false); $call");
+
+	fresh_database('forged');
+	set_clock($node, '2026-01-01 12:00:00');
+	$node->safe_psql('forged', "CREATE SEQUENCE ended; $call; " . q{
+DO $$ BEGIN EXECUTE 'ALTER SEQUENCE ended MAXVALUE ' || (SELECT last_value FROM ended); END $$;});
+	set_clock($node, '2026-01-01 12:00:00.001');
+	my $session = $node->background_psql('forged', on_error_stop => 0);
+	for my $mode (sort keys %forged)
+	{
+		$session->query($forged{$mode});
+		is($session->query($held), 'none', "$mode: none is left");
+		my $other = $mode eq 'ShareLock' ? '' : '_shared';
+		$session->query("SELECT pg_advisory_lock$other$lock");
+		$session->query($forged{$mode});
+		is($session->query($held), $mode eq 'ShareLock' ? 'ExclusiveLock' : 'ShareLock', "$mode: another one stays");
+		$session->query("SELECT pg_advisory_unlock$other$lock");
+	}
+	$session->quit;
+	set_clock($node, '+0');
+};
+
 subtest 'a crash, and the clock set back' => sub {
 	fresh_database('crashed');
 	my $last = $node->safe_psql('crashed', q{SELECT max(snowid.next_id(5, 'near')) FROM generate_series(1, 5000)});
+	my $unlogged = q{SELECT snowid.next_id(5, 'unlogged')};
+	my $lost = $node->safe_psql('crashed', 'CREATE UNLOGGED SEQUENCE unlogged; CHECKPOINT; ' . $unlogged);
 	crash($node);
 	start_with_clock($node, '-3600');
 	cmp_ok($node->safe_psql('crashed', q{SELECT snowid.next_id(5, 'near')}), '>', $last,
 		'an id that was shown does not come again after a crash, with the clock set back');
+	cmp_ok($node->safe_psql('crashed', $unlogged), '<', $lost, 'but of an unlogged sequence, it could');
 	is(sqlstate($node, q{
 SELECT count(snowid.next_id(5, 'near')) FROM generate_series(1, 50000);}, dbname => 'crashed'), '',
 		'ids go on ahead of the clock');

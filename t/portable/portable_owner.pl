@@ -54,13 +54,13 @@ GRANT USAGE ON SCHEMA insta5, insta6 TO writer;
 GRANT INSERT ON insta5.photos TO writer;
 GRANT USAGE ON SEQUENCE insta5.id_seq TO writer;}, @owner), '', 'gets USAGE');
 	is(sqlstate($node, $insert, @writer), '42501', 'USAGE is not enough');
-	is(sqlstate($node, 'ALTER FUNCTION insta5.next_id() SECURITY DEFINER', @owner), '', 'unless next_id() of the shard');
+	is(sqlstate($node, 'ALTER FUNCTION insta5.next_id() SECURITY DEFINER SET search_path = pg_catalog, pg_temp', @owner), '', 'unless next_id() of the shard');
 	is(sqlstate($node, $insert, @writer), '', 'runs as its owner');
 	is(sqlstate($node, q{SELECT setval('insta5.id_seq', 1)}, @writer), '42501', 'then a writer cannot set the sequence');
 	is(sqlstate($node, q{SELECT snowid.next_id(6, 'insta6.id_seq')}, @writer), '42501', 'or use that of another shard');
 	is(sqlstate($node, q{
 GRANT UPDATE ON SEQUENCE insta5.id_seq TO writer;
-ALTER FUNCTION insta5.next_id() SECURITY INVOKER}, @owner), '', 'or else UPDATE');
+ALTER FUNCTION insta5.next_id() SECURITY INVOKER RESET ALL}, @owner), '', 'or else UPDATE');
 	is(sqlstate($node, $insert, @writer), '', 'is enough');
 };
 
