@@ -9,6 +9,10 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowid" to load this file. \quit
 
+-- Until the end of this script.  A body of SQL is parsed now: what somebody has planted in
+-- the path would be in it for ever.
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+
 -- The extension makes its schemas itself.  In a schema that exists already, its
 -- owner could plant functions that match a call better than ours.
 DO $$
@@ -34,11 +38,6 @@ COMMENT ON SCHEMA snowid IS
 COMMENT ON SCHEMA snowid_internal IS
 'what the functions of schema snowid call; not for users';
 
--- Everybody may call the functions: they check privileges on the objects that
--- they are given, and the rest is arithmetic.  They run with the caller's
--- rights, so the caller needs snowid_internal, too.
-GRANT USAGE ON SCHEMA snowid, snowid_internal TO PUBLIC;
-
 CREATE FUNCTION snowid.version()
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -47,12 +46,6 @@ RETURN '1.0';
 -- snowid-move reads it here, also where there is no such function.
 COMMENT ON FUNCTION snowid.version() IS
 'version of snowid in this database: 1.0';
-
--- All belongs to the superuser who runs this script.  The owner of a database,
--- who may install it, is granted what he needs, with the right to grant it on.
--- As the tables' owner he could put triggers on them, which run as whoever
--- writes there.  Both the extension's owner and the database's are granted it:
--- restored by a superuser, the extension is his, and the database is not.
 
 
 /* -------- generating ids -------- */
@@ -80,21 +73,13 @@ SELECT pg_catalog.pg_extension_config_dump('snowid.id_seq', '');
 COMMENT ON SEQUENCE snowid.id_seq IS
 'sequence of next_id() without arguments';
 
-GRANT USAGE, SELECT, UPDATE ON SEQUENCE snowid.id_seq
-	TO @extowner@, pg_database_owner WITH GRANT OPTION;
-
 -- Up to which time the log has reserved ids, in milliseconds since 1970.  The library
--- reads and writes it.  A dump carries it, so the database's owner must be able
--- to read it, and to set it where it is restored.
+-- reads and writes it, and a dump carries it.
 CREATE SEQUENCE snowid_internal.reservation;
 SELECT pg_catalog.pg_extension_config_dump('snowid_internal.reservation', '');
 
 COMMENT ON SEQUENCE snowid_internal.reservation IS
 'the time up to which ids are reserved in the log; only the library uses it';
-
-GRANT SELECT ON SEQUENCE snowid_internal.reservation TO PUBLIC;
-GRANT SELECT, UPDATE ON SEQUENCE snowid_internal.reservation
-	TO @extowner@, pg_database_owner WITH GRANT OPTION;
 
 CREATE FUNCTION snowid.next_id()
 RETURNS bigint
@@ -313,11 +298,6 @@ COMMENT ON COLUMN snowid.shard_registry.home IS
 COMMENT ON COLUMN snowid.shard_registry.pool IS
 'entry of PgBouncer that leads to the shard, and to others that move together with it; NULL for the schema''s name';
 
--- Everybody may look; the owners may grant the rest to those who make shards.
-GRANT SELECT ON snowid.shard_registry TO PUBLIC;
-GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry
-	TO @extowner@, pg_database_owner WITH GRANT OPTION;
-
 -- The journal of shards that are being moved, or that are closed by hand.  It is
 -- not dumped, since it says what is true of this server now.
 CREATE TABLE snowid.moves (
@@ -334,13 +314,6 @@ CREATE TABLE snowid.moves (
 
 COMMENT ON TABLE snowid.moves IS
 'journal of the shards that are being moved, or closed for writing, on this server';
-
--- A role that writes must learn why it may not, but nothing of other servers'
--- users.
-GRANT SELECT (shard, schema, role, step, closed, started_at, changed_at)
-	ON snowid.moves TO PUBLIC;
-GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.moves
-	TO @extowner@, pg_database_owner WITH GRANT OPTION;
 
 /*
  * citus_oids: what Citus has distributed: tables, the schemas that it keeps
@@ -445,7 +418,6 @@ LEFT JOIN (SELECT relnamespace, count(*)::int AS tables
 		   WHERE relkind IN ('r', 'p')
 		   GROUP BY relnamespace) t ON t.relnamespace = n.oid
 LEFT JOIN LATERAL snowid_internal.state_of(c.oid, snowid_internal.epoch_of(r)) q ON true;
-GRANT SELECT ON snowid.shards TO PUBLIC;
 
 COMMENT ON VIEW snowid.shards IS
 'the logical shards: schema, epoch, number of tables, newest id''s time, how far it is ahead of the clock, where the shard lives';
@@ -591,8 +563,11 @@ COMMENT ON FUNCTION snowid_internal.next_id_call(text, int, name, name, timestam
  * define_next_id: creates or replaces next_id() of a shard.
  *
  * One expression, neither STRICT nor with a SET clause: the planner inlines it
- * only so.  One that runs as its owner it never inlines.  The body is stored parsed: it follows a renamed schema, and DROP
- * EXTENSION says what depends on it.
+ * only so.  One that runs as its owner it never inlines.  The body is stored parsed: it
+ * follows a renamed schema, and DROP EXTENSION says what depends on it.
+ *
+ * A new one everybody may call, also where default privileges withhold it: what a
+ * caller needs is the sequence.
  */
 CREATE FUNCTION snowid_internal.define_next_id(schema name, arguments text,
 	shard int, sequence name, epoch timestamptz, security_definer boolean)
@@ -600,6 +575,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	is_new CONSTANT boolean := to_regprocedure(format('%I.next_id()', schema)) IS NULL;
 BEGIN
 	EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id(%s) RETURNS pg_catalog.int8 '
 				   'LANGUAGE sql VOLATILE PARALLEL UNSAFE%s RETURN %s',
@@ -607,6 +584,9 @@ BEGIN
 				   CASE WHEN security_definer THEN ' SECURITY DEFINER SET search_path = pg_catalog, pg_temp' END,
 				   snowid_internal.next_id_call('snowid_internal.next_id_of_shard'::text,
 												shard, schema, sequence, epoch));
+	IF is_new AND NOT has_function_privilege('public', format('%I.next_id()', schema), 'EXECUTE') THEN
+		EXECUTE format('GRANT EXECUTE ON FUNCTION %I.next_id() TO PUBLIC', schema);
+	END IF;
 END
 $$;
 
@@ -2745,5 +2725,59 @@ BEGIN
 END
 $$;
 
+
+/* -------- rights -------- */
+
+/*
+ * All belongs to the superuser who runs this script.  The owner of a database,
+ * who may install it, is granted what he needs, with the right to grant it on.
+ * As the tables' owner he could put triggers on them, which run as whoever
+ * writes there.  Both the extension's owner and the database's are granted it:
+ * restored by a superuser, the extension is his, and the database is not.
+ */
+
+-- What default privileges have granted: somebody could plant functions, or shards.
+DO $rights$
+DECLARE
+	g record;
+BEGIN
+	FOR g IN
+		SELECT o.object, CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE x.grantee::regrole::text END AS grantee
+		FROM (SELECT format('SCHEMA %I', nspname), nspacl, nspowner
+			  FROM pg_namespace WHERE nspname IN ('snowid', 'snowid_internal')
+			  UNION ALL
+			  SELECT format('%s %s', CASE relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, oid::regclass), relacl, relowner
+			  FROM pg_class WHERE relkind IN ('r', 'v', 'S')
+				AND relnamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace)) o (object, acl, owner),
+			aclexplode(o.acl) x
+		WHERE x.grantee <> o.owner
+	LOOP
+		EXECUTE format('REVOKE ALL ON %s FROM %s', g.object, g.grantee);
+	END LOOP;
+END
+$rights$;
+
+-- Everybody may call the functions: they check privileges on the objects that
+-- they are given, and the rest is arithmetic.  They run with the caller's
+-- rights, so the caller needs snowid_internal, too.
+GRANT USAGE ON SCHEMA snowid, snowid_internal TO PUBLIC;
+
 -- Also where default privileges withhold it.
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA snowid, snowid_internal TO PUBLIC;
+
+-- Everybody may look; the owners may grant the rest to those who make shards.
+GRANT SELECT ON snowid.shards, snowid.shard_registry, snowid_internal.reservation TO PUBLIC;
+GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry, snowid.moves
+	TO @extowner@, pg_database_owner WITH GRANT OPTION;
+GRANT USAGE, SELECT, UPDATE ON SEQUENCE snowid.id_seq
+	TO @extowner@, pg_database_owner WITH GRANT OPTION;
+
+-- A role that writes must learn why it may not, but nothing of other servers'
+-- users.
+GRANT SELECT (shard, schema, role, step, closed, started_at, changed_at)
+	ON snowid.moves TO PUBLIC;
+
+-- A dump carries it, so the database's owner must be able to read it, and to set
+-- it where it is restored.
+GRANT SELECT, UPDATE ON SEQUENCE snowid_internal.reservation
+	TO @extowner@, pg_database_owner WITH GRANT OPTION;

@@ -4,7 +4,8 @@
  * portable/build puts them in the place of "LANGUAGE c" in snowid--1.0.sql, from
  * which it takes all the rest: names, arguments, results, markings, comments and
  * rights.  A block begins with "-- body of" and the function's head; "-- helpers"
- * begins what only this edition has, for which those of shards follow the registry.
+ * begins what only this edition has, for which those of shards follow the registry, and
+ * "-- rights" the end of the script.
  *
  * What is called for each id or row is a parsed SQL expression, or qualifies
  * each name and operator: a SET clause would cost more than the rest.  Errors
@@ -28,8 +29,6 @@ CREATE SEQUENCE snowid_internal.flushed;
 
 COMMENT ON SEQUENCE snowid_internal.flushed IS
 'its value means nothing: next_id() sets it, so that the commit waits for the log';
-
-GRANT UPDATE ON SEQUENCE snowid_internal.flushed TO PUBLIC;
 
 CREATE FUNCTION snowid_internal.iso(at timestamptz)
 RETURNS text
@@ -599,6 +598,10 @@ $$;
 
 COMMENT ON FUNCTION snowid_internal.check_grants(name, regclass) IS
 'refuses a shard whose users may not take ids in the portable edition';
+
+-- rights
+
+GRANT UPDATE ON SEQUENCE snowid_internal.flushed TO PUBLIC;
 
 -- body of snowid.next_id(shard int, seq regclass)
 LANGUAGE sql
