@@ -126,9 +126,9 @@ AS 'MODULE_PATHNAME', 'snowid_id_parts';
 COMMENT ON FUNCTION snowid.id_parts(bigint, timestamptz) IS
 'time, shard and sequence number of an id';
 
--- After id_timestamp(), which it needs.
+-- Without an epoch, that of the sequence.
 CREATE FUNCTION snowid.next_ids(shard int, seq regclass, n int,
-	epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint))
+	epoch timestamptz DEFAULT '-infinity')
 RETURNS SETOF bigint
 LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
 BEGIN ATOMIC
@@ -297,6 +297,20 @@ COMMENT ON COLUMN snowid.shard_registry.home IS
 
 COMMENT ON COLUMN snowid.shard_registry.pool IS
 'entry of PgBouncer that leads to the shard, and to others that move together with it; NULL for the schema''s name';
+
+-- Sessions remember which epoch a shard has.  Also where a worker of logical
+-- replication writes.
+CREATE FUNCTION snowid_internal.registry_changed()
+RETURNS trigger
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'snowid_registry_changed';
+
+COMMENT ON FUNCTION snowid_internal.registry_changed() IS
+'trigger on the registry, after which all sessions read it again';
+
+CREATE OR REPLACE TRIGGER registry_changed AFTER INSERT OR UPDATE OR DELETE ON snowid.shard_registry
+	FOR EACH ROW EXECUTE FUNCTION snowid_internal.registry_changed();
+ALTER TABLE snowid.shard_registry ENABLE ALWAYS TRIGGER registry_changed;
 
 -- The journal of shards that are being moved, or that are closed by hand.  It is
 -- not dumped, since it says what is true of this server now.
@@ -974,10 +988,13 @@ BEGIN
 	-- their own; one that is further ahead may be no clock.
 	SELECT max(q.ahead) INTO ahead
 	FROM pg_class c, LATERAL (
-		SELECT CASE WHEN v.called THEN snowid.id_timestamp(v.last >> 10 << 23, snowid_internal.epoch_of(r)) - clock_timestamp() END
-		FROM snowid_internal.sequence_value(
-			CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END,
-			snowid_internal.epoch_of(r)) v) AS q(ahead)
+		-- One that was set to an id may have given all up to now, and to what is reserved.
+		SELECT CASE WHEN v.last >> 50 > 0 THEN greatest(clock_timestamp(),
+						to_timestamp(pg_sequence_last_value('snowid_internal.reservation'::regclass) / 1000.0),
+						(SELECT t FROM snowid.id_timestamp(v.last, e.epoch) t WHERE t <= clock_timestamp() + interval '1 day'))
+					WHEN v.called THEN snowid.id_timestamp(v.last >> 10 << 23, e.epoch) END - clock_timestamp()
+		FROM snowid_internal.epoch_of(r) e (epoch), snowid_internal.sequence_value(
+			CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END, e.epoch) v) AS q(ahead)
 	WHERE c.relkind = 'S' AND c.relnamespace = to_regnamespace(quote_ident(r.schema))
 	  AND (c.relname = r.sequence OR q.ahead <= interval '5 seconds');
 	BEGIN
@@ -1267,7 +1284,7 @@ COMMENT ON FUNCTION snowid_internal.refuse_strays(regclass, name, int) IS
  * Also the largest id that they and the shard's sequence may have issued: it
  * may have been committed since the table was read, or deleted, and can be far
  * ahead of a clock that was set back.  A state more than a day ahead is a plain
- * counter's.
+ * counter's, or an id that something has set it to: 0.
  */
 CREATE FUNCTION snowid_internal.release_sequences("table" regclass, "column" name,
 	s snowid.shard_registry, epoch timestamptz, OUT owned regclass[], OUT newest bigint)
@@ -1289,8 +1306,9 @@ BEGIN
 		CONTINUE WHEN seq IS NULL;
 		IF has_sequence_privilege(seq, 'SELECT, USAGE, UPDATE') THEN
 			SELECT q.last_id_at INTO last_id_at FROM snowid.sequence_state(seq, epoch) q;
-			IF last_id_at < clock_timestamp() + interval '1 day' THEN
-				newest := greatest(newest, snowid.max_id(last_id_at, epoch));
+			IF last_id_at IS NOT NULL THEN
+				newest := greatest(newest, CASE WHEN last_id_at < clock_timestamp() + interval '1 day'
+												THEN snowid.max_id(last_id_at, epoch) ELSE 0 END);
 			END IF;
 		END IF;
 		IF seq = ANY (owned) AND (seq = shard_sequence OR EXISTS (
@@ -2560,6 +2578,17 @@ BEGIN
 			attempt := attempt + 1;
 		END;
 	END LOOP;
+
+	-- A sequence of ids that something has set to an id has a slot again before it
+	-- is moved; advance() refuses one that is none of its ids.
+	PERFORM CASE WHEN c.oid = ANY (sequences)
+				 THEN CASE WHEN (snowid_internal.sequence_value(c.oid, snowid.id_timestamp(0::bigint))).last >> 50 > 0
+						   THEN snowid.advance(c.oid, 0, snowid_internal.epoch_of(r)) END END
+	FROM pg_class c JOIN pg_namespace p ON p.oid = c.relnamespace JOIN snowid.shard_registry r ON r.schema = p.nspname
+	WHERE c.oid = ANY (sequences) AND (c.relname = r.sequence OR EXISTS (
+		SELECT FROM pg_depend d JOIN pg_attrdef e ON e.oid = d.objid
+		WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid
+		  AND pg_get_expr(e.adbin, e.adrelid) ~ 'snowid[.]next_id[(]'));
 
 	FOREACH t IN ARRAY snowid_internal.enable_fence(tables, true) LOOP
 		PERFORM snowid_internal.make_fence(t::regclass, false);
