@@ -39,10 +39,19 @@ SELECT snowid.register_shard(42, 'asia', '2015-01-01 00:00:00+00');
 SELECT asia.next_id() > :id AS goes_on;
 SELECT snowid.next_id(42, 'asia.id_seq', '2014-01-01 00:00:00+00');
 SELECT abs(extract(epoch FROM last_id_at - now())) < 60 AS state_is_now FROM snowid.sequence_state('asia.id_seq');
-UPDATE snowid.shard_registry SET schema = 'orient' WHERE shard = 42;
-SELECT last_id_at > now() - interval '10 years' AS state_is_now FROM snowid.sequence_state('asia.id_seq');
+UPDATE snowid.shard_registry SET schema = 'orient', epoch = '2015-01-02 00:00:00+00' WHERE shard = 42;
+SELECT snowid.next_id(42, 'asia.id_seq', '2015-01-01 00:00:00+00') > :id AS is_free_again;
 ALTER SCHEMA asia RENAME TO orient;
-SELECT snowid.next_id(42, 'orient.id_seq', '2014-01-01 00:00:00+00');
+SELECT snowid.next_id(42, 'orient.id_seq', '2015-01-01 00:00:00+00') > 0 AS id;
+UPDATE snowid.shard_registry SET epoch = '2015-01-01 00:00:00+00' WHERE shard = 42;
+SELECT orient.next_id() > :id AS goes_on;
+UPDATE snowid.shard_registry SET epoch = '2015-01-02 00:00:00+00' WHERE shard = 42;
+SELECT orient.next_id() > 0 AS id;
+BEGIN;
+DELETE FROM snowid.shard_registry WHERE shard = 42;
+SELECT orient.next_id() > :id AS goes_on;
+ROLLBACK;
+SELECT orient.next_id() > 0 AS id;
 
 -- The number of the database has the default epoch.
 SELECT snowid.next_id(0, 'snowid.id_seq', '1994-01-01 00:00:00+00');

@@ -65,6 +65,14 @@ INSERT INTO set43.photos DEFAULT VALUES;
 SELECT count(*), bool_and(pg_temp.is_now(id)) AS are_now FROM set43.photos;
 SELECT count(*) FROM snowid.newest_rows(NULL::set43.photos, 10);
 
+BEGIN;
+DELETE FROM set43.photos;
+SELECT setval('set43.id_seq', :far);
+SELECT snowid.set_default('set43.photos');
+INSERT INTO set43.photos DEFAULT VALUES;
+SELECT count(*) FROM set43.photos;
+ROLLBACK;
+
 -- A START that large is none, and a plain counter is left alone.
 CREATE SEQUENCE set43.start_seq START 4000000000000000000;
 SELECT pg_temp.is_now(snowid.next_id(43, 'set43.start_seq'));
