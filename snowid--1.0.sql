@@ -56,7 +56,7 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_next_id';
 
 COMMENT ON FUNCTION snowid.next_id(int, regclass) IS
-'next id of a shard, from a sequence: larger than all earlier ids of that sequence';
+'next id of a shard, from a sequence: larger than all earlier ids of that sequence and number';
 
 CREATE FUNCTION snowid.next_id(shard int, seq regclass, epoch timestamptz)
 RETURNS bigint
@@ -282,7 +282,8 @@ CREATE TABLE snowid.shard_registry (
 	schema name NOT NULL UNIQUE CHECK (schema <> '$user'),
 	sequence name NOT NULL DEFAULT 'id_seq',
 	epoch timestamptz CHECK (isfinite(epoch)),
-	home text,
+	home text CONSTRAINT home_without_password
+		CHECK (home !~ '(^|[[:space:]?&])(ssl)?password[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
 	pool text
 );
 SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
@@ -801,6 +802,7 @@ DECLARE
 	high int;
 	fresh int[];			-- those of them that it has created
 	k int;
+	raced int;				-- the last one that could not be created
 	made int := 0;
 BEGIN
 	-- Within a transaction block this fails, before anything is done.
@@ -842,9 +844,11 @@ BEGIN
 				PERFORM snowid.create_shard(n, (prefix || n)::name, epoch);
 				fresh := fresh || n;
 			EXCEPTION WHEN OTHERS THEN
-				IF n = low THEN
+				-- Another session may just have made it: then it is there when we look again.
+				IF n = low AND (SQLSTATE <> '42710' OR n = raced) THEN
 					RAISE;
 				END IF;
+				raced := n;
 				high := n - 1;
 				EXIT;
 			END;
@@ -911,20 +915,24 @@ BEGIN
 			MESSAGE = 'for_each_shard needs a script and a shard to start from';
 	END IF;
 	SELECT count(*) INTO total FROM snowid.shard_registry r
-	WHERE r.shard >= from_shard AND snowid_internal.lives(r) IN ('here', 'missing');
+	WHERE r.shard >= from_shard AND snowid_internal.lives(r) IN ('here', 'missing', 'closed');
 
 	-- One by one, to see a shard that was made or dropped meanwhile.
 	target.shard := from_shard - 1;
 	LOOP
 		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 		SELECT * INTO target FROM snowid.shard_registry r
-		WHERE r.shard > target.shard AND snowid_internal.lives(r) IN ('here', 'missing')
+		WHERE r.shard > target.shard AND snowid_internal.lives(r) IN ('here', 'missing', 'closed')
 		ORDER BY r.shard LIMIT 1;
 		EXIT WHEN NOT FOUND;
 
 		IF to_regnamespace(quote_ident(target.schema)) IS NULL THEN
 			RAISE WARNING 'shard % is missing: schema "%" does not exist',
 				target.shard, target.schema;
+		ELSIF snowid_internal.lives(target) = 'closed' THEN
+			RAISE WARNING USING
+				MESSAGE = format('shard %s is closed: the script has not run there', target.shard),
+				HINT = 'When it is open again, run the script there.';
 		ELSE
 			PERFORM snowid_internal.run_in_shard(target.shard, target.schema, script, path,
 				format('The shards before it are done. To go on from it, type: CALL snowid.for_each_shard(..., %s);', target.shard));
@@ -961,6 +969,7 @@ AS $$
 DECLARE
 	r snowid.shard_registry;
 	ahead interval;
+	is_known boolean;
 	e_detail text;
 BEGIN
 	DELETE FROM snowid.shard_registry d
@@ -986,7 +995,7 @@ BEGIN
 	-- have passed the last id, as it does soon after a crash.  Until we have the
 	-- lock, ids may be taken, up to 10 ms ahead.  Tables can have sequences of
 	-- their own; one that is further ahead may be no clock.
-	SELECT max(q.ahead) INTO ahead
+	SELECT max(q.ahead), bool_and(has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE')) INTO ahead, is_known
 	FROM pg_class c, LATERAL (
 		-- One that was set to an id may have given all up to now, and to what is reserved.
 		SELECT CASE WHEN v.last >> 50 > 0 THEN greatest(clock_timestamp(),
@@ -1012,9 +1021,10 @@ BEGIN
 			DETAIL = e_detail,
 			HINT = format('To drop it with all that is in it, type: SELECT snowid.drop_shard(%s, true);', shard);
 	END;
-	IF ahead > interval '5 seconds' THEN
+	IF ahead > interval '5 seconds' OR NOT is_known THEN
 		RAISE WARNING USING
-			MESSAGE = format('the ids of shard %s are ahead of the clock', shard),
+			MESSAGE = format('the ids of shard %s %s ahead of the clock', shard,
+							 CASE WHEN is_known THEN 'are' ELSE 'may be' END),
 			DETAIL = 'Until the clock has passed them, a new shard of that number could make some of them again.',
 			HINT = 'Wait until then before you create it, or move its sequence on with snowid.advance().';
 	ELSIF ahead > interval '-1 s' THEN
@@ -1189,9 +1199,9 @@ COMMENT ON FUNCTION snowid_internal.guard_name(regclass, name) IS
 'name of the constraint that ids of a column name the shard';
 
 /*
- * has_guard: whether a column has its guard.
+ * has_guard: whether a column has its guard, under whatever name.
  *
- * By its text too: another constraint can have the name.
+ * By what it depends on, since how names read is a matter of settings.
  */
 CREATE FUNCTION snowid_internal.has_guard("table" regclass, "column" name,
 	shard int)
@@ -1201,9 +1211,11 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN EXISTS (SELECT FROM pg_constraint c
-				   WHERE c.conrelid = "table" AND c.conname = snowid_internal.guard_name("table", "column")
-					 AND pg_get_constraintdef(c.oid) ^@
-						 format('CHECK ((snowid.id_shard(%I) = %s))', "column", shard));
+				   JOIN pg_attribute a ON a.attrelid = c.conrelid AND c.conkey = ARRAY[a.attnum]
+				   JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = c.oid
+				   WHERE c.conrelid = "table" AND a.attname = "column" AND c.contype = 'c'
+					 AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = 'snowid.id_shard(bigint)'::regprocedure
+					 AND pg_get_constraintdef(c.oid) ~ format('^CHECK [(][(][^ ]*[(].*[)] = %s[)][)]', shard));
 END
 $$;
 
@@ -1592,6 +1604,17 @@ $$;
 COMMENT ON FUNCTION snowid.set_default(regclass, name, boolean, boolean) IS
 'gives a column of a table in a shard the shard''s ids as its DEFAULT';
 
+-- By what it depends on, since how names read is a matter of settings.
+CREATE FUNCTION snowid_internal.makes_ids(attrdef oid)
+RETURNS boolean
+LANGUAGE sql STABLE STRICT PARALLEL SAFE
+RETURN EXISTS (SELECT FROM pg_depend d JOIN pg_proc p ON p.oid = d.refobjid
+			   WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = $1 AND d.refclassid = 'pg_proc'::regclass
+				 AND p.pronamespace = 'snowid'::regnamespace AND p.proname = 'next_id');
+
+COMMENT ON FUNCTION snowid_internal.makes_ids(oid) IS
+'does a DEFAULT call snowid.next_id()?';
+
 /*
  * check_sequence: refuses a sequence that cannot be a shard's.
  *
@@ -1622,8 +1645,7 @@ BEGIN
 	JOIN pg_attrdef ad ON d.classid = 'pg_attrdef'::regclass AND ad.oid = d.objid
 	JOIN pg_class t ON t.oid = ad.adrelid
 	JOIN pg_namespace n ON n.oid = t.relnamespace
-	WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = sequence
-	  AND pg_get_expr(ad.adbin, ad.adrelid) !~ 'snowid[.]next_id[(]'
+	WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = sequence AND NOT snowid_internal.makes_ids(ad.oid)
 	LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_in_use',
@@ -1646,7 +1668,7 @@ COMMENT ON FUNCTION snowid_internal.check_sequence(regclass, name) IS
  * same; any other is refused.
  *
  * Errors: those of claim_shard, 3F000 no such schema, 42723 a next_id() that
- * is no shard's, those of check_sequence.
+ * is no shard's, 55000 a DEFAULT of another number, those of check_sequence.
  */
 CREATE FUNCTION snowid.register_shard(shard int, schema name,
 	epoch timestamptz DEFAULT NULL, sequence name DEFAULT 'id_seq')
@@ -1656,6 +1678,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	f record;
+	copied record;
 BEGIN
 	PERFORM snowid_internal.claim_shard(shard, schema, sequence, epoch);
 	IF to_regnamespace(quote_ident(schema)) IS NULL THEN
@@ -1677,11 +1700,29 @@ BEGIN
 			HINT = format('If it is the PL/pgSQL snippet, type: SELECT snowid.adopt_shard(%s, %L);', shard, schema);
 	END IF;
 
+	-- In a copy of another shard, DEFAULTs can have that one's number.
+	SELECT t.oid::regclass AS name, a.attname, n.nspname = 'snowid' AS is_own, q.number INTO copied
+	FROM pg_class t JOIN pg_attrdef ad ON ad.adrelid = t.oid
+	JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = ad.adnum
+	JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid AND d.refclassid = 'pg_proc'::regclass
+	JOIN pg_proc p ON p.oid = d.refobjid AND p.proname = 'next_id' JOIN pg_namespace n ON n.oid = p.pronamespace
+	LEFT JOIN snowid.shard_registry r ON r.schema = n.nspname,
+	LATERAL (SELECT CASE n.nspname WHEN 'snowid' THEN
+				substring(pg_get_expr(ad.adbin, t.oid) FROM 'next_id"?[(]([0-9]+),')::int ELSE r.shard END) q (number)
+	WHERE t.relkind IN ('r', 'p') AND t.relnamespace = to_regnamespace(quote_ident(register_shard.schema))
+	  AND q.number <> register_shard.shard
+	ORDER BY 1, 2 LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('column "%s" of table %s makes ids of shard %s', copied.attname, copied.name, copied.number),
+			HINT = format('Type: ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT; Then repeat the call, and type: SELECT snowid.set_default(%1$L, %2$L, %3$L);',
+						  copied.name, copied.attname, copied.is_own);
+	END IF;
+
 	IF to_regclass(format('%I.%I', schema, sequence)) IS NULL THEN
 		EXECUTE format('CREATE SEQUENCE %I.%I', schema, sequence);
-	ELSE
-		PERFORM snowid_internal.check_sequence(format('%I.%I', schema, sequence)::regclass, schema);
 	END IF;
+	PERFORM snowid_internal.check_sequence(format('%I.%I', schema, sequence)::regclass, schema);
 	PERFORM snowid_internal.define_next_id(schema, ''::text, shard, sequence, epoch,
 										   coalesce(f.prosecdef, false));
 END

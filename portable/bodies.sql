@@ -665,9 +665,9 @@ LATERAL (
 ) g (name)
 WHERE c.relkind = 'S' AND n.nspname = coalesce($1, r.schema)
   AND (c.oid = $2 OR $2 IS NULL AND c.relname = r.sequence
-	   OR EXISTS (SELECT FROM pg_depend d JOIN pg_attrdef e ON e.oid = d.objid
+	   OR EXISTS (SELECT FROM pg_depend d
 				  WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
-					AND d.refobjid = c.oid AND pg_get_expr(e.adbin, e.adrelid) ~ 'snowid[.]next_id[(]'))
+					AND d.refobjid = c.oid AND snowid_internal.makes_ids(d.objid)))
 GROUP BY c.oid;
 END;
 
