@@ -62,9 +62,13 @@ page_is_dirty(const SequencePage *page)
 }
 
 static inline SlotState
-page_state(const SequencePage *page, int64 start)
+page_state(const SequencePage *page)
 {
-	return slot_state(page->data->last_value, page->data->is_called, start);
+	SlotState	state;
+
+	state.last = page->data->last_value;
+	state.is_called = page->data->is_called;
+	return state;
 }
 
 #endif							/* SNOWID_SEQ_PAGE_H */

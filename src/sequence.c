@@ -54,9 +54,6 @@
 /* The longest sleep that no signal need end. */
 #define SLEEP_MAX_US	10000
 
-/* The LSN of no page, not even of one without a log. */
-#define NO_RECORD		PG_UINT64_MAX
-
 /* A call that takes slots: what it has read, and what it decides. */
 typedef struct Taking
 {
@@ -72,7 +69,6 @@ typedef struct Taking
 
 static void choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking);
 static TimestampTz floor_of(SessionSequence *session, TimestampTz epoch);
-static TimestampTz forgotten_floor(bool is_local_temp);
 static TimestampTz time_for_slots(SlotState state, SlotRules rules, TimestampTz epoch);
 static void wait_us(int64 us);
 
@@ -83,16 +79,14 @@ static void wait_us(int64 us);
  *
  * Needs USAGE or UPDATE on the sequence, and a transaction that may write.
  * *call_cache must be NULL on the first call; the caller keeps it for the next
- * one, as its fn_extra.  The shard matters on nodes of Citus only.  OWN_EPOCH becomes
- * the sequence's.
+ * one, as its fn_extra.  The shard matters on nodes of Citus only.
  */
 int64
-sequence_next_slot(Oid seqid, int32 shard, TimestampTz *given_epoch, void **call_cache)
+sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 {
 	SessionSequence *session = *call_cache;
-	TimestampTz epoch;
 	Taking		taking;
-	SlotState	next = {0, true, false};
+	SlotState	next = {0, true};
 	int64		logged_last;
 	bool		must_log = false;
 	int64		slot;
@@ -101,7 +95,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz *given_epoch, void **call
 		*call_cache = session = session_sequence(seqid);
 
 	ensure_locked(session);
-	epoch = *given_epoch = ensure_catalog_state(session, shard, *given_epoch);
+	ensure_catalog_state(session, shard);
 
 	/* As for nextval: read-only transactions may use temporary sequences. */
 	if (XactReadOnly && !session->is_local_temp)
@@ -166,7 +160,6 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 	bool		has_napped = false;
 	bool		may_open = false;	/* have we waited, with the right to? */
 	bool		has_reserved = false;
-	XLogRecPtr	set_at = NO_RECORD; /* the floor is above all before it */
 
 	opening.is_held = pushing.is_held = false;
 	taking->floor = floor_of(session, epoch);
@@ -176,16 +169,8 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 		XLogRecPtr	page_lsn;
 
 		lock_page(&taking->page, ensure_pinned(session), BUFFER_LOCK_EXCLUSIVE);
-		taking->state = page_state(&taking->page, session->rules.start);
+		taking->state = page_state(&taking->page);
 		page_lsn = PageGetLSN(taking->page.page);
-
-		if (unlikely(taking->state.is_id) && set_at != page_lsn)
-		{
-			LockBuffer(taking->page.buffer, BUFFER_LOCK_UNLOCK);
-			taking->floor = Max(taking->floor, forgotten_floor(session->is_local_temp));
-			set_at = page_lsn;
-			continue;
-		}
 
 		/*
 		 * The clock is read under the page's lock.  A reading from before the
@@ -230,7 +215,9 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 			has_reserved = true;
 		}
 		else if (taking->choice.verdict != SLOT_WAIT)
-			refuse_slot(taking->choice.verdict, session->relid, taking->choice.first,
+			refuse_slot(taking->choice.verdict, session->relid,
+						taking->choice.verdict == SLOT_FLOOR_TOO_FAR ?
+						taking->choice.first : taking->state.last,
 						session->rules, taking->now, epoch);
 		else if (!has_napped && taking->state.last == session->last_taken &&
 				 taking->choice.wait_us <= 1000)
@@ -272,25 +259,14 @@ floor_of(SessionSequence *session, TimestampTz epoch)
 		bool		is_forgotten;
 
 		lock_page(&page, ensure_pinned(session), BUFFER_LOCK_SHARE);
-		is_forgotten = slot_is_forgotten(page_state(&page, session->rules.start), now - epoch);
+		is_forgotten = slot_is_forgotten(page_state(&page), now - epoch);
 		LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
 		if (is_forgotten)
-			session->floor = forgotten_floor(session->is_local_temp);
+			session->floor = forgotten_until(session->is_local_temp ? now :
+											 reservation_see().reserved, now);
 		session->is_rewritten = now < epoch;
 	}
 	return Max(floor, session->floor);
-}
-
-/*
- * A time above all that a sequence may have issued, by what is known after its
- * page was seen.
- */
-static TimestampTz
-forgotten_floor(bool is_local_temp)
-{
-	TimestampTz now = GetCurrentTimestamp();
-
-	return forgotten_until(is_local_temp ? now : reservation_see().reserved, now);
 }
 
 /*
@@ -306,13 +282,11 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 {
 	SessionSequence *session = session_sequence(seqid);
 	Relation	rel;
-	TimestampTz floor;
+	TimestampTz floor = epoch;
 	TimestampTz now;
 	SequencePage page;
 	SlotRules	rules;
-	SlotState	state;
 	SlotAdvance next;
-	XLogRecPtr	set_at = NO_RECORD;
 
 	ensure_locked(session);
 	rel = open_sequence(seqid);
@@ -321,26 +295,17 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 	if (!rel->rd_islocaltemp)
 		PreventCommandIfReadOnly("advance()");
 	PreventCommandIfParallelMode("advance()");
+	if (!rel->rd_islocaltemp)
+		floor = reserved_floor();
 	rules = read_rules(rel);
-	epoch = check_sequence_epoch(rel, epoch, NULL);
-	floor = rel->rd_islocaltemp ? epoch : reserved_floor();
 	drop_cached(session);
 	if (RelationNeedsWAL(rel))
 		GetTopTransactionId();
 
 	/* What we have waited for may have set the sequence ahead meanwhile. */
-	for (;;)
-	{
-		now = GetCurrentTimestamp();
-		lock_page(&page, ReadBuffer(rel, 0), BUFFER_LOCK_EXCLUSIVE);
-		state = page_state(&page, rules.start);
-		if (!state.is_id || set_at == PageGetLSN(page.page))
-			break;
-		set_at = PageGetLSN(page.page);
-		UnlockReleaseBuffer(page.buffer);
-		floor = Max(floor, forgotten_floor(rel->rd_islocaltemp));
-	}
-	next = slot_advance(state, rules, is_rewritten(rel), slot,
+	now = GetCurrentTimestamp();
+	lock_page(&page, ReadBuffer(rel, 0), BUFFER_LOCK_EXCLUSIVE);
+	next = slot_advance(page_state(&page), rules, is_rewritten(rel), slot,
 						floor - epoch, now - epoch);
 	if (next.verdict == SLOT_TAKE)
 	{
@@ -353,8 +318,7 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 		refuse_advance(seqid, slot, now, epoch);
 	if (next.verdict != SLOT_TAKE)
 		refuse_slot(next.verdict, seqid,
-					next.verdict == SLOT_FLOOR_TOO_FAR ? slot_floor(floor - epoch) :
-					next.verdict == SLOT_SET_TOO_FAR ? state.last : slot,
+					next.verdict == SLOT_FLOOR_TOO_FAR ? slot_floor(floor - epoch) : slot,
 					rules, now, epoch);
 	relation_close(rel, NoLock);
 }
@@ -366,11 +330,10 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
  * was the last, and a standby does not know it.
  *
  * Needs any of SELECT, USAGE and UPDATE on the sequence; with makes_ids, also
- * that this node may make ids of the epoch from it.  OWN_EPOCH becomes the
- * sequence's.
+ * that this node may make ids from it.
  */
 SlotState
-sequence_read(Oid seqid, TimestampTz *epoch, bool makes_ids)
+sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids)
 {
 	Relation	rel;
 	SequencePage page;
@@ -383,7 +346,6 @@ sequence_read(Oid seqid, TimestampTz *epoch, bool makes_ids)
 	{
 		refuse_reservation(seqid);
 		(void) citus_check_sequence(rel, snowid_shard);
-		*epoch = check_sequence_epoch(rel, *epoch, NULL);
 	}
 	if (RecoveryInProgress() && rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		ereport(ERROR,
@@ -391,20 +353,11 @@ sequence_read(Oid seqid, TimestampTz *epoch, bool makes_ids)
 				 errmsg("cannot access temporary or unlogged sequences during recovery")));
 
 	lock_page(&page, ReadBuffer(rel, 0), BUFFER_LOCK_SHARE);
-	state.last = page.data->last_value;
-	state.is_called = page.data->is_called;
-	state.is_id = false;
-	if (makes_ids)
-		state = slot_state(state.last, state.is_called, state.last);
+	state = page_state(&page);
 	UnlockReleaseBuffer(page.buffer);
-	if (!rel->rd_islocaltemp || state.is_id)
-	{
-		TimestampTz now = GetCurrentTimestamp();
-		TimestampTz floor = state.is_id ? forgotten_floor(rel->rd_islocaltemp) :
-		reservation_see().floor;
-
-		state = slot_known(state, floor - *epoch, now - *epoch);
-	}
+	if (!rel->rd_islocaltemp)
+		state = slot_known(state, reservation_see().floor - epoch,
+						   GetCurrentTimestamp() - epoch);
 	relation_close(rel, AccessShareLock);
 
 	return state;
