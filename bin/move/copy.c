@@ -49,6 +49,7 @@ typedef struct Piece
 	char	   *table;
 	char	   *columns;		/* in parentheses; "" for all */
 	char	   *rows;			/* what to copy of it, as COPY takes it */
+	const char *format;			/* options of COPY */
 	const char *statement;		/* for the target alone, instead of a copy */
 	int64		bytes;
 } Piece;
@@ -192,13 +193,13 @@ list_pieces(Copy *copy)
 	const Move *move = copy->move;
 	PGresult   *res = query(copy->keeper,
 							"SELECT nspname, format('%%I.%%I', nspname, relname), a.columns, "
-							"s.bytes / current_setting('block_size')::int AS pages, s.bytes "
+							"s.bytes / current_setting('block_size')::int AS pages, s.bytes, c.oid IN (%s) "
 							"FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace, "
 							"LATERAL (SELECT coalesce('(' || string_agg(quote_ident(attname), ', ' ORDER BY attnum) || ')', '') AS columns "
 							" FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '') a, "
 							"LATERAL (SELECT pg_relation_size(c.oid) AS bytes) s "
 							"WHERE nspname IN (%s) AND relkind = 'r' AND relpersistence = 'p' ORDER BY s.bytes DESC, c.oid",
-							schema_list(move, copy->keeper));
+							binary_tables(move, copy->keeper), schema_list(move, copy->keeper));
 	int			ranges = 0;
 
 	for (int i = 0; i < PQntuples(res); i++)
@@ -221,7 +222,8 @@ list_pieces(Copy *copy)
 			*piece = (Piece)
 			{
 				.shard = shard_of_schema(move, PQgetvalue(res, i, 0)),.table = table,
-					.columns = columns,.bytes = bytes / n
+					.columns = columns,.bytes = bytes / n,
+					.format = *PQgetvalue(res, i, 5) == 't' ? "(FORMAT binary)" : ""
 			};
 			if (*list != '\0')
 				list[strlen(list) - 1] = '\0';
@@ -325,9 +327,9 @@ begin_piece(Worker *worker)
 	if (piece->statement != NULL)
 		return PQsendQuery(worker->to, piece->statement);
 	PQsetnonblocking(worker->to, false);
-	if (!begin_copy(worker->to, PGRES_COPY_IN, text_of("%sCOPY %s %s FROM STDIN", piece == worker->first ? "BEGIN; " : "",
-													   piece->table, piece->columns)) ||
-		!begin_copy(worker->from, PGRES_COPY_OUT, text_of("COPY %s TO STDOUT", piece->rows)))
+	if (!begin_copy(worker->to, PGRES_COPY_IN, text_of("%sCOPY %s %s FROM STDIN %s", piece == worker->first ? "BEGIN; " : "",
+													   piece->table, piece->columns, piece->format)) ||
+		!begin_copy(worker->from, PGRES_COPY_OUT, text_of("COPY %s TO STDOUT %s", piece->rows, piece->format)))
 		return false;
 	PQsetnonblocking(worker->to, true);
 	return true;

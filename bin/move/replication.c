@@ -4,6 +4,7 @@
  * What drops looks at what there is, and can be done again.
  */
 #include "stages.h"
+#include "sql/queries.inc"
 
 /* How long what uses a slot may take to end. */
 #define END_WAIT_MS		10000
@@ -155,6 +156,17 @@ create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name)
 							 has_failover_slots(side) ? ", FAILOVER" : ""));
 }
 
+/* The tables whose rows can go in binary form from the source to the target, as a query. */
+char *
+binary_tables(const Move *move, PGconn *conn)
+{
+	char	   *extensions = query_text(move->target.conn, "SELECT array_agg(concat(extname, ' ', extversion)) FROM pg_extension");
+
+	if (move->source.version / 10000 != move->target.version / 10000 || set_journal(move, &move->source)->target_ddl_md5 != NULL)
+		return text_of("SELECT oid FROM pg_class WHERE false");
+	return text_of(BINARY_TABLES_SQL, schema_list(move, conn), literal(conn, extensions));
+}
+
 /* A subscription of a slot that is there.  Rows are applied as the table's owner, where the server can do that. */
 static void
 create_subscription(const Side *from, const Side *to, const char *name, const char *options)
@@ -173,10 +185,14 @@ subscribe(const Move *move)
 {
 	const Side *target = &move->target;
 	PGconn	   *conn = target->conn;
+	bool		is_binary = query_bool(move->source.aux, "SELECT NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+									   "WHERE nspname IN (%s) AND relkind = 'r' AND c.oid NOT IN (%s))",
+									   schema_list(move, move->source.aux), binary_tables(move, move->source.aux));
 
 	run(conn, "BEGIN");
 	create_subscription(&move->source, target, move->name,
-						has_failover_slots(target) && has_failover_slots(&move->source) ? "enabled, failover" : "enabled");
+						text_of("enabled%s%s", has_failover_slots(target) && has_failover_slots(&move->source) ? ", failover" : "",
+								is_binary ? ", binary" : ""));
 	record_step(move, target, "subscribed");
 	run(conn, "COMMIT");
 }

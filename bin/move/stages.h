@@ -59,6 +59,7 @@ extern bool extend_publication(const Move *move, const Side *side, const char *n
 extern Status take_out(const Move *move, const Side *from, const Side *to, const char *name);
 extern void create_slot(const Side *side, const char *name);
 extern char *create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name);
+extern char *binary_tables(const Move *move, PGconn *conn);
 extern void subscribe(const Move *move);
 extern void subscribe_back(const Move *move, const Side *from, const Side *to);
 extern Status drop_slot(const Side *side, const char *name);

@@ -157,12 +157,13 @@ CREATE TABLE odd (
 	day date DEFAULT '2024-03-04',
 	f float8 DEFAULT 0.1::float8 + 0.2::float8,
 	f4 real DEFAULT 0.3,
-	relation regclass DEFAULT 'people',
 	moods mood[] DEFAULT '{ok,NULL,"so so"}',
 	places place[] DEFAULT '{"(a\\\\b,1)",NULL}',
 	whole jsonb DEFAULT '{"a": "\\ \u00e4", "b": [1.10, null]}',
 	sevens seven
 );
+CREATE TABLE names (id bigint PRIMARY KEY DEFAULT next_id(), relation regclass DEFAULT 'people', kinds regtype[] DEFAULT '{mood,place}');
+INSERT INTO names DEFAULT VALUES;
 CREATE VIEW backslashes AS SELECT E'\\x' || path AS path FROM odd
 	WHERE path <> 'C:\none' AND NOT (path = NULL) AND at > '2020-01-01 00:00:00+01' AND price < '2.50'::money;
 CREATE INDEX ON odd (path) WHERE path LIKE 'C:\\%';

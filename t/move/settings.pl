@@ -17,7 +17,7 @@ my $neutral = '';
 
 for (values %node)
 {
-	$_->append_conf('postgresql.conf', 'allow_in_place_tablespaces = on');
+	$_->append_conf('postgresql.conf', "allow_in_place_tablespaces = on\nlog_statement = all");
 	$_->start;
 	ask($_, 'CREATE EXTENSION snowid', 'CREATE ROLE lesser', q{CREATE TABLESPACE other LOCATION ''},
 		'CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler',
@@ -70,6 +70,20 @@ for my $name (@found_by_plan)
 }
 check_move('b', 'a', '%s ROLE CURRENT_USER', 'a');
 check_move('a', 'b', '%s ROLE CURRENT_USER IN DATABASE postgres', 'a', 'b');
+
+# Rows go in binary form where that is the same on both sides; names of objects as texts.
+my $log = slurp_file($node{a}->logfile);
+like($log, qr/COPY insta5\.letters_rest .*\(FORMAT binary\)$/m, 'a table in binary form');
+unlike($log, qr/COPY insta5\.$_ .*\(FORMAT binary\)$/m, "not $_") for qw(names odd people);
+ask($node{a}, 'SELECT snowid.create_shard(6)', 'SET search_path = insta6, public', q{CREATE TYPE mood AS ENUM ('sad', 'ok')},
+	'CREATE TYPE place AS (street text, mood mood)', 'CREATE DOMAIN moods AS mood[]', 'CREATE TYPE span AS RANGE (SUBTYPE = float8)',
+	'CREATE TABLE own (id bigint PRIMARY KEY, moods moods, places place[], spans span[], texts text[])');
+my $insert = q{INSERT INTO insta6.own VALUES (%s, '{ok,NULL}', '{"(a,ok)",NULL}', '{"[1,2)"}', '{a,NULL,"NULL"}')};
+ask($node{a}, sprintf $insert, 1);
+moves_ok($node{a}, $node{b}, 6, [ '--stop-after', 'copied' ], 0, 'types of its own: copied');
+is(ask($node{b}, 'SELECT subbinary FROM pg_subscription'), 't', 'they are followed in binary form');
+ask($node{a}, sprintf $insert, 2);
+moves_ok($node{a}, $node{b}, 6, [ '--verify', 'checksums' ], 0, 'types of its own: moved', qr/no difference/);
 done_testing();
 
 # Move the shard with unusual settings of these servers.
@@ -88,9 +102,11 @@ sub check_move
 	moves_ok($node{$from}, $node{$to}, 5, [ '--verify', 'checksums', '--trust-owners', '--stop-after', 'copied' ], 0, "$name: copied");
 	ask($node{$from}, q{INSERT INTO insta5.odd SELECT 77 + id, path, bytes, texts, ago, price, doc FROM insta5.odd WHERE price < '0'::money});
 	my $more = rows($node{$from});
+	ask($node{$from}, 'INSERT INTO insta5.names DEFAULT VALUES') if $more !~ /names.*names/s;
+	$more = rows($node{$from});
 	moves_ok($node{$from}, $node{$to}, 5, [ '--verify', 'checksums', '--trust-owners', '--pause-limit', 5000 ], 0, "$name: moved", qr/no difference/);
 	is(rows($node{$to}), $more, "$name: the bytes");
-	ask($node{$to}, 'DELETE FROM insta5.odd WHERE id IN (SELECT 77 + id FROM insta5.odd)');
+	ask($node{$to}, 'DELETE FROM insta5.names WHERE id > (SELECT min(id) FROM insta5.names)', 'DELETE FROM insta5.odd WHERE id IN (SELECT 77 + id FROM insta5.odd)');
 	is(rows($node{$to}), $rows, "$name: all of them");
 	moves_ok($node{$from}, $node{$to}, 5, ['finish'], 0, "$name: finished");
 	is(definitions($node{$to}), $definitions, "$name: the definitions");
@@ -127,5 +143,5 @@ sub rows
 	my ($node) = @_;
 
 	return ask($node, map { "SELECT '$_', t::text FROM insta5.$_ t ORDER BY t::text COLLATE \"C\"" }
-		  qw(people letters facts notes typed odd moods backslashes));
+		  qw(people letters facts notes typed odd names moods backslashes));
 }

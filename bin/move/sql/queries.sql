@@ -29,6 +29,24 @@ SELECT jsonb_object_agg(nspname, made) FROM (SELECT nspname, count(namespace) AS
  UNION ALL SELECT relnamespace FROM pg_policy JOIN c ON c.oid = polrelid
  UNION ALL SELECT stxnamespace FROM pg_statistic_ext) x (namespace) ON namespace = n.oid GROUP BY nspname) m;
 
+-- Tables of which rows can go in binary form to a server of the same version: each type, and
+-- what that is made of, can be sent, is no name of an object nor XML, whose texts say more,
+-- and is built in, made of such, or of an extension whose version is the same there.
+-- arguments: schemas extensions
+\echo binary_tables_sql
+WITH RECURSIVE made_of (rel, typ) AS (
+ SELECT attrelid, atttypid FROM pg_attribute JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace
+ WHERE nspname IN (:'schemas') AND relkind = 'r' AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+ UNION
+ SELECT rel, x FROM made_of JOIN pg_type t ON t.oid = typ, LATERAL (
+  VALUES (typbasetype), (typelem) UNION ALL SELECT rngsubtype FROM pg_range WHERE t.oid IN (rngtypid, rngmultitypid)
+  UNION ALL SELECT atttypid FROM pg_attribute WHERE attrelid = typrelid AND attnum > 0 AND NOT attisdropped) o (x) WHERE x <> 0)
+SELECT rel FROM made_of JOIN pg_type t ON t.oid = typ
+LEFT JOIN pg_depend d ON d.classid = 'pg_type'::regclass AND d.objid = typ AND d.deptype = 'e' LEFT JOIN pg_extension e ON e.oid = d.refobjid
+GROUP BY rel HAVING bool_and(typsend <> 0 AND typreceive <> 0
+ AND NOT (typnamespace = 'pg_catalog'::regnamespace AND (typname LIKE 'reg%' OR typname = 'xml'))
+ AND (typ < 16384 OR typtype <> 'b' OR typcategory = 'A' OR concat(extname, ' ', extversion) = ANY (:'extensions'::text[])));
+
 -- Materialized views, each after those that it reads: it reaches all that they do.
 \echo filled_views_sql
 WITH RECURSIVE reach (view, read) AS (
