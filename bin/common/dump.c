@@ -163,11 +163,11 @@ dump_archive(PGconn *conn, const char *bindir, char *const *schemas, int nschema
 	return run_pg_dump(conn, bindir, schemas, nschemas, snapshot, archive) != NULL;
 }
 
-/* Of an archive: the definitions that rows need, as a script. */
+/* Of an archive: a section of the definitions, or all, as a script. */
 char *
-script_before_rows(PGconn *conn, const char *bindir, int archive)
+script_of(PGconn *conn, const char *bindir, int archive, const char *section)
 {
-	const char *argv[] = {"pg_restore", "--section=pre-data", "--file=-", text_of("/dev/fd/%d", archive), NULL};
+	const char *argv[] = {"pg_restore", "--file=-", text_of("/dev/fd/%d", archive), section, NULL};
 
 	return output_of(bindir, argv, conn);
 }

@@ -166,6 +166,8 @@ copy_and_hand_over(const Move *move)
 	move = select_shards(move, has_not_failed, NULL);
 	if (move->nshards == 0)
 		return STATUS_DONE;
+	if (set_journal(move, source)->target_ddl_md5 == NULL && (status = check_definitions(move, target)) != STATUS_DONE)
+		return status;
 	if (set_journal(move, source)->reverse)
 		prepare_way_back(move);
 	return hand_over(move, source, target, move->name);

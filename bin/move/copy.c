@@ -78,7 +78,6 @@ typedef struct Copy
 	char	   *snapshot;
 	int			archive;		/* file without a name, with the definitions */
 	PGresult   *views;			/* to be filled, and in which order */
-	char	   *wanted;			/* what comes after the rows */
 	int			jobs;
 	Worker	   *workers;
 	Piece	   *pieces;
@@ -654,73 +653,56 @@ give_back(const Copy *copy)
 
 /*
  * Have pg_restore make what comes after the rows.  It goes on after an error, as
- * it gives for what is there.
+ * it gives for what is there; says whether there was none.
  */
 static Status
-run_pg_restore(Copy *copy, int jobs, FILE *errors)
+run_pg_restore(Copy *copy, int jobs, FILE *errors, bool *is_clean)
 {
 	pid_t		child = start_after_rows(copy->move->target.conn, copy->move->options->bindir, copy->archive, jobs, fileno(errors));
 	Status		status = STATUS_DONE;
+	int			code = -1;
 
-	while (child != 0 && waitpid(child, NULL, WNOHANG) == 0)
+	while (child != 0 && waitpid(child, &code, WNOHANG) == 0)
 	{
 		if (status == STATUS_DONE && (status = watch(copy)) != STATUS_DONE)
 			kill(child, SIGTERM);
 		wait_ms(5);
 	}
+	*is_clean = code == 0;
 	return status;
-}
-
-/* The schemas that lack something of what comes after the rows. */
-static PGresult *
-find_lacking(const Copy *copy)
-{
-	PGconn	   *conn = copy->move->target.conn;
-
-	return query(conn, "SELECT key, value, made ->> key FROM jsonb_each_text(%2$s), (" AFTER_ROWS_SQL ") m (made) WHERE value <> made ->> key ORDER BY key",
-				 schema_array(copy->move, conn), literal(conn, copy->wanted));
 }
 
 /*
  * Make what comes after the rows.  Sessions of pg_restore can have a deadlock on
- * partitions' indexes, so what is missing is made again by one; if something is
- * missing still, it is heard, and the shard is left.
+ * partitions' indexes, or be ended, so what is missing after an error is made again by
+ * one.  Then both sides are compared; what that has said is told if they differ.
  */
 static Status
 restore_after_rows(Copy *copy)
 {
-	const Move *move = copy->move;
-	PGresult   *lacking = NULL;
+	FILE	   *errors = tmpfile();
+	bool		is_clean = false;
 	Status		status = STATUS_DONE;
 
-	for (int jobs = copy->jobs; lacking == NULL || (PQntuples(lacking) > 0 && jobs > 0); jobs = jobs > 1 ? 1 : 0)
+	if (errors == NULL)
 	{
-		FILE	   *errors = tmpfile();
-
-		if (errors == NULL)
-		{
-			report_error("could not make a temporary file: %m");
-			return STATUS_FAILED;
-		}
-		if ((status = run_pg_restore(copy, jobs, errors)) != STATUS_DONE)
-			return status;
-		PQclear(lacking);
-		lacking = find_lacking(copy);
+		report_error("could not make a temporary file: %m");
+		return STATUS_FAILED;
+	}
+	for (int i = 0; i < 2 && !is_clean && status == STATUS_DONE; i++)
+	{
 		rewind(errors);
-		for (int c; PQntuples(lacking) > 0 && jobs == 1 && (c = getc(errors)) != EOF;)
-			putc(c, stderr);
-		fclose(errors);
+		status = ftruncate(fileno(errors), 0) == 0 ? run_pg_restore(copy, i == 0 ? copy->jobs : 1, errors, &is_clean) : STATUS_FAILED;
 	}
-	for (int i = 0; i < PQntuples(lacking); i++)
+	if (status == STATUS_DONE && (status = compare_definitions(copy->move, copy->archive)) != STATUS_DONE)
 	{
-		report_error("schema %s has %s indexes, constraints, triggers and so on, but only %s of them could be made on the target",
-					 PQgetvalue(lacking, i, 0), PQgetvalue(lacking, i, 1), PQgetvalue(lacking, i, 2));
-		leave_shard(move, shard_of_schema(move, PQgetvalue(lacking, i, 0)));
-		status = STATUS_FAILED;
+		rewind(errors);
+		for (int c; !is_clean && (c = getc(errors)) != EOF;)
+			putc(c, stderr);
+		if (copy->move->nshards == 1)
+			report_hint("Correct that on the target, and type the same command again; the rows stay. If it takes another definition of the shard, type before: snowid-move abort");
 	}
-	PQclear(lacking);
-	if (status == STATUS_FAILED && move->nshards == 1)
-		report_hint("Correct that, and type the same command again; the rows stay.");
+	fclose(errors);
 	return status;
 }
 
@@ -786,14 +768,13 @@ copy_once(Copy *copy, bool has_rows)
 	const Move *move = copy->move;
 	Status		status;
 
-	if ((status = check_definitions(move)) != STATUS_DONE)
+	if ((status = check_definitions(move, &move->source)) != STATUS_DONE)
 		return status;
 	if (!has_rows)
 		publish(move, &move->source, move->name);
 	if ((status = take_snapshot(copy, has_rows)) != STATUS_DONE ||
 		(status = copy_schemas(move, copy->keeper, copy->snapshot, copy->archive, has_rows)) != STATUS_DONE)
 		return status;
-	copy->wanted = query_text(copy->keeper, AFTER_ROWS_SQL, schema_array(move, copy->keeper));
 	copy->views = query(copy->keeper, FILLED_VIEWS_SQL, schema_array(move, copy->keeper));
 	if (!has_rows && (status = copy_rows(copy)) != STATUS_DONE)
 		return status;

@@ -14,22 +14,25 @@ being_extended_sql(const Move *move, PGconn *conn)
 	return text_of("(" BEING_EXTENDED_SQL ")", schema_list(move, conn));
 }
 
-/* Are the definitions those that were checked?  What is new may call anything. */
+/*
+ * Are the definitions those that were noted: on the source when they were checked,
+ * since what is new may call anything; on the target when they were compared?
+ */
 Status
-check_definitions(const Move *move)
+check_definitions(const Move *move, const Side *side)
 {
-	const Side *source = &move->source;
-	char	  **now = note_definitions(move, source);
+	const Side *other = is_source(move, side) ? &move->target : &move->source;
+	char	  **now = note_definitions(move, side);
 
 	for (int i = 0; i < move->nshards; i++)
 	{
 		Shard	   *shard = move->shards[i];
-		const char *before = journal_of(shard, source)->fingerprint;
+		const char *before = journal_of(shard, side)->fingerprint;
 
 		if (!is_as_noted(before, now[i]))
 		{
-			report_error("the definitions of shard %d have changed since they were checked: %s", shard->number,
-						 name_changes(source->conn, move->target.conn, shard->schema, before));
+			report_error("the definitions of shard %d have changed on the %s since they were %s: %s", shard->number, side->label,
+						 is_source(move, side) ? "checked" : "compared", name_changes(side->conn, other->conn, shard->schema, before));
 			report_hint("Type snowid-move abort, and begin again.");
 			return STATUS_FAILED;
 		}
@@ -101,14 +104,19 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 {
 	const Side *target = &move->target;
 	PGconn	   *conn = target->aux;
-	char	   *script = script_before_rows(conn, move->options->bindir, archive);
+	char	   *script = script_of(conn, move->options->bindir, archive, "--section=pre-data");
+	PGresult   *privileges;
 	Status		status = STATUS_FAILED;
 
 	if (script == NULL)
 		return STATUS_FAILED;
 	strip_script(script, target);
-	run(conn, "BEGIN");
-	if (try_run(conn, "%s%s", script, query_text(keeper, CASTS_SQL, schema_list(move, keeper))))
+	/* One at a time, since these are rows that all moves of the role change. */
+	run(conn, "BEGIN; SELECT pg_advisory_xact_lock(%d, -1)", LOCK_CLASS);
+	privileges = query(conn, DEFAULT_PRIVILEGES_SQL);
+	if (try_run(conn, "%s", PQgetvalue(privileges, 0, 0)) &&
+		try_run(conn, "%s%s", script, query_text(keeper, CASTS_SQL, schema_list(move, keeper))) &&
+		try_run(conn, "SET search_path = pg_catalog, pg_temp; %s", PQgetvalue(privileges, 0, 1)))
 	{
 		run(conn, "SET search_path = pg_catalog, pg_temp");
 		status = alter_target(move, keeper, conn);
@@ -134,18 +142,26 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 	return reconnect(conn) ? status : STATUS_FAILED;
 }
 
-static Status
-dump_and_make(const Move *move, PGconn *keeper, const char *snapshot, int archive, bool has_rows)
+static char **
+schemas_of(const Move *move)
 {
 	char	  **schemas = pg_malloc(move->nshards * sizeof(char *));
-	bool		done;
 
 	for (int i = 0; i < move->nshards; i++)
 		schemas[i] = move->shards[i]->schema;
+	return schemas;
+}
+
+static Status
+dump_and_make(const Move *move, PGconn *keeper, const char *snapshot, int archive, bool has_rows)
+{
+	char	  **schemas = schemas_of(move);
+	bool		done;
+
 	done = ftruncate(archive, 0) == 0 && lseek(archive, 0, SEEK_SET) == 0 &&
 		dump_archive(move->source.conn, move->options->bindir, schemas, move->nshards, snapshot, archive);
 	free(schemas);
-	if (!done || check_definitions(move) != STATUS_DONE)
+	if (!done || check_definitions(move, &move->source) != STATUS_DONE)
 		return STATUS_FAILED;
 	return has_rows ? STATUS_DONE : make_schemas(move, keeper, archive);
 }
@@ -164,4 +180,142 @@ copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive
 		if (dump_and_make(select_range(move, i, 1), keeper, snapshot, archive, false) != STATUS_DONE)
 			leave_shard(move, move->shards[i]);
 	return STATUS_FAILED;
+}
+
+/* What pg_dump says of an object, by its header. */
+typedef struct Entry
+{
+	const char *header;			/* "NAME; Type: TYPE; Schema: SCHEMA; Owner: OWNER" */
+	char	   *body;			/* statements, without comments and settings */
+} Entry;
+
+static int
+compare_entries(const void *a, const void *b)
+{
+	const Entry *x = a;
+	const Entry *y = b;
+	int			order = strcmp(x->header, y->header);
+
+	return order != 0 ? order : strcmp(x->body, y->body);
+}
+
+static int
+compare_lines(const void *a, const void *b)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+/* Privileges have no order; comments, settings and empty lines say nothing. */
+static char *
+normal_body(char *text, bool is_acl)
+{
+	char	  **lines = pg_malloc(sizeof(char *) * (strlen(text) / 2 + 2));
+	int			n = 0;
+	PQExpBufferData body;
+
+	for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+		if (strncmp(line, "--", 2) != 0 && strncmp(line, "SET ", 4) != 0 && *line != '\\')
+			lines[n++] = line;
+	if (is_acl)
+		qsort(lines, n, sizeof(char *), compare_lines);
+	initPQExpBuffer(&body);
+	for (int i = 0; i < n; i++)
+		appendPQExpBuffer(&body, "%s\n", lines[i]);
+	pg_free(lines);
+	return body.data;
+}
+
+/*
+ * The entries of a script, sorted; after them one without a header.  Our fence is none, and what
+ * a closed sequence is, is in the journal.  Without details, only privileges have a body.
+ */
+static Entry *
+entries_of(char *script, bool details)
+{
+	static const char start[] = "\n--\n-- Name: ";
+	Entry	   *entries = pg_malloc0(sizeof(Entry));
+	int			n = 0;
+
+	for (char *p = strstr(script, start), *next; p != NULL; p = next)
+	{
+		char	   *header = p + strlen(start);
+		char	   *end = strchr(header, '\n');
+		bool		is_acl;
+
+		if ((next = strstr(header, start)) != NULL)
+			*next = '\0';
+		*end = '\0';
+		if (strstr(header, " snowid_fence; Type: TRIGGER") != NULL)
+			continue;
+		is_acl = strstr(header, "; Type: ACL;") != NULL || strstr(header, "; Type: DEFAULT ACL;") != NULL;
+		entries[n++] = (Entry)
+		{
+			header, is_acl || (details && strstr(header, "; Type: SEQUENCE;") == NULL) ? normal_body(end + 1, is_acl) : ""
+		};
+		entries = pg_realloc(entries, sizeof(Entry) * (n + 1));
+		entries[n].header = NULL;
+	}
+	qsort(entries, n, sizeof(Entry), compare_entries);
+	return entries;
+}
+
+/* Tell what an object lacks, and leave its shard: all of them, if it belongs to none. */
+static void
+tell_difference(const Move *move, const Entry *entry, const char *what)
+{
+	const char *schema = strstr(entry->header, "; Schema: ");
+	char	   *name = schema == NULL ? "" : pg_strdup(schema + strlen("; Schema: "));
+
+	name[strcspn(name, ";")] = '\0';
+	report_error("the copy is not as the shard is: on the target, %s: %s", what, entry->header);
+	for (int i = 0; i < move->nshards; i++)
+		if (shard_of_schema(move, name) == NULL || strcmp(move->shards[i]->schema, name) == 0)
+			move->shards[i]->failed = true;
+}
+
+/*
+ * Has the target all that the archive, of the source's definitions, has, and nothing
+ * else?  All is compared that pg_dump says; of another version, or after
+ * --target-ddl, what there is, and its privileges.
+ */
+Status
+compare_definitions(const Move *move, int archive)
+{
+	const Side *target = &move->target;
+	bool		has_ddl = set_journal(move, &move->source)->target_ddl_md5 != NULL;
+	bool		details = !has_ddl && move->source.version / 10000 == target->version / 10000;
+	char	  **schemas = schemas_of(move);
+	char	   *wanted = script_of(target->conn, move->options->bindir, archive, NULL);
+	char	   *made = wanted == NULL ? NULL : dump_definitions(target->conn, move->options->bindir, schemas, move->nshards);
+	Entry	   *w;
+	Entry	   *m;
+	char	  **notes;
+
+	if (made == NULL)
+		return STATUS_FAILED;
+	w = entries_of(wanted, details);
+	m = entries_of(made, details);
+	while (w->header != NULL || m->header != NULL)
+	{
+		int			order = w->header == NULL ? 1 : m->header == NULL ? -1 : strcmp(w->header, m->header);
+
+		if (order < 0)
+			tell_difference(move, w, "this is missing");
+		else if (order > 0 && !has_ddl)
+			tell_difference(move, m, "there is also");
+		else if (order == 0 && strcmp(w->body, m->body) != 0)
+		{
+			tell_difference(move, w, "this is another");
+			report_verbose("%s, and on the target %s", w->body, m->body);
+		}
+		w += order <= 0;
+		m += order >= 0;
+	}
+	free(wanted);
+	free(made);
+	notes = note_definitions(move, target);
+	for (int i = 0; i < move->nshards; i++)
+		record_detail(select_range(move, i, 1), target->conn, "fingerprint", notes[i]);
+	read_journal(move, target);
+	return select_shards(move, has_failed, NULL)->nshards > 0 ? STATUS_FAILED : STATUS_DONE;
 }

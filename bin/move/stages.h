@@ -45,7 +45,8 @@ extern char *name_changes(PGconn *conn, PGconn *other, const char *schema, const
 /* schema.c: the definitions */
 
 extern char *being_extended_sql(const Move *move, PGconn *conn);
-extern Status check_definitions(const Move *move);
+extern Status check_definitions(const Move *move, const Side *side);
+extern Status compare_definitions(const Move *move, int archive);
 extern Status copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive, bool has_rows);
 
 /* copy.c: definitions, rows, and what is made of rows, out of one snapshot */

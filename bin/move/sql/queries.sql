@@ -17,17 +17,19 @@ SELECT slot_name, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint >> 
 FROM pg_replication_slots LEFT JOIN pg_stat_replication ON pid = active_pid
 WHERE slot_name IN (:'name', :'reverse_name');
 
--- What comes after the rows: how many indexes, constraints and so on each schema has.
-\echo after_rows_sql
-WITH n AS MATERIALIZED (SELECT oid, nspname FROM pg_namespace WHERE nspname = ANY (:'schemas')),
-c AS MATERIALIZED (SELECT oid, relnamespace FROM pg_class WHERE relnamespace IN (SELECT oid FROM n))
-SELECT jsonb_object_agg(nspname, made) FROM (SELECT nspname, count(namespace) AS made FROM n LEFT JOIN (
- SELECT relnamespace FROM pg_index JOIN c ON c.oid = indexrelid WHERE indisvalid
- UNION ALL SELECT connamespace FROM pg_constraint WHERE contype <> 'n' AND conparentid = 0
- UNION ALL SELECT relnamespace FROM pg_trigger JOIN c ON c.oid = tgrelid WHERE NOT tgisinternal AND tgparentid = 0 AND tgname <> 'snowid_fence'
- UNION ALL SELECT relnamespace FROM pg_rewrite JOIN c ON c.oid = ev_class
- UNION ALL SELECT relnamespace FROM pg_policy JOIN c ON c.oid = polrelid
- UNION ALL SELECT stxnamespace FROM pg_statistic_ext) x (namespace) ON namespace = n.oid GROUP BY nspname) m;
+-- Takes away what the role's default privileges would give to what it makes, and gives
+-- them back: pg_dump counts on those of PostgreSQL.
+\echo default_privileges_sql
+SELECT string_agg(plain, '; '), string_agg(own, '; ') FROM pg_default_acl,
+CAST((CASE defaclobjtype WHEN 'r' THEN 'TABLES' WHEN 'S' THEN 'SEQUENCES' WHEN 'f' THEN 'ROUTINES' WHEN 'T' THEN 'TYPES' WHEN 'n' THEN 'SCHEMAS'
+ ELSE 'LARGE OBJECTS' END) AS text) kind, LATERAL (
+ SELECT concat_ws('; ', string_agg(take, '; ') FILTER (WHERE is_own), string_agg(give, '; ') FILTER (WHERE NOT is_own)),
+  concat_ws('; ', string_agg(take, '; ') FILTER (WHERE NOT is_own), string_agg(give, '; ') FILTER (WHERE is_own))
+ FROM (SELECT true, (aclexplode(defaclacl)).* UNION ALL SELECT false, (aclexplode(acldefault(CASE defaclobjtype WHEN 'S' THEN 's' ELSE defaclobjtype END, defaclrole))).*)
+  a (is_own, grantor, grantee, right_, further), CAST(CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END AS text) who,
+ LATERAL (SELECT format('ALTER DEFAULT PRIVILEGES REVOKE ALL ON %s FROM %s', kind, who),
+  format('ALTER DEFAULT PRIVILEGES GRANT %s ON %s TO %s%s', right_, kind, who, CASE WHEN further THEN ' WITH GRANT OPTION' END)) c (take, give)) x (plain, own)
+WHERE defaclnamespace = 0 AND defaclrole = (SELECT oid FROM pg_roles WHERE rolname = current_user);
 
 -- Tables of which rows can go in binary form to a server of the same version: each type, and
 -- what that is made of, can be sent, is no name of an object nor XML, whose texts say more,

@@ -1,0 +1,98 @@
+# Before the decision the target has all that pg_dump says of the shard, and nothing
+# else: row security, privileges, policies.  What ends a session of pg_restore,
+# what the target's default privileges add, and what is changed there
+# meanwhile, does not get through.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use IPC::Run ();
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+my $b = move_node('b');
+my $secured = q{SELECT count(*) FROM pg_class WHERE relrowsecurity AND relnamespace = 'insta5'::regnamespace};
+
+$_->start for $a, $b;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid; CREATE ROLE app; CREATE ROLE other') for $a, $b;
+
+# The target's default privileges are there before and after, and give nothing.
+fresh();
+$b->safe_psql('postgres', q{
+ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO other WITH GRANT OPTION;
+ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+ALTER DEFAULT PRIVILEGES GRANT USAGE ON SEQUENCES TO other;
+ALTER DEFAULT PRIVILEGES GRANT CREATE ON SCHEMAS TO other});
+my $defaults = $b->safe_psql('postgres', 'SELECT defaclobjtype, defaclacl FROM pg_default_acl ORDER BY 1');
+my $privileges = q{
+SELECT relname, relacl::text FROM pg_class WHERE relnamespace = 'insta5'::regnamespace AND relkind IN ('r', 'p', 'v', 'S')
+UNION ALL SELECT proname, proacl::text FROM pg_proc WHERE pronamespace = 'insta5'::regnamespace
+UNION ALL SELECT nspname, nspacl::text FROM pg_namespace WHERE nspname = 'insta5' ORDER BY 1, 2};
+my $wanted = $a->safe_psql('postgres', $privileges);
+moves_ok($a, $b, 5, [], 0, 'moved beside default privileges');
+moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+is($b->safe_psql('postgres', $privileges), $wanted, 'the privileges are those of the source');
+is($b->safe_psql('postgres', 'SELECT defaclobjtype, defaclacl FROM pg_default_acl ORDER BY 1'), $defaults, 'and the default ones are untouched');
+
+# A session of pg_restore is ended once; and whenever it comes there.
+for my $times (1, 100)
+{
+	fresh();
+	my $hold = hold_at_step($b, 'rows');
+	my $move = IPC::Run::start([ move_command($a, $b, 5, '--jobs', 1) ], '>', \my $stdout, '2>', \my $stderr);
+	wait_until_held($b) or die 'does not get there';
+	$b->safe_psql('postgres', qq{
+CREATE SEQUENCE public.times;
+CREATE FUNCTION public.end_session() RETURNS event_trigger LANGUAGE plpgsql AS \$\$
+BEGIN
+	IF current_query() ~ 'ENABLE ROW LEVEL' AND nextval('public.times') <= $times THEN
+		PERFORM pg_terminate_backend(pg_backend_pid());
+	END IF;
+END \$\$;
+CREATE EVENT TRIGGER end_session ON ddl_command_start EXECUTE FUNCTION public.end_session()});
+	$hold->query_safe('SELECT pg_advisory_unlock(47)');
+	$hold->quit;
+	IPC::Run::finish($move);
+	my $code = $? >> 8;
+	$b->safe_psql('postgres', 'DROP FUNCTION public.end_session() CASCADE; DROP SEQUENCE public.times');
+	let_go_steps($b);
+	if ($times == 1)
+	{
+		is($code, 0, 'a session was ended once: moved') or diag $stderr;
+	}
+	else
+	{
+		is($code, 1, 'a session is ended each time');
+		like($stderr, qr/missing: users; Type: ROW SECURITY; Schema: insta5/, 'it says what is missing');
+		lives_on_ok($a, $b, 'it stays');
+		moves_ok($a, $b, 5, [], 0, 'the same command goes on');
+	}
+	is($b->safe_psql('postgres', $secured), '2', 'with row security');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+}
+
+# What somebody changes on the target.
+fresh();
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+$b->safe_psql('postgres', 'ALTER TABLE insta5.users DISABLE ROW LEVEL SECURITY');
+moves_ok($a, $b, 5, [], 1, 'changed on the target', qr/shard 5 have changed on the target since they were compared: table insta5.users\n/);
+lives_on_ok($a, $b, 'it has not moved');
+moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+done_testing();
+
+sub fresh
+{
+	fresh_shard($a, $b);
+	$a->safe_psql('postgres', q{
+CREATE POLICY own ON insta5.users USING (name = current_user);
+ALTER TABLE insta5.users ENABLE ROW LEVEL SECURITY;
+ALTER TABLE insta5.photos ENABLE ROW LEVEL SECURITY;
+GRANT SELECT, INSERT ON insta5.users TO app, PUBLIC;
+GRANT SELECT (id) ON insta5.photos TO app WITH GRANT OPTION;
+CREATE FUNCTION insta5.two() RETURNS int LANGUAGE sql AS 'SELECT 2'});
+	return;
+}
