@@ -24,7 +24,8 @@ flush_log(const Side *side)
 
 /*
  * Wait until no standby that streams from a server could be promoted without what
- * is committed there now; returns false after a limit, or an error.
+ * is committed there now; returns false after a limit, or an error.  An archiver
+ * streams, too, but replays nothing, and is none.
  */
 bool
 wait_for_standbys(const Side *side, int64 until)
@@ -38,7 +39,7 @@ wait_for_standbys(const Side *side, int64 until)
 		if (lsn != NULL)
 			wait_ms(1);
 		res = try_query(side->aux,
-						"SELECT lsn, NOT EXISTS (SELECT FROM pg_stat_replication r WHERE state = 'streaming' AND flush_lsn < lsn "
+						"SELECT lsn, NOT EXISTS (SELECT FROM pg_stat_replication r WHERE state = 'streaming' AND replay_lsn IS NOT NULL AND flush_lsn < lsn "
 						"AND NOT EXISTS (SELECT FROM pg_replication_slots WHERE active_pid = r.pid AND slot_type = 'logical')) "
 						"FROM (SELECT coalesce(%s::pg_lsn, pg_current_wal_flush_lsn())) l (lsn)", literal(side->aux, lsn));
 		if (res == NULL)

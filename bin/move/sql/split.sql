@@ -234,12 +234,12 @@ FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid WHERE subenabled;
 SELECT coalesce((:standby_name), '') AS other \gset
 \c :source
 SELECT 'ok', format('"%s" goes on to follow the source', application_name), ''
-FROM pg_stat_replication WHERE :'other' NOT IN ('', application_name)
+FROM pg_stat_replication WHERE :'other' NOT IN ('', application_name) AND replay_lsn IS NOT NULL
 AND pid NOT IN (SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active);
 
 \echo standbys of the target
 \c :target
-SELECT 'ok', format('"%s" goes on to follow the target', application_name), '' FROM pg_stat_replication;
+SELECT 'ok', format('"%s" goes on to follow the target', application_name), '' FROM pg_stat_replication WHERE replay_lsn IS NOT NULL;
 
 \echo unlogged tables
 \c :source
