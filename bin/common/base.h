@@ -67,6 +67,7 @@ extern void fail(void) NORETURN;
  * waits gives back what it has made since a mark: texts, names and literals.
  */
 extern char *text_of(const char *fmt,...) pg_attribute_printf(1, 2);
+extern char *format_of(const char *fmt,...) pg_attribute_printf(1, 2);	/* not kept: to be freed */
 extern char *keep_text(char *text);
 extern int	mark_texts(void);
 extern void free_texts(int mark);
@@ -85,7 +86,8 @@ extern const char *label_of(PGconn *conn);
 /*
  * run() and the rest end the program if the query fails; try_query() returns
  * NULL and try_run() false, with the message in PQerrorMessage and the SQLSTATE
- * in last_sqlstate.
+ * in last_sqlstate; last_message is the message alone, last_position the character
+ * of the query that it means, or 0.
  *
  * The text of a query is made with printf's directives; names and literals go
  * through ident() and literal() first.
@@ -106,6 +108,8 @@ extern int64 number_of(char *value);
 #define query_bool(...)		(query_int64(__VA_ARGS__) != 0)
 
 extern char last_sqlstate[6];
+extern char *last_message;
+extern int	last_position;
 extern bool has_succeeded(PGresult *res);
 
 extern char *ident(PGconn *conn, const char *name);

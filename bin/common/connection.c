@@ -41,7 +41,7 @@ options_for_programs(PGconn *conn)
  * path could put its own function or operator in the place of one that we name.
  * It is not sent at the connection's start, since poolers refuse that.
  */
-static void
+void
 set_up_session(PGconn *conn)
 {
 	run(conn, "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)");

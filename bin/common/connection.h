@@ -67,6 +67,7 @@ extern PGconn *connect_to(const char *label, const char *conninfo, const char *r
 #define open_connection(label, conninfo)	connect_to(label, conninfo, NULL)
 #define open_replication(label, conninfo)	connect_to(label, conninfo, "database")
 extern char *options_for_programs(PGconn *conn);
+extern void set_up_session(PGconn *conn);
 extern bool reconnect(PGconn *conn);
 extern bool open_side(Side *side, const char *conninfo, const char *for_other_server, bool needed);
 extern void close_side(Side *side);

@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 #endif
 
-/* All that can be read there, which is closed. */
+/* All that can be read there, which is closed.  It is a text. */
 char *
 read_all(int fd)
 {
@@ -28,6 +28,11 @@ read_all(int fd)
 	{
 		report_error("out of memory");
 		fail();
+	}
+	if (strlen(buf.data) != buf.len)
+	{
+		report_error("what should be a text has a byte 0");
+		exit(EXIT_USAGE);
 	}
 	return buf.data;
 }

@@ -45,6 +45,19 @@ format_text(const char *fmt, va_list args)
 }
 
 char *
+format_of(const char *fmt,...)
+{
+	va_list		args;
+	char	   *text;
+
+	va_start(args, fmt);
+	text = format_text(fmt, args);
+
+	va_end(args);
+	return text;
+}
+
+char *
 text_of(const char *fmt,...)
 {
 	va_list		args;

@@ -8,6 +8,8 @@
 #include "libpq-events.h"
 
 char		last_sqlstate[6] = "";
+char	   *last_message = NULL;
+int			last_position = 0;
 
 /* A label is kept with its connection; this identifies it. */
 static int
@@ -31,18 +33,41 @@ label_of(PGconn *conn)
 	return label != NULL ? label : "server";
 }
 
-/* If not, last_sqlstate is what it says. */
+/* If not, last_sqlstate and its like are what it says. */
 bool
 has_succeeded(PGresult *res)
 {
 	ExecStatusType status = PQresultStatus(res);
 	const char *sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+	const char *message = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
+	const char *position = PQresultErrorField(res, PG_DIAG_STATEMENT_POSITION);
 
 	last_sqlstate[0] = '\0';
 	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK || status == PGRES_EMPTY_QUERY)
 		return true;
 	strlcpy(last_sqlstate, sqlstate ? sqlstate : "08006", sizeof(last_sqlstate));
+	pg_free(last_message);
+	last_message = pg_strdup(message != NULL ? message : PQresultErrorMessage(res));
+	last_position = position != NULL ? atoi(position) : 0;
 	return false;
+}
+
+/* Whoever copies has nothing to read here, and nobody reads what he writes. */
+static PGresult *
+without_copy(PGconn *conn, PGresult *res)
+{
+	char	   *row;
+
+	if (PQresultStatus(res) == PGRES_COPY_IN)
+		(void) PQputCopyEnd(conn, "a script has no rows to read");
+	else if (PQresultStatus(res) == PGRES_COPY_OUT)
+		while (PQgetCopyData(conn, &row, 0) > 0)
+			PQfreemem(row);
+	else
+		return res;
+	for (PGresult *next; (next = PQgetResult(conn)) != NULL; res = next)
+		PQclear(res);
+	return res;
 }
 
 static PGresult *execute(PGconn *conn, bool may_fail, const char *fmt,
@@ -53,7 +78,7 @@ static PGresult *
 execute(PGconn *conn, bool may_fail, const char *fmt, va_list args)
 {
 	char	   *sql = format_text(fmt, args);
-	PGresult   *res = PQexec(conn, sql);
+	PGresult   *res = without_copy(conn, PQexec(conn, sql));
 
 	if (has_succeeded(res))
 	{

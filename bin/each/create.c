@@ -1,80 +1,136 @@
 /*
  * create --like: new shards with an existing one's definitions and ledger, on
- * the same server.
+ * the same server, each in a transaction of its own.
  *
  * pg_dump's script makes the existing shard's schema.  So that it runs as it is,
- * that schema is called otherwise while it runs: in one transaction, which nobody
+ * that schema is called otherwise while it runs: in a transaction, which nobody
  * else sees, and which locks nothing that a session needs that uses the shard.
+ * What no renaming reaches is mapped, or refused.  Before the commit, the new shard
+ * must prove that it makes and takes ids of its own number.
  */
 #include "each.h"
 
-/* Where pg_dump's script has the number of the shard: next_id(), DEFAULTs, guards. */
-#define NUMBERED "(\\msnowid(_internal)?\\.(next_id\\w*\\(|id_shard\\(([^()\"]*|\"[^\"]*\")\\) = ))%d\\M"
+/*
+ * The ids that next_id() and the DEFAULTs of the schema %1$s make, but of sequences elsewhere;
+ * and one of the number %2$d, which all guards must take.
+ */
+#define PROVE \
+	"DECLARE d record; id bigint; kept boolean; BEGIN " \
+	"FOR d IN SELECT 'next_id()' AS what, format('%%I.next_id()', nspname) AS call FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace " \
+	"WHERE nspname = %1$s AND proname = 'next_id' AND pronargs = 0 " \
+	"UNION ALL SELECT format('DEFAULT of %%s.%%I', adrelid::regclass, attname), pg_get_expr(adbin, adrelid) FROM pg_namespace n JOIN pg_depend r ON r.refobjid = n.oid " \
+	"AND r.refclassid = 'pg_namespace'::regclass AND r.classid = 'pg_class'::regclass " \
+	"JOIN pg_attrdef a ON adrelid = r.objid JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum AND attgenerated = '' " \
+	"WHERE nspname = %1$s AND EXISTS (SELECT FROM pg_depend JOIN pg_proc p ON p.oid = refobjid AND refclassid = 'pg_proc'::regclass " \
+	"WHERE classid = 'pg_attrdef'::regclass AND objid = a.oid AND proname ^@ 'next_id') " \
+	"AND NOT EXISTS (SELECT FROM pg_depend JOIN pg_class s ON s.oid = refobjid AND refclassid = 'pg_class'::regclass AND s.relkind = 'S' " \
+	"WHERE classid = 'pg_attrdef'::regclass AND objid = a.oid AND s.relnamespace <> n.oid) LOOP " \
+	"EXECUTE 'SELECT ' || d.call INTO id; IF snowid.id_shard(id) IS DISTINCT FROM %2$d THEN " \
+	"RAISE '%% makes ids of shard %%', d.what, snowid.id_shard(id); END IF; END LOOP; " \
+	"FOR d IN SELECT format('constraint %%I of %%s', conname, conrelid::regclass) AS what, pg_get_expr(conbin, conrelid) AS test, attname FROM pg_namespace n JOIN pg_depend r ON r.refobjid = n.oid " \
+	"AND r.refclassid = 'pg_namespace'::regclass AND r.classid = 'pg_class'::regclass JOIN pg_constraint k ON conrelid = r.objid JOIN pg_attribute ON attrelid = conrelid AND ARRAY[attnum] = conkey WHERE nspname = %1$s AND contype = 'c' " \
+	"AND EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_constraint'::regclass AND objid = k.oid AND refobjid = 'snowid.id_shard(bigint)'::regprocedure) LOOP " \
+	"EXECUTE format('SELECT %%s FROM (SELECT snowid.make_id(now(), %2$d, 0)) x (%%I)', d.test, d.attname) INTO kept; " \
+	"IF NOT kept THEN RAISE '%% refuses ids of shard %%', d.what, %2$d; END IF; END LOOP; END"
+
+/* pg_dump's script for another shard.  Refuses what names the old one in texts, unless they are to be kept. */
+static char *
+script_for(const char *dump, const ShardName *like, const ShardName *name)
+{
+	PQExpBuffer script = createPQExpBuffer();
+	const char *p = dump;
+	Entry		entry;
+
+	(void) append_for(script, dump, dump + strlen(dump), like, name);
+	while (!options.keep_texts && next_entry(&p, &entry))
+	{
+		PQExpBufferData unused;
+
+		initPQExpBuffer(&unused);
+		if (append_for(&unused, entry.text, entry.end, like, name) > 0)
+			note(text_of("%s %s", entry.type, entry.name), "", name->shard);
+		termPQExpBuffer(&unused);
+	}
+	for (int i = 0; i < nnotes; i++)
+		report_error("%s: a text in it names \"%s\", which no renaming changes", notes[i].subject, like->forms[0]);
+	if (nnotes > 0)
+		exit(refuse(EXIT_USAGE, "Use names without a schema there; or say that they may stay as they are: --keep-texts.",
+					"shard %d cannot be like shard %d", name->shard, like->shard));
+	return keep_text(script->data);
+}
 
 static void
-create_shard(PGconn *conn, const char *like, const char *script, int number, const char *schema)
+create_shard(PGconn *conn, const char *dump, const ShardName *like, const ShardName *name)
 {
-	char	   *l = ident(conn, like);
-	char	   *s = ident(conn, schema);
+	char	   *old = ident(conn, like->forms[0]);
+	char	   *new = ident(conn, name->forms[0]);
 
-	run(conn, "SELECT snowid_internal.claim_shard(%d, %s, sequence, epoch) FROM snowid.shard_registry WHERE shard = %d",
-		number, literal(conn, schema), options.like);
-	run(conn, "ALTER SCHEMA %s RENAME TO snowid_each_like", l);
-	run(conn, "%s", query_text(conn, "SELECT regexp_replace(%s, '" NUMBERED "', '\\1%d', 'g')", literal(conn, script), options.like, number));
-	run(conn, "SET search_path = pg_catalog, pg_temp; ALTER SCHEMA %s RENAME TO %s; ALTER SCHEMA snowid_each_like RENAME TO %s", l, s, l);
-	run(conn, "INSERT INTO %s." LEDGER " SELECT * FROM %s." LEDGER " WHERE finished_at IS NOT NULL", s, l);
+	run(conn, "BEGIN; SELECT snowid_internal.claim_shard(%d, %s, sequence, epoch) FROM snowid.shard_registry WHERE shard = %d",
+		name->shard, literal(conn, name->forms[0]), like->shard);
+	run(conn, "ALTER SCHEMA %s RENAME TO snowid_each_like", old);
+	run(conn, "%s", script_for(dump, like, name));
+	run(conn, "SET search_path = pg_catalog, pg_temp; ALTER SCHEMA %s RENAME TO %s; ALTER SCHEMA snowid_each_like RENAME TO %s", old, new, old);
+	if (query_bool(conn, "SELECT to_regclass(%s) IS NOT NULL", literal(conn, text_of("%s." LEDGER, old))))
+		run(conn, "INSERT INTO %s." LEDGER " SELECT * FROM %s." LEDGER " WHERE finished_at IS NOT NULL", new, old);
+	run(conn, "DO %s", literal(conn, text_of(PROVE, literal(conn, name->forms[0]), name->shard)));
+	run(conn, "COMMIT");
 }
 
 int
 command_create(PGconn *registry)
 {
-	int		   *numbers = options.shards.numbers;
 	char	   *home = query_text(registry, "SELECT home FROM snowid.shard_registry WHERE shard = %d", options.like);
-	PGconn	   *conn;
-	Side		side = {0};
-	char	   *like;
-	char	   *ledger;
-	char	   *script;
+	PGconn	   *conn = open_connection("server", home != NULL ? home : options.registry);
+	Side		side = {.version = PQserverVersion(conn)};
+	PGresult   *model;
+	ShardName	like;
+	char	   *schema;
+	char	   *dump;
 
-	if (home != NULL)
-		servers[nservers++] = home;
-	conn = connect_server(nservers - 1, true);
-	side.version = PQserverVersion(conn);
-	like = query_text(conn, "SELECT schema FROM snowid.shard_registry r WHERE shard = %d AND snowid_internal.lives(r) = 'here'", options.like);
-	if (like == NULL)
+	if (PQstatus(conn) != CONNECTION_OK)
+		refuse_call("shard %d: %s", options.like, PQerrorMessage(conn));
+	model = query(conn, "SELECT schema, %s FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = schema "
+				  "WHERE shard = %d AND snowid_internal.lives(r) = 'here'", options.trust_owners ? "NULL" : UNTRUSTED, options.like);
+	if (PQntuples(model) == 0)
 		refuse_call("shard %d is not where the registry says", options.like);
+	if (!PQgetisnull(model, 0, 1))
+		exit(refuse(EXIT_USAGE, "Connect as that role; or say that it may run its code as you: --trust-owners.",
+					"what is in shard %d is of another role: %s", options.like, PQgetvalue(model, 0, 1)));
+	schema = field(model, 0, 0);
+	like = name_of(conn, schema, options.like);
+	PQclear(model);
 
 	/* Migrations wait, so that the ledger, which pg_dump shall see, is right. */
-	ledger = open_ledger(conn, text_of("%s." LEDGER, ident(conn, like)), "");
+	for (int64 start = now_ms(); !lock_shard(conn, options.like); wait_ms(100))
+		if (now_ms() - start > options.wait_s * INT64CONST(1000))
+			refuse_call("another snowid-each is at shard %d", options.like);
 	run(conn, "SET lock_timeout = %d", options.lock_timeout_ms);
-	run(conn, "%s", ledger);
-	run(conn, "BEGIN; %s", ledger);
-	script = dump_definitions(conn, options.bindir, &like, 1);
-	if (script == NULL)
-		fail();
-	strip_script(script, &side);
+	dump = dump_shards(conn, &schema, 1);
+	strip_script(dump, &side);
 	for (int i = 0; i < options.shards.n; i++)
 	{
+		int			mark = mark_texts();
+		int			number = options.shards.numbers[i];
+
 		/* "insta5" of shard 5 is "insta7" of shard 7, and "app" is "app7". */
-		char	   *schema = query_text(conn, "SELECT regexp_replace(%s, '(^|\\D)%d$|$', '\\1%d')", literal(conn, like), options.like, numbers[i]);
+		ShardName	name = name_of(conn, query_text(conn, "SELECT regexp_replace(%s, '(^|\\D)%d$|$', '\\1%d')",
+													literal(conn, schema), options.like, number), number);
 
 		if (query_bool(registry, "SELECT EXISTS (SELECT FROM snowid.shard_registry WHERE (shard = %d OR schema = %s) "
-					   "AND (shard <> %d OR home IS DISTINCT FROM %s))", numbers[i], literal(registry, schema),
-					   numbers[i], literal(registry, home)))
-			refuse_call("the registry has another shard %d, or schema \"%s\"", numbers[i], schema);
+					   "AND (shard <> %d OR home IS DISTINCT FROM %s))", number, literal(registry, name.forms[0]),
+					   number, literal(registry, home)))
+			refuse_call("the registry has another shard %d, or schema \"%s\"", number, name.forms[0]);
 
 		/* After a kill, it may be there already, unknown to the registry. */
-		if (!query_bool(conn, "SELECT EXISTS (SELECT FROM snowid.shard_registry WHERE shard = %d)", numbers[i]))
-			create_shard(conn, like, script, numbers[i], schema);
-	}
-	run(conn, "COMMIT");
-	for (int i = 0; i < options.shards.n; i++)
-	{
+		if (!query_bool(conn, "SELECT EXISTS (SELECT FROM snowid.shard_registry WHERE shard = %d)", number))
+			create_shard(conn, dump, &like, &name);
+
 		/* If the registry is this server's own, it has the row. */
 		run(registry, "%s", query_text(conn, "SELECT format('INSERT INTO snowid.shard_registry VALUES (%%s, %%L, %%L, %%L, %%L) "
 									   "ON CONFLICT (shard) DO NOTHING', shard, schema, sequence, epoch, %s::text) "
-									   "FROM snowid.shard_registry WHERE shard = %d", literal(conn, home), numbers[i]));
-		report_info("shard %d is there", numbers[i]);
+									   "FROM snowid.shard_registry WHERE shard = %d", literal(conn, home), number));
+		report_info("shard %d is there", number);
+		free_texts(mark);
 	}
 	return EXIT_DONE;
 }

@@ -25,6 +25,9 @@ extern struct Options
 	int			wait_s;
 	int64		max_lag;		/* -1: don't look */
 	bool		stop_on_error;
+	bool		dry_run;
+	bool		trust_owners;
+	bool		keep_texts;
 }			options;
 
 typedef enum State
@@ -44,7 +47,7 @@ typedef struct Task
 	int			attempts;
 	int64		since;			/* the first attempt that did not work */
 	int64		due;			/* of the next one */
-	char		message[256];	/* why it has failed, or waits */
+	char		message[512];	/* why it has failed, or waits */
 } Task;
 
 /* What is wrong before anything was touched ends the program. */
@@ -57,26 +60,41 @@ typedef struct Task
 extern Task *tasks;
 extern int	ntasks;
 
-/* Connection strings; the first server is the registry's own. */
-extern char *servers[];
+/* The first server is the registry's own; no two are the same. */
 extern int	nservers;
 
-extern PGconn *connect_server(int server, bool needed);
+/* A worker's own, with its connection. */
+typedef State (*Action) (PGconn *conn, Task *task);
+
+extern void add_registry(const char *conninfo);
+extern PGconn *connect_server(int server);
+extern PGconn *reach_server(int server);
+extern bool is_down(const Task *task);
 extern void read_registry(PGconn *registry);
-extern void set_message(Task *task, const char *message);
+extern PGresult *shards_here(PGconn *conn, const char *columns, const char *join);
+extern void set_message(Task *task, const char *fmt,...) pg_attribute_printf(2, 3);
 extern int	count_tasks(State state);
-extern void work_off(PGconn *registry);
+extern void work_off(PGconn *registry, Action action);
+extern bool goes_on(void);
 
 /* script.c: what is to be run */
 
-extern struct Script
+typedef struct Script
 {
-	const char *text;
-	char	  **statements;		/* if it cannot be in a transaction, else NULL */
+	char	   *text;
+	bool		whole;			/* in one transaction */
+	char	  **statements;
+	int		   *lines;			/* where they begin */
 	int			nstatements;
-}			script;
+} Script;
 
+extern Script script;
+
+extern Script split_script(char *text);
 extern void read_script(PGconn *registry);
+extern int	line_of_error(int statement, int position);
+extern bool blocks_nobody(const char *statement);
+extern int	build_of(const char *statement);
 
 /* ledger.c */
 
@@ -85,8 +103,21 @@ extern void read_script(PGconn *registry);
 /* Of a ledger's row in pg_class: its owner gains nothing if we run his code. */
 #define TRUSTED "pg_has_role(relowner, current_user, 'MEMBER')"
 
-extern char *open_ledger(PGconn *conn, const char *ledger, const char *then);
+/*
+ * Who owns something in the schema n, or what its triggers call, and would gain if we
+ * ran his code; NULL if nobody.
+ */
+#define UNTRUSTED \
+	"(SELECT s.refobjid::regrole FROM (SELECT 'pg_namespace'::regclass::oid AS classid, n.oid AS objid " \
+	"UNION ALL SELECT classid, objid FROM pg_depend WHERE refclassid = 'pg_namespace'::regclass AND refobjid = n.oid " \
+	"UNION ALL SELECT 'pg_proc'::regclass, tgfoid FROM pg_depend JOIN pg_trigger ON tgrelid = objid " \
+	"WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_namespace'::regclass AND refobjid = n.oid) o " \
+	"JOIN pg_shdepend s USING (classid, objid) WHERE deptype = 'o' " \
+	"AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND NOT pg_has_role(s.refobjid, current_user, 'MEMBER') LIMIT 1)"
+
+extern bool lock_shard(PGconn *conn, int shard);
 extern State migrate(PGconn *conn, Task *task);
+extern State forget(PGconn *conn, Task *task);
 
 /* report.c: what is true of which shards, and the commands that only tell it */
 
@@ -104,6 +135,41 @@ extern void note(const char *subject, const char *what, int shard);
 extern bool tell_notes(int all);
 extern void read_ledgers(const char *columns, const char *condition);
 extern int	command_status(void);
+
+/* names.c: SQL, token by token, and what pg_dump's names */
+
+typedef enum TokenKind
+{
+	SPACE, COMMENT, WORD, NUMBER, STRING, OTHER
+} TokenKind;
+
+typedef struct ShardName
+{
+	const char *schema;			/* as pg_dump writes it */
+	const char *forms[3];		/* as it may stand in a text; the first is as
+								 * it is */
+	bool		folds;			/* in whatever case it is written */
+	int			shard;
+} ShardName;
+
+extern const char *end_of_token(const char *p, TokenKind *kind);
+extern bool is_word(const char *p, const char *end, const char *word);
+extern ShardName name_of(PGconn *conn, const char *schema, int shard);
+extern int	append_for(PQExpBuffer out, const char *p, const char *end, const ShardName *name, const ShardName *other);
+
+/* diff.c */
+
+typedef struct Entry			/* of pg_dump's script */
+{
+	const char *name;
+	const char *type;
+	const char *schema;
+	const char *text;
+	const char *end;
+} Entry;
+
+extern char *dump_shards(PGconn *conn, char *const *schemas, int n);
+extern bool next_entry(const char **p, Entry *entry);
 extern int	command_diff(void);
 
 extern int	command_create(PGconn *registry);	/* create.c */

@@ -21,6 +21,9 @@ static const Option table[] = {
 	{"canary", 0, "N", "only the first N shards of each server",.number = &options.canary,.min = 1,.max = MAX_SHARD + 1},
 	{"max-lag", 0, "SIZE", "wait while a standby is further behind",.size = &options.max_lag},
 	{"stop-on-error", 0, NULL, "begin no other shard after a failure",.flag = &options.stop_on_error},
+	{"dry-run", 0, NULL, "only tell in which shards the script would run",.flag = &options.dry_run},
+	{"trust-owners", 0, NULL, "let code of the shards' owners run with your rights",.flag = &options.trust_owners},
+	{"keep-texts", 0, NULL, "create: keep texts that name the other schema",.flag = &options.keep_texts},
 	{"like", 0, "SHARD", "create: the shard that the new ones are like",.number = &options.like,.max = MAX_SHARD},
 	{"bindir", 0, "DIR", "where pg_dump is",.string = &options.bindir},
 	{"verbose", 'v', NULL, "show queries that fail",.flag = &verbose},
@@ -35,57 +38,69 @@ static const char synopsis[] =
 "  run                    run a script in each shard that does not have it (default)\n"
 "  status                 show which shards have which scripts\n"
 "  diff                   show whose definitions differ, and in what\n"
-"  create                 make shards as another one is\n";
+"  create                 make shards as another one is\n"
+"  forget                 let ledgers know nothing of a name\n";
 
 static const char epilogue[] =
 "Exit status: 0 done; 1 not in all shards, or not alike; 2 wrong usage, or no\n"
 "connection.\n";
 
+/* Do in each shard what is to be done, and report. */
 static int
-command_run(PGconn *registry)
+command_run(PGconn *registry, Action action, const char *done)
 {
 	int64		start = now_ms();
+	int			left = 0;
 
-	read_script(registry);
-	work_off(registry);
+	work_off(registry, action);
 	for (Task *task = tasks; task < tasks + ntasks; task++)
 		if (task->state != DONE && task->state != HAD)
+		{
 			note(task->state == FAILED ? "failed" : "not done", task->message[0] != '\0' ? task->message : "not begun", task->shard);
-	report_info("%d shards done in %.1f s, %d had it before, %d are left",
-				count_tasks(DONE), (now_ms() - start) / 1000.0, count_tasks(HAD), nnotes);
+			left++;
+		}
+		else if (task->state == DONE && options.dry_run)
+			note("would run", task->message, task->shard);
+	report_info("%d shards %s in %.1f s, %d had it before, %d are left",
+				count_tasks(DONE), done, (now_ms() - start) / 1000.0, count_tasks(HAD), left);
 	(void) tell_notes(-1);
-	return nnotes == 0 ? EXIT_DONE : EXIT_FAILED;
+	return left == 0 ? EXIT_DONE : EXIT_FAILED;
 }
 
 int
 main(int argc, char *argv[])
 {
-	char	   *command;
+	static const char *const commands[] = {"run", "status", "diff", "create", "forget"};
+	const char *command;
 	PGconn	   *registry;
+	int			i = 0;
 
 	pg_logging_init(progname = "snowid-each");
 	command = parse_command_line(argc, argv, table, synopsis, epilogue);
 	command = command != NULL ? command : "run";
-	if (strcmp(command, "run") != 0 && strcmp(command, "status") != 0 && strcmp(command, "diff") != 0 && strcmp(command, "create") != 0)
-	{
-		report_error("unknown argument \"%s\"", command);
-		try_help();
-	}
-	if (options.registry == NULL || (*command == 'r' && options.name == NULL) ||
-		(*command == 'c' && (options.like < 0 || options.shards.n == 0)))
-	{
-		report_error("--registry is needed; to run, --name; to create, --like and --shard");
-		try_help();
-	}
-	servers[nservers++] = (char *) options.registry;
-	registry = connect_server(0, true);
+	while (i < (int) lengthof(commands) && strcmp(command, commands[i]) != 0)
+		i++;
+	if (i == (int) lengthof(commands))
+		refuse_usage("unknown argument \"%s\"", command);
+	if (options.registry == NULL || ((*command == 'r' || *command == 'f') && options.name == NULL) ||
+		(*command == 'f' && options.shards.n == 0) || (*command == 'c' && (options.like < 0 || options.shards.n == 0)))
+		refuse_usage("--registry is needed; to run, --name; to create, --like and --shard; to forget, --name and --shard");
+	add_registry(options.registry);
+	registry = connect_server(0);
+	if (PQstatus(registry) != CONNECTION_OK)
+		refuse_call("registry: %s", PQerrorMessage(registry));
 
 	/* A home names no role. */
 	setenv("PGUSER", PQuser(registry), 1);
 	if (*command == 'c')
 		return command_create(registry);
-	if (*command != 'r')
-		options.shards.n = 0;
 	read_registry(registry);
-	return *command == 'r' ? command_run(registry) : *command == 's' ? command_status() : command_diff();
+	if (*command == 's')
+		return command_status();
+	if (*command == 'd')
+		return command_diff();
+	if (*command == 'f')
+		return command_run(registry, forget, "have forgotten it");
+	read_script(registry);
+	return command_run(registry, migrate, options.dry_run ? "would run it" : "done");
 }

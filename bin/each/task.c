@@ -16,25 +16,107 @@
 
 Task	   *tasks;
 int			ntasks;
-char	   *servers[MAX_SHARD + 2];
 int			nservers;
+
+static struct Server
+{
+	char	   *home;
+	const char *label;
+	char	   *identity;		/* of what it leads to; NULL: not known */
+	int			same_as;		/* the first one that leads there */
+	bool		down;
+}			servers[MAX_SHARD + 2];
 
 static pid_t workers[lengthof(servers) * MAX_JOBS];
 static pid_t parent;
+static const Task *running;		/* a worker's own */
 
-PGconn *
-connect_server(int server, bool needed)
+/* A warning that a script raises names its shard. */
+static void
+tell_notice(void *unused, const PGresult *res)
 {
-	const char *label = server == 0 ? "registry" : servers[server];
-	PGconn	   *conn = open_connection(label, servers[server]);
+	const char *severity = PQresultErrorField(res, PG_DIAG_SEVERITY);
 
-	/* Scripts run as the role would run them by itself. */
-	if (PQstatus(conn) == CONNECTION_OK)
-		run(conn, "SELECT set_config(name, reset_val, false) FROM pg_settings WHERE name IN "
-			"('row_security', 'restrict_nonsystem_relation_kind', 'timezone', 'datestyle', 'intervalstyle')");
-	else if (needed)
-		refuse_call("%s: %s", label, PQerrorMessage(conn));
+	if (running != NULL)
+		report_warning("shard %d: %s: %s", running->shard, severity, PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY));
+	else
+		report_warning("%s", PQresultErrorMessage(res));
+}
+
+/* Make a session one in which a script runs as the role would run it by itself. */
+static void
+set_up_for_scripts(PGconn *conn)
+{
+	run(conn, "SELECT set_config(name, reset_val, false) FROM pg_settings WHERE name IN "
+		"('row_security', 'restrict_nonsystem_relation_kind', 'timezone', 'datestyle', 'intervalstyle')");
+}
+
+/* A connection; it may have failed. */
+PGconn *
+connect_server(int server)
+{
+	PGconn	   *conn = open_connection(servers[server].label, servers[server].home);
+
+	servers[server].down = PQstatus(conn) != CONNECTION_OK;
+	if (!servers[server].down)
+	{
+		PQsetNoticeReceiver(conn, tell_notice, NULL);
+		set_up_for_scripts(conn);
+	}
 	return conn;
+}
+
+/* Is the server of a task down; or for none, that of any? */
+bool
+is_down(const Task *task)
+{
+	if (task != NULL)
+		return servers[task->server].down;
+	for (task = tasks; task < tasks + ntasks && !is_down(task);)
+		task++;
+	return task < tasks + ntasks;
+}
+
+/* For who can go on without it: NULL after saying that it is down, or if we have it under another name. */
+PGconn *
+reach_server(int server)
+{
+	PGconn	   *conn = servers[server].same_as == server ? connect_server(server) : NULL;
+
+	if (conn == NULL)
+		return NULL;
+	if (PQstatus(conn) == CONNECTION_OK)
+		return conn;
+	report_error("%s: %s", servers[server].label, PQerrorMessage(conn));
+	PQfinish(conn);
+	return NULL;
+}
+
+/*
+ * Find out whether a server is one that we have under another name: its own home
+ * is the registry's, after a move back, or two host names lead there.  A clone is another.
+ */
+static void
+identify(int server, PGconn *conn)
+{
+	struct Server *s = &servers[server];
+
+	s->same_as = server;
+	if (PQstatus(conn) != CONNECTION_OK)
+		return;
+	s->identity = query_text(conn, "SELECT concat_ws(' ', system_identifier, pg_postmaster_start_time(), current_database()) FROM pg_control_system()");
+	for (int i = server - 1; i >= 0; i--)
+		if (servers[i].identity != NULL && strcmp(servers[i].identity, s->identity) == 0)
+			s->same_as = servers[i].same_as;
+}
+
+void
+add_registry(const char *conninfo)
+{
+	servers[nservers++] = (struct Server)
+	{
+		.home = unconstify(char *, conninfo),.label = "registry"
+	};
 }
 
 /* A shard without a home is where the registry is. */
@@ -43,10 +125,19 @@ server_of(PGresult *res, int row)
 {
 	int			server = 0;
 
-	while (!PQgetisnull(res, row, 1) && (server == 0 || strcmp(servers[server], PQgetvalue(res, row, 1)) != 0))
+	while (!PQgetisnull(res, row, 1) && (server == 0 || strcmp(servers[server].home, PQgetvalue(res, row, 1)) != 0))
 		if (++server == nservers)
-			servers[nservers++] = field(res, row, 1);
-	return server;
+		{
+			PGconn	   *conn;
+
+			servers[server].home = field(res, row, 1);
+			servers[server].label = servers[server].home;
+			nservers++;
+			conn = connect_server(server);
+			identify(server, conn);
+			PQfinish(conn);
+		}
+	return servers[server].same_as;
 }
 
 /* Which shards are to be done; and later, where those have gone that are not. */
@@ -60,7 +151,10 @@ read_registry(PGconn *registry)
 	int			wanted = 0;
 
 	if (first)
+	{
 		tasks = mmap(NULL, (MAX_SHARD + 1) * sizeof(Task), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		identify(0, registry);
+	}
 	if (first && (res == NULL || tasks == MAP_FAILED))
 		refuse_call("registry: %s", res == NULL ? PQerrorMessage(registry) : strerror(errno));
 	task = tasks;
@@ -88,23 +182,40 @@ read_registry(PGconn *registry)
 		refuse_call("the registry does not know all of these shards");
 }
 
-/* The first line of an error, without its kind, and the shard that run_in_shard() names. */
-void
-set_message(Task *task, const char *message)
+/* Of the shards that are wanted: those that live on this server.  n is the schema. */
+PGresult *
+shards_here(PGconn *conn, const char *columns, const char *join)
 {
-	const char *text = strncmp(message, "ERROR:  ", 8) == 0 ? message + 8 : message;
-	const char *named = strncmp(text, "shard ", 6) == 0 ? strstr(text, "\": ") : NULL;
-	size_t		n;
+	PQExpBuffer wanted = createPQExpBuffer();
+	PGresult   *res;
 
-	if (named != NULL)
-		text = named + 3;
+	for (int i = 0; i < options.shards.n; i++)
+		appendPQExpBuffer(wanted, "%s%d", i == 0 ? "AND shard IN (" : ", ", options.shards.numbers[i]);
+	res = query(conn, "SELECT %s FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = schema %s "
+				"WHERE snowid_internal.lives(r) = 'here' %s%s ORDER BY shard", columns, join, wanted->data, options.shards.n > 0 ? ")" : "");
+	destroyPQExpBuffer(wanted);
+	return res;
+}
 
-	n = Min(strcspn(text, "\n"), sizeof(task->message) - 1);
+/* What is to be told of a shard, as far as there is room. */
+void
+set_message(Task *task, const char *fmt,...)
+{
+	char text[	sizeof(task->message) + 3];
+	size_t		n = sizeof(task->message) - 1;
+	va_list		args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	n = Min(strcspn(text, "\n"), n);
 
 	/* Not cut within a character of UTF-8. */
 	while (n > 0 && (text[n] & 0xC0) == 0x80)
 		n--;
-	snprintf(task->message, n + 1, "%s", text);
+	text[		n] = '\0';
+
+	memcpy(task->message, text, n + 1);
 }
 
 /* A task that was left TODO is due again later; or has been tried for too long. */
@@ -141,13 +252,20 @@ count_left(void)
 	return count_tasks(RUNNING) + count_tasks(TODO);
 }
 
+/* Shall a worker that waits go on to wait? */
+bool
+goes_on(void)
+{
+	return getppid() == parent;
+}
+
 static void
-work(int server)
+work(int server, Action action)
 {
 	PGconn	   *conn = NULL;
 
 	srandom(getpid());
-	while (count_left() > 0 && getppid() == parent)
+	while (count_left() > 0 && goes_on())
 	{
 		int			mark = mark_texts();
 		State		state = TODO;
@@ -161,15 +279,24 @@ work(int server)
 			wait_ms(LOOK_MS);
 			continue;
 		}
+		running = task;
 		if (PQstatus(conn) != CONNECTION_OK)
 		{
 			PQfinish(conn);
-			conn = connect_server(server, false);
+			conn = connect_server(server);
 		}
 		if (PQstatus(conn) == CONNECTION_OK)
-			state = migrate(conn, task);
+			state = action(conn, task);
 		else
-			set_message(task, PQerrorMessage(conn));
+			set_message(task, "%s", PQerrorMessage(conn));
+
+		/* Whatever a script has set or made is its shard's own. */
+		if (PQstatus(conn) == CONNECTION_OK && try_run(conn, "DISCARD ALL") && try_run(conn, "RESET ROLE"))
+		{
+			set_up_session(conn);
+			set_up_for_scripts(conn);
+		}
+		running = NULL;
 		end_task(task, state);
 		free_texts(mark);
 	}
@@ -178,7 +305,7 @@ work(int server)
 
 /* Start the workers of each server, again if they have ended. */
 static void
-tend_workers(void)
+tend_workers(Action action)
 {
 	pid_t		ended = waitpid(-1, NULL, WNOHANG);
 
@@ -189,14 +316,30 @@ tend_workers(void)
 	for (int i = 0; i < nservers * options.jobs && count_left() > 0; i++)
 	{
 		fflush(NULL);
-		if ((workers[i] <= 0 || workers[i] == ended) && (workers[i] = fork()) == 0)
-			work(i / options.jobs);
+		if (servers[i / options.jobs].same_as == i / options.jobs &&
+			(workers[i] <= 0 || workers[i] == ended) && (workers[i] = fork()) == 0)
+			work(i / options.jobs, action);
 	}
+}
+
+/* How far we are; and what the first of those waits for that are not done at once. */
+static void
+tell_progress(int left, int64 start)
+{
+	const Task *task = tasks;
+	const char *waits = "";
+
+	while (task < tasks + ntasks && (task->state != TODO || task->message[0] == '\0'))
+		task++;
+	if (task < tasks + ntasks)
+		waits = text_of("; waiting: shard %d: %s", task->shard, task->message);
+	tell_now_and_then("%d of %d shards, on %d servers; %d failed, %d s left%s", ntasks - left, ntasks, nservers,
+					  count_tasks(FAILED), (int) ((now_ms() - start) * left / Max(ntasks - left, 1) / 1000), waits);
 }
 
 /* Do all tasks. */
 void
-work_off(PGconn *registry)
+work_off(PGconn *registry, Action action)
 {
 	int64		start = now_ms();
 	int			left;
@@ -205,16 +348,18 @@ work_off(PGconn *registry)
 	parent = getpid();
 	do
 	{
-		tend_workers();
+		int			mark = mark_texts();
+
+		tend_workers(action);
 		left = count_left();
-		if (left < ntasks)
-			tell_now_and_then("%d of %d shards, on %d servers; %d failed, %d s left", ntasks - left, ntasks, nservers,
-							  count_tasks(FAILED), (int) ((now_ms() - start) * left / (ntasks - left) / 1000));
+		if (left < ntasks || now_ms() - start > 2000)
+			tell_progress(left, start);
 		wait_ms(LOOK_MS);
 
 		/* Once a second: where have shards gone? */
 		if (++round % (1000 / LOOK_MS) == 0)
 			read_registry(registry);
+		free_texts(mark);
 	} while (left > 0);
 	while (waitpid(-1, NULL, 0) > 0)
 		;

@@ -65,14 +65,19 @@ as_planter("SET search_path = evil, pg_catalog; $_") for
 	"CREATE TABLE insta4.snowid_migrations ($columns, CHECK (bite('check') > ''))";
 
 my $file = script_file('CREATE TABLE photos (id bigint)');
-my $refused = qr/its ledger is of another role: planter: 3 shards: 2-4/;
+my $refused = qr/what is in it is of another role: planter; connect as that role, or say --trust-owners: 3 shards: 2-4/;
 each_harmless(1, qr/2 shards done.*$refused/s, '--name', 'table', '--file', $file);
 each_harmless(1, $refused, '--name', 'table');
 each_harmless(1, $refused, '--name', 'statements', '--file', script_file("-- no transaction\nVACUUM photos"));
 each_harmless(2, qr/no shard has done "planted"/, '--name', 'planted');
-each_harmless(0, qr/warning: ledgers of other roles are not read: shards 2-4\n.*^table\n  done: 2 shards: 0-1$/ms, 'status');
-each_harmless(1, qr/its ledger is of another role: planter/, 'create', '--like', 3, '--shard', 5);
+each_harmless(1, qr/warning: ledgers of other roles are not read: shards 2-4\n.*^table\n  done: 2 shards: 0-1\n  not begun: 3 shards: 2-4$/ms, 'status');
+each_harmless(2, qr/what is in shard 3 is of another role: planter.*--trust-owners/s, 'create', '--like', 3, '--shard', 5);
 each_harmless(1, qr/^definitions$/m, 'diff');
+
+# Whoever trusts him says so.
+each_ok($node, 0, qr/1 shards done/, '--name', 'trusted', '--file', $file, '--shard', 4, '--trust-owners');
+each_ok($node, 0, qr/shard 6 is there/, 'create', '--like', 2, '--shard', 6, '--trust-owners');
+$node->safe_psql('postgres', 'SELECT snowid.drop_shard(6, true); DROP TABLE insta4.photos');
 
 # Their owner may, but reads no other's ledgers; and a superuser as the owner.
 my ($code, $said) = snowid_each('--registry', $node->connstr('postgres') . ' user=planter', '--name', 'mine', '--file', $file, '--shard', '2,4');
