@@ -23,7 +23,7 @@ SRC_HEADERS = $(wildcard src/*.h)
 # Nothing else is seen by other libraries, nor can a symbol of theirs take its place.
 SHLIB_EXPORTS = src/exports.txt
 
-REGRESS = install layout vectors next_id cache errors privileges catalog planner \
+REGRESS = install layout vectors next_id epochs set_to_id cache errors privileges catalog planner \
 	shards shards_bulk shards_default shards_adopt shards_names \
 	shards_privileges shard_of safe_upper_id partitions newest_rows shard_load fence
 REGRESS_OPTS = --encoding=UTF8

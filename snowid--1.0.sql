@@ -9,6 +9,10 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowid" to load this file. \quit
 
+-- Until the end of this script.  A body of SQL is parsed now: what somebody has planted in
+-- the path would be in it for ever.
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+
 -- The extension makes its schemas itself.  In a schema that exists already, its
 -- owner could plant functions that match a call better than ours.
 DO $$
@@ -34,11 +38,6 @@ COMMENT ON SCHEMA snowid IS
 COMMENT ON SCHEMA snowid_internal IS
 'what the functions of schema snowid call; not for users';
 
--- Everybody may call the functions: they check privileges on the objects that
--- they are given, and the rest is arithmetic.  They run with the caller's
--- rights, so the caller needs snowid_internal, too.
-GRANT USAGE ON SCHEMA snowid, snowid_internal TO PUBLIC;
-
 CREATE FUNCTION snowid.version()
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -47,12 +46,6 @@ RETURN '1.0';
 -- snowid-move reads it here, also where there is no such function.
 COMMENT ON FUNCTION snowid.version() IS
 'version of snowid in this database: 1.0';
-
--- All belongs to the superuser who runs this script.  The owner of a database,
--- who may install it, is granted what he needs, with the right to grant it on.
--- As the tables' owner he could put triggers on them, which run as whoever
--- writes there.  Both the extension's owner and the database's are granted it:
--- restored by a superuser, the extension is his, and the database is not.
 
 
 /* -------- generating ids -------- */
@@ -63,7 +56,7 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_next_id';
 
 COMMENT ON FUNCTION snowid.next_id(int, regclass) IS
-'next id of a shard, from a sequence: larger than all earlier ids of that sequence';
+'next id of a shard, from a sequence: larger than all earlier ids of that sequence and number';
 
 CREATE FUNCTION snowid.next_id(shard int, seq regclass, epoch timestamptz)
 RETURNS bigint
@@ -80,21 +73,13 @@ SELECT pg_catalog.pg_extension_config_dump('snowid.id_seq', '');
 COMMENT ON SEQUENCE snowid.id_seq IS
 'sequence of next_id() without arguments';
 
-GRANT USAGE, SELECT, UPDATE ON SEQUENCE snowid.id_seq
-	TO @extowner@, pg_database_owner WITH GRANT OPTION;
-
 -- Up to which time the log has reserved ids, in milliseconds since 1970.  The library
--- reads and writes it.  A dump carries it, so the database's owner must be able
--- to read it, and to set it where it is restored.
+-- reads and writes it, and a dump carries it.
 CREATE SEQUENCE snowid_internal.reservation;
 SELECT pg_catalog.pg_extension_config_dump('snowid_internal.reservation', '');
 
 COMMENT ON SEQUENCE snowid_internal.reservation IS
 'the time up to which ids are reserved in the log; only the library uses it';
-
-GRANT SELECT ON SEQUENCE snowid_internal.reservation TO PUBLIC;
-GRANT SELECT, UPDATE ON SEQUENCE snowid_internal.reservation
-	TO @extowner@, pg_database_owner WITH GRANT OPTION;
 
 CREATE FUNCTION snowid.next_id()
 RETURNS bigint
@@ -141,9 +126,9 @@ AS 'MODULE_PATHNAME', 'snowid_id_parts';
 COMMENT ON FUNCTION snowid.id_parts(bigint, timestamptz) IS
 'time, shard and sequence number of an id';
 
--- After id_timestamp(), which it needs.
+-- Without an epoch, that of the sequence.
 CREATE FUNCTION snowid.next_ids(shard int, seq regclass, n int,
-	epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint))
+	epoch timestamptz DEFAULT '-infinity')
 RETURNS SETOF bigint
 LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
 BEGIN ATOMIC
@@ -297,7 +282,8 @@ CREATE TABLE snowid.shard_registry (
 	schema name NOT NULL UNIQUE CHECK (schema <> '$user'),
 	sequence name NOT NULL DEFAULT 'id_seq',
 	epoch timestamptz CHECK (isfinite(epoch)),
-	home text,
+	home text CONSTRAINT home_without_password
+		CHECK (home !~ '(^|[[:space:]?&])(ssl)?password[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
 	pool text
 );
 SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
@@ -313,10 +299,19 @@ COMMENT ON COLUMN snowid.shard_registry.home IS
 COMMENT ON COLUMN snowid.shard_registry.pool IS
 'entry of PgBouncer that leads to the shard, and to others that move together with it; NULL for the schema''s name';
 
--- Everybody may look; the owners may grant the rest to those who make shards.
-GRANT SELECT ON snowid.shard_registry TO PUBLIC;
-GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry
-	TO @extowner@, pg_database_owner WITH GRANT OPTION;
+-- Sessions remember which epoch a shard has.  Also where a worker of logical
+-- replication writes.
+CREATE FUNCTION snowid_internal.registry_changed()
+RETURNS trigger
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'snowid_registry_changed';
+
+COMMENT ON FUNCTION snowid_internal.registry_changed() IS
+'trigger on the registry, after which all sessions read it again';
+
+CREATE OR REPLACE TRIGGER registry_changed AFTER INSERT OR UPDATE OR DELETE ON snowid.shard_registry
+	FOR EACH ROW EXECUTE FUNCTION snowid_internal.registry_changed();
+ALTER TABLE snowid.shard_registry ENABLE ALWAYS TRIGGER registry_changed;
 
 -- The journal of shards that are being moved, or that are closed by hand.  It is
 -- not dumped, since it says what is true of this server now.
@@ -334,13 +329,6 @@ CREATE TABLE snowid.moves (
 
 COMMENT ON TABLE snowid.moves IS
 'journal of the shards that are being moved, or closed for writing, on this server';
-
--- A role that writes must learn why it may not, but nothing of other servers'
--- users.
-GRANT SELECT (shard, schema, role, step, closed, started_at, changed_at)
-	ON snowid.moves TO PUBLIC;
-GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.moves
-	TO @extowner@, pg_database_owner WITH GRANT OPTION;
 
 /*
  * citus_oids: what Citus has distributed: tables, the schemas that it keeps
@@ -445,7 +433,6 @@ LEFT JOIN (SELECT relnamespace, count(*)::int AS tables
 		   WHERE relkind IN ('r', 'p')
 		   GROUP BY relnamespace) t ON t.relnamespace = n.oid
 LEFT JOIN LATERAL snowid_internal.state_of(c.oid, snowid_internal.epoch_of(r)) q ON true;
-GRANT SELECT ON snowid.shards TO PUBLIC;
 
 COMMENT ON VIEW snowid.shards IS
 'the logical shards: schema, epoch, number of tables, newest id''s time, how far it is ahead of the clock, where the shard lives';
@@ -591,8 +578,11 @@ COMMENT ON FUNCTION snowid_internal.next_id_call(text, int, name, name, timestam
  * define_next_id: creates or replaces next_id() of a shard.
  *
  * One expression, neither STRICT nor with a SET clause: the planner inlines it
- * only so.  One that runs as its owner it never inlines.  The body is stored parsed: it follows a renamed schema, and DROP
- * EXTENSION says what depends on it.
+ * only so.  One that runs as its owner it never inlines.  The body is stored parsed: it
+ * follows a renamed schema, and DROP EXTENSION says what depends on it.
+ *
+ * A new one everybody may call, also where default privileges withhold it: what a
+ * caller needs is the sequence.
  */
 CREATE FUNCTION snowid_internal.define_next_id(schema name, arguments text,
 	shard int, sequence name, epoch timestamptz, security_definer boolean)
@@ -600,6 +590,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	is_new CONSTANT boolean := to_regprocedure(format('%I.next_id()', schema)) IS NULL;
 BEGIN
 	EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id(%s) RETURNS pg_catalog.int8 '
 				   'LANGUAGE sql VOLATILE PARALLEL UNSAFE%s RETURN %s',
@@ -607,6 +599,9 @@ BEGIN
 				   CASE WHEN security_definer THEN ' SECURITY DEFINER SET search_path = pg_catalog, pg_temp' END,
 				   snowid_internal.next_id_call('snowid_internal.next_id_of_shard'::text,
 												shard, schema, sequence, epoch));
+	IF is_new AND NOT has_function_privilege('public', format('%I.next_id()', schema), 'EXECUTE') THEN
+		EXECUTE format('GRANT EXECUTE ON FUNCTION %I.next_id() TO PUBLIC', schema);
+	END IF;
 END
 $$;
 
@@ -807,6 +802,7 @@ DECLARE
 	high int;
 	fresh int[];			-- those of them that it has created
 	k int;
+	raced int;				-- the last one that could not be created
 	made int := 0;
 BEGIN
 	-- Within a transaction block this fails, before anything is done.
@@ -848,9 +844,11 @@ BEGIN
 				PERFORM snowid.create_shard(n, (prefix || n)::name, epoch);
 				fresh := fresh || n;
 			EXCEPTION WHEN OTHERS THEN
-				IF n = low THEN
+				-- Another session may just have made it: then it is there when we look again.
+				IF n = low AND (SQLSTATE <> '42710' OR n = raced) THEN
 					RAISE;
 				END IF;
+				raced := n;
 				high := n - 1;
 				EXIT;
 			END;
@@ -917,20 +915,24 @@ BEGIN
 			MESSAGE = 'for_each_shard needs a script and a shard to start from';
 	END IF;
 	SELECT count(*) INTO total FROM snowid.shard_registry r
-	WHERE r.shard >= from_shard AND snowid_internal.lives(r) IN ('here', 'missing');
+	WHERE r.shard >= from_shard AND snowid_internal.lives(r) IN ('here', 'missing', 'closed');
 
 	-- One by one, to see a shard that was made or dropped meanwhile.
 	target.shard := from_shard - 1;
 	LOOP
 		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 		SELECT * INTO target FROM snowid.shard_registry r
-		WHERE r.shard > target.shard AND snowid_internal.lives(r) IN ('here', 'missing')
+		WHERE r.shard > target.shard AND snowid_internal.lives(r) IN ('here', 'missing', 'closed')
 		ORDER BY r.shard LIMIT 1;
 		EXIT WHEN NOT FOUND;
 
 		IF to_regnamespace(quote_ident(target.schema)) IS NULL THEN
 			RAISE WARNING 'shard % is missing: schema "%" does not exist',
 				target.shard, target.schema;
+		ELSIF snowid_internal.lives(target) = 'closed' THEN
+			RAISE WARNING USING
+				MESSAGE = format('shard %s is closed: the script has not run there', target.shard),
+				HINT = 'When it is open again, run the script there.';
 		ELSE
 			PERFORM snowid_internal.run_in_shard(target.shard, target.schema, script, path,
 				format('The shards before it are done. To go on from it, type: CALL snowid.for_each_shard(..., %s);', target.shard));
@@ -967,6 +969,7 @@ AS $$
 DECLARE
 	r snowid.shard_registry;
 	ahead interval;
+	is_known boolean;
 	e_detail text;
 BEGIN
 	DELETE FROM snowid.shard_registry d
@@ -992,12 +995,15 @@ BEGIN
 	-- have passed the last id, as it does soon after a crash.  Until we have the
 	-- lock, ids may be taken, up to 10 ms ahead.  Tables can have sequences of
 	-- their own; one that is further ahead may be no clock.
-	SELECT max(q.ahead) INTO ahead
+	SELECT max(q.ahead), bool_and(has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE')) INTO ahead, is_known
 	FROM pg_class c, LATERAL (
-		SELECT CASE WHEN v.called THEN snowid.id_timestamp(v.last >> 10 << 23, snowid_internal.epoch_of(r)) - clock_timestamp() END
-		FROM snowid_internal.sequence_value(
-			CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END,
-			snowid_internal.epoch_of(r)) v) AS q(ahead)
+		-- One that was set to an id may have given all up to now, and to what is reserved.
+		SELECT CASE WHEN v.last >> 50 > 0 THEN greatest(clock_timestamp(),
+						to_timestamp(pg_sequence_last_value('snowid_internal.reservation'::regclass) / 1000.0),
+						(SELECT t FROM snowid.id_timestamp(v.last, e.epoch) t WHERE t <= clock_timestamp() + interval '1 day'))
+					WHEN v.called THEN snowid.id_timestamp(v.last >> 10 << 23, e.epoch) END - clock_timestamp()
+		FROM snowid_internal.epoch_of(r) e (epoch), snowid_internal.sequence_value(
+			CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END, e.epoch) v) AS q(ahead)
 	WHERE c.relkind = 'S' AND c.relnamespace = to_regnamespace(quote_ident(r.schema))
 	  AND (c.relname = r.sequence OR q.ahead <= interval '5 seconds');
 	BEGIN
@@ -1015,9 +1021,10 @@ BEGIN
 			DETAIL = e_detail,
 			HINT = format('To drop it with all that is in it, type: SELECT snowid.drop_shard(%s, true);', shard);
 	END;
-	IF ahead > interval '5 seconds' THEN
+	IF ahead > interval '5 seconds' OR NOT is_known THEN
 		RAISE WARNING USING
-			MESSAGE = format('the ids of shard %s are ahead of the clock', shard),
+			MESSAGE = format('the ids of shard %s %s ahead of the clock', shard,
+							 CASE WHEN is_known THEN 'are' ELSE 'may be' END),
 			DETAIL = 'Until the clock has passed them, a new shard of that number could make some of them again.',
 			HINT = 'Wait until then before you create it, or move its sequence on with snowid.advance().';
 	ELSIF ahead > interval '-1 s' THEN
@@ -1192,9 +1199,9 @@ COMMENT ON FUNCTION snowid_internal.guard_name(regclass, name) IS
 'name of the constraint that ids of a column name the shard';
 
 /*
- * has_guard: whether a column has its guard.
+ * has_guard: whether a column has its guard, under whatever name.
  *
- * By its text too: another constraint can have the name.
+ * By what it depends on, since how names read is a matter of settings.
  */
 CREATE FUNCTION snowid_internal.has_guard("table" regclass, "column" name,
 	shard int)
@@ -1204,9 +1211,11 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN EXISTS (SELECT FROM pg_constraint c
-				   WHERE c.conrelid = "table" AND c.conname = snowid_internal.guard_name("table", "column")
-					 AND pg_get_constraintdef(c.oid) ^@
-						 format('CHECK ((snowid.id_shard(%I) = %s))', "column", shard));
+				   JOIN pg_attribute a ON a.attrelid = c.conrelid AND c.conkey = ARRAY[a.attnum]
+				   JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = c.oid
+				   WHERE c.conrelid = "table" AND a.attname = "column" AND c.contype = 'c'
+					 AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = 'snowid.id_shard(bigint)'::regprocedure
+					 AND pg_get_constraintdef(c.oid) ~ format('^CHECK [(][(][^ ]*[(].*[)] = %s[)][)]', shard));
 END
 $$;
 
@@ -1287,7 +1296,7 @@ COMMENT ON FUNCTION snowid_internal.refuse_strays(regclass, name, int) IS
  * Also the largest id that they and the shard's sequence may have issued: it
  * may have been committed since the table was read, or deleted, and can be far
  * ahead of a clock that was set back.  A state more than a day ahead is a plain
- * counter's.
+ * counter's, or an id that something has set it to: 0.
  */
 CREATE FUNCTION snowid_internal.release_sequences("table" regclass, "column" name,
 	s snowid.shard_registry, epoch timestamptz, OUT owned regclass[], OUT newest bigint)
@@ -1309,8 +1318,9 @@ BEGIN
 		CONTINUE WHEN seq IS NULL;
 		IF has_sequence_privilege(seq, 'SELECT, USAGE, UPDATE') THEN
 			SELECT q.last_id_at INTO last_id_at FROM snowid.sequence_state(seq, epoch) q;
-			IF last_id_at < clock_timestamp() + interval '1 day' THEN
-				newest := greatest(newest, snowid.max_id(last_id_at, epoch));
+			IF last_id_at IS NOT NULL THEN
+				newest := greatest(newest, CASE WHEN last_id_at < clock_timestamp() + interval '1 day'
+												THEN snowid.max_id(last_id_at, epoch) ELSE 0 END);
 			END IF;
 		END IF;
 		IF seq = ANY (owned) AND (seq = shard_sequence OR EXISTS (
@@ -1594,6 +1604,17 @@ $$;
 COMMENT ON FUNCTION snowid.set_default(regclass, name, boolean, boolean) IS
 'gives a column of a table in a shard the shard''s ids as its DEFAULT';
 
+-- By what it depends on, since how names read is a matter of settings.
+CREATE FUNCTION snowid_internal.makes_ids(attrdef oid)
+RETURNS boolean
+LANGUAGE sql STABLE STRICT PARALLEL SAFE
+RETURN EXISTS (SELECT FROM pg_depend d JOIN pg_proc p ON p.oid = d.refobjid
+			   WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = $1 AND d.refclassid = 'pg_proc'::regclass
+				 AND p.pronamespace = 'snowid'::regnamespace AND p.proname = 'next_id');
+
+COMMENT ON FUNCTION snowid_internal.makes_ids(oid) IS
+'does a DEFAULT call snowid.next_id()?';
+
 /*
  * check_sequence: refuses a sequence that cannot be a shard's.
  *
@@ -1624,8 +1645,7 @@ BEGIN
 	JOIN pg_attrdef ad ON d.classid = 'pg_attrdef'::regclass AND ad.oid = d.objid
 	JOIN pg_class t ON t.oid = ad.adrelid
 	JOIN pg_namespace n ON n.oid = t.relnamespace
-	WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = sequence
-	  AND pg_get_expr(ad.adbin, ad.adrelid) !~ 'snowid[.]next_id[(]'
+	WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = sequence AND NOT snowid_internal.makes_ids(ad.oid)
 	LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_in_use',
@@ -1648,7 +1668,7 @@ COMMENT ON FUNCTION snowid_internal.check_sequence(regclass, name) IS
  * same; any other is refused.
  *
  * Errors: those of claim_shard, 3F000 no such schema, 42723 a next_id() that
- * is no shard's, those of check_sequence.
+ * is no shard's, 55000 a DEFAULT of another number, those of check_sequence.
  */
 CREATE FUNCTION snowid.register_shard(shard int, schema name,
 	epoch timestamptz DEFAULT NULL, sequence name DEFAULT 'id_seq')
@@ -1658,6 +1678,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	f record;
+	copied record;
 BEGIN
 	PERFORM snowid_internal.claim_shard(shard, schema, sequence, epoch);
 	IF to_regnamespace(quote_ident(schema)) IS NULL THEN
@@ -1679,11 +1700,29 @@ BEGIN
 			HINT = format('If it is the PL/pgSQL snippet, type: SELECT snowid.adopt_shard(%s, %L);', shard, schema);
 	END IF;
 
+	-- In a copy of another shard, DEFAULTs can have that one's number.
+	SELECT t.oid::regclass AS name, a.attname, n.nspname = 'snowid' AS is_own, q.number INTO copied
+	FROM pg_class t JOIN pg_attrdef ad ON ad.adrelid = t.oid
+	JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = ad.adnum
+	JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid AND d.refclassid = 'pg_proc'::regclass
+	JOIN pg_proc p ON p.oid = d.refobjid AND p.proname = 'next_id' JOIN pg_namespace n ON n.oid = p.pronamespace
+	LEFT JOIN snowid.shard_registry r ON r.schema = n.nspname,
+	LATERAL (SELECT CASE n.nspname WHEN 'snowid' THEN
+				substring(pg_get_expr(ad.adbin, t.oid) FROM 'next_id"?[(]([0-9]+),')::int ELSE r.shard END) q (number)
+	WHERE t.relkind IN ('r', 'p') AND t.relnamespace = to_regnamespace(quote_ident(register_shard.schema))
+	  AND q.number <> register_shard.shard
+	ORDER BY 1, 2 LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('column "%s" of table %s makes ids of shard %s', copied.attname, copied.name, copied.number),
+			HINT = format('Type: ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT; Then repeat the call, and type: SELECT snowid.set_default(%1$L, %2$L, %3$L);',
+						  copied.name, copied.attname, copied.is_own);
+	END IF;
+
 	IF to_regclass(format('%I.%I', schema, sequence)) IS NULL THEN
 		EXECUTE format('CREATE SEQUENCE %I.%I', schema, sequence);
-	ELSE
-		PERFORM snowid_internal.check_sequence(format('%I.%I', schema, sequence)::regclass, schema);
 	END IF;
+	PERFORM snowid_internal.check_sequence(format('%I.%I', schema, sequence)::regclass, schema);
 	PERFORM snowid_internal.define_next_id(schema, ''::text, shard, sequence, epoch,
 										   coalesce(f.prosecdef, false));
 END
@@ -2581,6 +2620,17 @@ BEGIN
 		END;
 	END LOOP;
 
+	-- A sequence of ids that something has set to an id has a slot again before it
+	-- is moved; advance() refuses one that is none of its ids.
+	PERFORM CASE WHEN c.oid = ANY (sequences)
+				 THEN CASE WHEN (snowid_internal.sequence_value(c.oid, snowid.id_timestamp(0::bigint))).last >> 50 > 0
+						   THEN snowid.advance(c.oid, 0, snowid_internal.epoch_of(r)) END END
+	FROM pg_class c JOIN pg_namespace p ON p.oid = c.relnamespace JOIN snowid.shard_registry r ON r.schema = p.nspname
+	WHERE c.oid = ANY (sequences) AND (c.relname = r.sequence OR EXISTS (
+		SELECT FROM pg_depend d JOIN pg_attrdef e ON e.oid = d.objid
+		WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid
+		  AND pg_get_expr(e.adbin, e.adrelid) ~ 'snowid[.]next_id[(]'));
+
 	FOREACH t IN ARRAY snowid_internal.enable_fence(tables, true) LOOP
 		PERFORM snowid_internal.make_fence(t::regclass, false);
 	END LOOP;
@@ -2745,5 +2795,59 @@ BEGIN
 END
 $$;
 
+
+/* -------- rights -------- */
+
+/*
+ * All belongs to the superuser who runs this script.  The owner of a database,
+ * who may install it, is granted what he needs, with the right to grant it on.
+ * As the tables' owner he could put triggers on them, which run as whoever
+ * writes there.  Both the extension's owner and the database's are granted it:
+ * restored by a superuser, the extension is his, and the database is not.
+ */
+
+-- What default privileges have granted: somebody could plant functions, or shards.
+DO $rights$
+DECLARE
+	g record;
+BEGIN
+	FOR g IN
+		SELECT o.object, CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE x.grantee::regrole::text END AS grantee
+		FROM (SELECT format('SCHEMA %I', nspname), nspacl, nspowner
+			  FROM pg_namespace WHERE nspname IN ('snowid', 'snowid_internal')
+			  UNION ALL
+			  SELECT format('%s %s', CASE relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, oid::regclass), relacl, relowner
+			  FROM pg_class WHERE relkind IN ('r', 'v', 'S')
+				AND relnamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace)) o (object, acl, owner),
+			aclexplode(o.acl) x
+		WHERE x.grantee <> o.owner
+	LOOP
+		EXECUTE format('REVOKE ALL ON %s FROM %s', g.object, g.grantee);
+	END LOOP;
+END
+$rights$;
+
+-- Everybody may call the functions: they check privileges on the objects that
+-- they are given, and the rest is arithmetic.  They run with the caller's
+-- rights, so the caller needs snowid_internal, too.
+GRANT USAGE ON SCHEMA snowid, snowid_internal TO PUBLIC;
+
 -- Also where default privileges withhold it.
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA snowid, snowid_internal TO PUBLIC;
+
+-- Everybody may look; the owners may grant the rest to those who make shards.
+GRANT SELECT ON snowid.shards, snowid.shard_registry, snowid_internal.reservation TO PUBLIC;
+GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry, snowid.moves
+	TO @extowner@, pg_database_owner WITH GRANT OPTION;
+GRANT USAGE, SELECT, UPDATE ON SEQUENCE snowid.id_seq
+	TO @extowner@, pg_database_owner WITH GRANT OPTION;
+
+-- A role that writes must learn why it may not, but nothing of other servers'
+-- users.
+GRANT SELECT (shard, schema, role, step, closed, started_at, changed_at)
+	ON snowid.moves TO PUBLIC;
+
+-- A dump carries it, so the database's owner must be able to read it, and to set
+-- it where it is restored.
+GRANT SELECT, UPDATE ON SEQUENCE snowid_internal.reservation
+	TO @extowner@, pg_database_owner WITH GRANT OPTION;

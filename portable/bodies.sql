@@ -4,7 +4,8 @@
  * portable/build puts them in the place of "LANGUAGE c" in snowid--1.0.sql, from
  * which it takes all the rest: names, arguments, results, markings, comments and
  * rights.  A block begins with "-- body of" and the function's head; "-- helpers"
- * begins what only this edition has, for which those of shards follow the registry.
+ * begins what only this edition has, for which those of shards follow the registry, and
+ * "-- rights" the end of the script.
  *
  * What is called for each id or row is a parsed SQL expression, or qualifies
  * each name and operator: a SET clause would cost more than the rest.  Errors
@@ -28,8 +29,6 @@ CREATE SEQUENCE snowid_internal.flushed;
 
 COMMENT ON SEQUENCE snowid_internal.flushed IS
 'its value means nothing: next_id() sets it, so that the commit waits for the log';
-
-GRANT UPDATE ON SEQUENCE snowid_internal.flushed TO PUBLIC;
 
 CREATE FUNCTION snowid_internal.iso(at timestamptz)
 RETURNS text
@@ -180,6 +179,69 @@ COMMENT ON FUNCTION snowid_internal.sequence_name(regclass) IS
 'name of a sequence of ids, and refuses what is none';
 
 /*
+ * known_epoch: the epoch of a sequence's ids, by its shard or by the DEFAULT of
+ * the column that owns it; NULL if neither says.
+ */
+CREATE FUNCTION snowid_internal.known_epoch(seq regclass)
+RETURNS timestamptz
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	its_schema CONSTANT name := (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = seq);
+	epoch timestamptz;
+	parts text[];
+BEGIN
+	SELECT r.epoch INTO epoch FROM snowid.shard_registry r WHERE r.schema = its_schema;
+	IF FOUND OR its_schema = 'snowid' THEN
+		RETURN coalesce(epoch, snowid.id_timestamp(0::bigint));
+	END IF;
+	SELECT regexp_match(pg_get_expr(e.adbin, e.adrelid), 'snowid[.]next_id[(][^,]+, ''((?:[^'']|'''')+)''::regclass'
+			'(?:, ''([^'']+)''::timestamp with time zone)?[)]') INTO parts
+	FROM pg_depend d JOIN pg_attrdef e ON e.adrelid = d.refobjid AND e.adnum = d.refobjsubid
+	WHERE d.classid = 'pg_class'::regclass AND d.objid = seq AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'a';
+	IF to_regclass(replace(parts[1], '''''', '''')) = seq THEN
+		RETURN coalesce(parts[2]::timestamptz, snowid.id_timestamp(0::bigint));
+	END IF;
+	RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.known_epoch(regclass) IS
+'epoch of a sequence''s ids, if it is known';
+
+/*
+ * sequence_epoch: the epoch of a sequence's ids, given or -infinity for its own.
+ *
+ * Errors: 22023 not the known one, 22008 not finite.
+ */
+CREATE FUNCTION snowid_internal.sequence_epoch(seq regclass, epoch timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	known CONSTANT timestamptz := snowid_internal.known_epoch(seq);
+BEGIN
+	IF epoch = '-infinity' THEN
+		RETURN coalesce(known, snowid.id_timestamp(0::bigint));
+	END IF;
+	PERFORM snowid_internal.check_epoch(epoch);
+	IF epoch <> known THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('epoch %s is not that of sequence "%s"', snowid_internal.iso(epoch),
+							 (SELECT relname FROM pg_class WHERE oid = seq)),
+			DETAIL = format('The shard of %s, or the DEFAULT of its column, has another one.', snowid_internal.qualified_name(seq)),
+			HINT = format('Type as the last argument: %L', snowid_internal.iso(known));
+	END IF;
+	RETURN epoch;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.sequence_epoch(regclass, timestamptz) IS
+'refuses an epoch that the ids of a sequence have not';
+
+/*
  * open_sequence: locks a sequence to the end of the transaction, and checks
  * that the caller may use it so.
  *
@@ -258,6 +320,8 @@ DECLARE
 	name CONSTANT name := (SELECT relname FROM pg_class WHERE oid = seq);
 	qualified CONSTANT text := snowid_internal.qualified_name(seq);
 	clock CONSTANT text := snowid_internal.iso(at);
+	argument CONSTANT text := CASE WHEN epoch <> snowid.id_timestamp(0::bigint) THEN format(', %L', snowid_internal.iso(epoch)) END;
+	advance_call CONSTANT text := format('SELECT snowid.advance(%L, snowid.min_id(now()%s)%s);', qualified, argument, argument);
 	s pg_catalog.pg_sequence;
 BEGIN
 	SELECT * INTO s FROM pg_sequence q WHERE q.seqrelid = seq;
@@ -280,6 +344,18 @@ BEGIN
 							snowid_internal.iso(snowid_internal.slot_at(last, epoch)), clock),
 			HINT = 'If the clock is wrong, set it right. If the sequence is called with different epochs, use one. '
 				|| format('If something else set the sequence, and it has issued no id later than the clock, type: ALTER SEQUENCE %s RESTART;', qualified);
+	WHEN 'set too far' THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('sequence "%s" was set to what is none of its ids', name),
+			DETAIL = format('Read as an id, its value is of %s; the clock shows %s. Tools set a table''s sequence to the largest id there.',
+							snowid_internal.iso(snowid.id_timestamp(last, epoch)), clock),
+			HINT = 'Correct the rows with such ids, and type: ' || advance_call;
+	WHEN 'other epoch' THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('the ids of sequence "%s" have a later epoch than %s', name, snowid_internal.iso(epoch)),
+			DETAIL = format('With the default epoch, the next one would be of %s; the clock shows %s.',
+							snowid_internal.iso(at + (snowid.id_timestamp(0::bigint) - epoch)), clock),
+			HINT = 'Pass the epoch that its ids have. If it is this one, the owner can type: ' || advance_call;
 	WHEN 'advance' THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('cannot advance sequence "%s" to more than one day ahead of the clock', name),
@@ -411,15 +487,19 @@ DECLARE
 	rules pg_catalog.pg_sequence;
 	now_us bigint;
 	now_ms bigint;
+	early_ms bigint;			-- the epoch is before the default, and not known
 	last bigint;				-- NULL: never called
+	set_to bigint;				-- an id, by setval(); no slot is so large
 	named bigint;				-- by setval(seq, slot, false)
 	floor_slot bigint;			-- of a restored dump
 	may_open boolean := false;	-- have we waited to open a millisecond?
 	may_start boolean := false;	-- have we let forgotten ids pass?
 	reason text;
 BEGIN
-	PERFORM snowid_internal.check_epoch(epoch);
 	rules := snowid_internal.open_sequence(seq, '{UPDATE,"SELECT, USAGE"}');
+	epoch := snowid_internal.sequence_epoch(seq, epoch);
+	early_ms := CASE WHEN snowid_internal.known_epoch(seq) IS NULL
+					 THEN trunc(snowid_internal.us_since(snowid.id_timestamp(0::bigint), epoch) / 1000) END;
 	floor_slot := snowid_internal.slot_floor(epoch);
 	BEGIN
 		PERFORM pg_advisory_xact_lock(1936617335, seq::oid::int);
@@ -428,17 +508,29 @@ BEGIN
 			now_us := snowid_internal.slot_clock(epoch);
 			now_ms := floor(now_us / 1000.0);
 			last := pg_sequence_last_value(seq);
+			set_to := CASE WHEN last >> 50 > 0 AND named IS NULL THEN last END;
+			IF set_to IS NOT NULL THEN
+				last := (set_to >> 23 << 10) | 1023;
+			END IF;
 			IF now_us < 0 OR now_ms > ms_last OR named IS NULL AND last >> 10 > now_ms + ahead_sane THEN
 				reason := CASE WHEN now_us < 0 THEN 'before epoch'
 							   WHEN now_ms > ms_last THEN 'exhausted'
+							   WHEN set_to IS NOT NULL THEN 'set too far'
 							   ELSE 'too far ahead' END;
+				last := coalesce(set_to, last);
+				EXIT;
+			END IF;
+			IF early_ms > ahead_sane AND named IS NULL AND last >= 1::bigint << 40
+			   AND last >> 10 <= now_ms - early_ms + ahead_sane THEN
+				reason := 'other epoch';
 				EXIT;
 			END IF;
 
 			-- A sequence that was restarted looks like a new one or a plain
-			-- counter.  What it issued before is at most 10 ms ahead.
-			IF NOT may_start AND (last < (now_ms << 10) / 2) IS NOT FALSE
-			   AND pg_relation_filenode(seq) <> seq::oid THEN
+			-- counter.  What it issued before is at most 10 ms ahead, as of one
+			-- that was set to an id.
+			IF NOT may_start AND (set_to IS NOT NULL OR (last < (now_ms << 10) / 2) IS NOT FALSE
+								  AND pg_relation_filenode(seq) <> seq::oid) THEN
 				PERFORM snowid_internal.wait(11000);
 				may_start := true;
 				CONTINUE;
@@ -453,6 +545,9 @@ BEGIN
 					EXIT;
 				END IF;
 				named := nextval(seq);
+				IF named >> 50 > 0 AND named <> rules.seqstart THEN
+					named := NULL;
+				END IF;
 				CONTINUE;
 			END IF;
 			IF named IS NOT NULL THEN
@@ -570,9 +665,9 @@ LATERAL (
 ) g (name)
 WHERE c.relkind = 'S' AND n.nspname = coalesce($1, r.schema)
   AND (c.oid = $2 OR $2 IS NULL AND c.relname = r.sequence
-	   OR EXISTS (SELECT FROM pg_depend d JOIN pg_attrdef e ON e.oid = d.objid
+	   OR EXISTS (SELECT FROM pg_depend d
 				  WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
-					AND d.refobjid = c.oid AND pg_get_expr(e.adbin, e.adrelid) ~ 'snowid[.]next_id[(]'))
+					AND d.refobjid = c.oid AND snowid_internal.makes_ids(d.objid)))
 GROUP BY c.oid;
 END;
 
@@ -599,6 +694,10 @@ $$;
 
 COMMENT ON FUNCTION snowid_internal.check_grants(name, regclass) IS
 'refuses a shard whose users may not take ids in the portable edition';
+
+-- rights
+
+GRANT UPDATE ON SEQUENCE snowid_internal.flushed TO PUBLIC;
 
 -- body of snowid.next_id(shard int, seq regclass)
 LANGUAGE sql
@@ -741,6 +840,8 @@ BEGIN
 						OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 896
 						   AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
 				   AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
+				   -- Idle for less than an hour: with another epoch, it would seem to be longer.
+				   AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.-) 3686400000)
 				   AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
 				   AND (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
 				   AND pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'off'
@@ -827,6 +928,7 @@ BEGIN
 					 OR (last OPERATOR(pg_catalog.&) 1023) OPERATOR(pg_catalog.<) 1023
 						AND last OPERATOR(pg_catalog.<) (now_slot OPERATOR(pg_catalog.+) 88473600000))
 					AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.>>) 1)
+					AND last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.-) 3686400000)
 					AND now_slot OPERATOR(pg_catalog.<) 1125811433232384
 					AND (pg_catalog.pg_sequence_last_value('snowid_internal.reservation'::pg_catalog.regclass) IS NULL
 						 OR (last OPERATOR(pg_catalog.<) snowid_internal.slot_floor(epoch)) IS NOT TRUE)
@@ -882,7 +984,7 @@ BEGIN
 END
 $$;
 
--- body of snowid.next_ids(shard int, seq regclass, n int, epoch timestamptz DEFAULT snowid.id_timestamp(0::bigint))
+-- body of snowid.next_ids(shard int, seq regclass, n int, epoch timestamptz DEFAULT '-infinity')
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -1006,7 +1108,7 @@ $$;
 
 -- body of snowid.advance(seq regclass, id bigint)
 LANGUAGE sql
-RETURN snowid.advance($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
+RETURN snowid.advance($1, $2, '-infinity'::timestamptz);
 
 -- body of snowid.advance(seq regclass, id bigint, epoch timestamptz)
 /*
@@ -1023,8 +1125,8 @@ DECLARE
 	last bigint;
 	named bigint;
 BEGIN
-	PERFORM snowid_internal.check_epoch(epoch);
 	rules := snowid_internal.open_sequence(seq, '{UPDATE,"SELECT, USAGE"}');
+	epoch := snowid_internal.sequence_epoch(seq, epoch);
 	-- Read after the wait for the lock: what we waited for may be a restart.
 	at := clock_timestamp();
 	now_ms := floor(snowid_internal.us_since(at, epoch) / 1000);
@@ -1039,6 +1141,7 @@ BEGIN
 	END IF;
 	BEGIN
 		PERFORM pg_advisory_xact_lock(1936617335, seq::oid::int);
+		now_ms := floor(snowid_internal.us_since(clock_timestamp(), epoch) / 1000);
 		last := pg_sequence_last_value(seq);
 		-- Stay above the ids that a restart has forgotten.
 		IF (last < (now_ms << 10) / 2) IS NOT FALSE AND pg_relation_filenode(seq) <> seq::oid THEN
@@ -1050,9 +1153,22 @@ BEGIN
 				PERFORM snowid_internal.refuse_slot('large CACHE', seq, slot, at, epoch);
 			END IF;
 			named := nullif(nextval(seq), rules.seqstart);
-			IF named >> 10 <= now_ms + 86400000 THEN
+			IF named >> 50 > 0 THEN
+				last := named;
+			ELSIF named >> 10 <= now_ms + 86400000 THEN
 				slot := greatest(slot, named - 1);
 			END IF;
+		END IF;
+		-- It was set to an id: one too far ahead is none that it has issued, and
+		-- gives way to one that the caller knows, which is not 0.
+		IF last >> 50 > 0 THEN
+			IF last >> 23 <= now_ms + 86400000 THEN
+				slot := greatest(slot, (last >> 23 << 10) | 1023);
+			ELSIF slot >> 10 = 0 THEN
+				PERFORM snowid_internal.refuse_slot('set too far', seq, last, at, epoch);
+			END IF;
+			slot := least(greatest(slot, ((now_ms + 10) << 10) | 1023), rules.seqmax);
+			last := NULL;
 		END IF;
 		IF last IS NULL OR last < slot THEN
 			PERFORM setval(seq, greatest(slot, rules.seqmin));
@@ -1074,7 +1190,7 @@ $$;
 -- body of snowid.sequence_state(seq regclass, OUT last_id_at timestamptz, OUT slots_left int, OUT ahead interval)
 LANGUAGE sql
 BEGIN ATOMIC
-SELECT s.last_id_at, s.slots_left, s.ahead FROM snowid.sequence_state($1, '2011-08-24 21:07:01.721+00'::timestamptz) s;
+SELECT s.last_id_at, s.slots_left, s.ahead FROM snowid.sequence_state($1, '-infinity'::timestamptz) s;
 END;
 
 -- body of snowid.sequence_state(seq regclass, epoch timestamptz, OUT last_id_at timestamptz, OUT slots_left int, OUT ahead interval)
@@ -1084,8 +1200,8 @@ DECLARE
 	name name;
 	last bigint;
 BEGIN
-	PERFORM snowid_internal.check_epoch(epoch);
 	name := snowid_internal.sequence_name(seq);
+	epoch := snowid_internal.sequence_epoch(seq, epoch);
 	IF NOT has_sequence_privilege(seq, 'SELECT, USAGE, UPDATE') THEN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
 			MESSAGE = format('permission denied for sequence %s', name);
@@ -1093,6 +1209,10 @@ BEGIN
 	-- Who may only UPDATE may not see it; the view shards must not fail on that.
 	IF has_sequence_privilege(seq, 'SELECT, USAGE') THEN
 		last := pg_sequence_last_value(seq);
+	END IF;
+	-- What was set to an id may have issued all up to now.
+	IF last >> 50 > 0 THEN
+		last := greatest(last >> 23, floor(snowid_internal.us_since(clock_timestamp(), epoch) / 1000)::bigint + 10) << 10 | 1023;
 	END IF;
 	IF last > 1::bigint << 40 THEN
 		last := greatest(last, snowid_internal.slot_floor(epoch) - 1);
@@ -1107,7 +1227,7 @@ $$;
 
 -- body of snowid.safe_upper_id(seq regclass)
 LANGUAGE sql
-RETURN snowid.safe_upper_id($1, '2011-08-24 21:07:01.721+00'::timestamptz);
+RETURN snowid.safe_upper_id($1, '-infinity'::timestamptz);
 
 -- body of snowid.safe_upper_id(seq regclass, epoch timestamptz)
 /*
@@ -1142,6 +1262,7 @@ BEGIN
 			HINT = 'Type: BEGIN ISOLATION LEVEL READ COMMITTED;';
 	END IF;
 
+	epoch := snowid_internal.sequence_epoch(seq, epoch);
 	bound := snowid.next_id(0, seq, epoch);
 	before := ARRAY(SELECT x.pid || ' ' || x.transaction FROM snowid_internal.holders(seq) x);
 	-- A start is read between two looks at the locks: it is the holder's only if
@@ -1230,6 +1351,15 @@ BEGIN
 	IF called AND last > 1::bigint << 40 THEN
 		last := greatest(last, snowid_internal.slot_floor(epoch) - 1);
 	END IF;
+END
+$$;
+
+-- body of snowid_internal.registry_changed()
+-- No session remembers anything.
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN NULL;
 END
 $$;
 

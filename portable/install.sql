@@ -22,7 +22,7 @@ BEGIN
 				MESSAGE = format('schema "%s" already exists', s.nspname),
 				DETAIL = 'The portable edition creates this schema itself, so that nobody else has objects in it.',
 				HINT = 'If the extension is installed, its functions are those of the portable edition, and faster.';
-		ELSIF EXISTS (SELECT WHERE s.nspowner <> current_user::regrole
+		ELSIF EXISTS (SELECT WHERE s.nspowner <> quote_ident(current_user)::regrole
 					  UNION ALL SELECT FROM pg_proc p WHERE p.pronamespace = s.oid AND p.proowner <> s.nspowner
 					  UNION ALL SELECT FROM pg_class c WHERE c.relnamespace = s.oid AND c.relowner <> s.nspowner)
 		THEN
@@ -30,8 +30,11 @@ BEGIN
 				MESSAGE = format('must be owner of schema %s, and of all that is in it', s.nspname),
 				HINT = format('Type: SET ROLE %I;', pg_get_userbyid(s.nspowner));
 		END IF;
-		EXECUTE 'SELECT snowid.version()' INTO installed;
 	END LOOP;
+	-- Both are ours, and all that is in them.
+	IF FOUND THEN
+		EXECUTE 'SELECT snowid.version()' INTO installed;
+	END IF;
 	known := ARRAY(SELECT p.oid FROM pg_proc p
 				   WHERE p.pronamespace IN (to_regnamespace('snowid'), to_regnamespace('snowid_internal')));
 	IF string_to_array(installed, '.')::int[] > string_to_array(version, '.')::int[] THEN

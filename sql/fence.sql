@@ -101,6 +101,17 @@ TABLE visited;
 CALL snowid.create_shards(5, 5);
 RESET client_min_messages;
 
+-- A home is shown to everybody, so it has no password.
+SELECT snowid.unfence_shard(5, 'host=b password=secret');
+\echo :LAST_ERROR_SQLSTATE
+UPDATE snowid.shard_registry SET home = 'postgresql://app:secret@b/app' WHERE shard = 5;
+\echo :LAST_ERROR_SQLSTATE
+UPDATE snowid.shard_registry SET home = 'postgres://b/app?sslpassword=secret' WHERE shard = 5;
+\echo :LAST_ERROR_SQLSTATE
+BEGIN;
+UPDATE snowid.shard_registry SET home = 'postgresql://app@b:5432,[::1]:5433/app?passfile=/p' WHERE shard = 5;
+ROLLBACK;
+
 -- Open again, all is as it was, and ids go on rising.
 SELECT max(id) AS last_id FROM photos \gset
 SELECT snowid.unfence_shard(5);
@@ -248,6 +259,9 @@ SELECT snowid.fence_shard(5);
 SELECT snowid.shard_home(5);
 INSERT INTO users (name) VALUES ('emil');
 \echo :LAST_ERROR_SQLSTATE
+SET client_min_messages = warning;
+CALL snowid.for_each_shard('SELECT', 5);
+RESET client_min_messages;
 SELECT snowid.unfence_shard(5);
 SELECT closed, details FROM snowid.moves WHERE shard = 5;
 SELECT home FROM snowid.shard_registry WHERE shard = 5;

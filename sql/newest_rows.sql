@@ -115,6 +115,13 @@ CREATE TABLE newest_rows_8003.letters (id letter);
 INSERT INTO newest_rows_8003.letters VALUES ('a'), ('b');
 SELECT snowid.newest_rows(NULL::newest_rows_8000.letters, 1);
 \echo :LAST_ERROR_SQLSTATE
+-- A domain over bigint is as good.
+CREATE DOMAIN post_id AS bigint;
+CREATE TABLE newest_rows_8000.views (id post_id PRIMARY KEY);
+CREATE TABLE newest_rows_8003.views (id post_id PRIMARY KEY);
+INSERT INTO newest_rows_8000.views VALUES (1), (3);
+INSERT INTO newest_rows_8003.views VALUES (2), (4);
+SELECT id, pg_typeof(id) FROM snowid.newest_rows(NULL::newest_rows_8000.views, 3);
 -- Ids of different epochs do not sort by time.
 SELECT snowid.create_shard(8011, 'newest_rows_8011', '2026-01-01+00');
 CREATE TABLE newest_rows_8011.posts (id bigint PRIMARY KEY DEFAULT newest_rows_8011.next_id(), n int, body text);

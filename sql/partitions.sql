@@ -133,6 +133,12 @@ SELECT snowid.create_partition('photos', '2027-09-01', '2027-10-01');
 SELECT snowid.create_partition('photos', '2027-08-01', '2027-09-01');
 \echo :LAST_ERROR_SQLSTATE
 
+-- A domain over bigint is as good.
+CREATE DOMAIN visit_id AS bigint;
+CREATE TABLE visits (id visit_id PRIMARY KEY) PARTITION BY RANGE (id);
+SELECT snowid.create_partition('visits', '2026-01-01', '2026-02-01');
+SELECT snowid.create_partition('visits', '2026-01-01', '2026-02-01');
+
 \set VERBOSITY terse
 SET client_min_messages = warning;
 SELECT snowid.drop_shard(8100, true);

@@ -160,6 +160,21 @@ SELECT * FROM adopt($$ SELECT snowid.register_shard(12, 'counted') $$) \gx
 SELECT * FROM adopt($$ SELECT snowid.register_shard(14, 'counted') $$) \gx
 SELECT * FROM adopt($$ SELECT snowid.register_shard(14, 'counted', sequence => 'photos') $$) \gx
 SELECT * FROM adopt($$ SELECT snowid.register_shard(14, 'nowhere') $$) \gx
+-- A sequence that counts for snowid.next_id() alone, however names are shown.
+CREATE SCHEMA quoted;
+CREATE SEQUENCE quoted.clock;
+CREATE TABLE quoted.photos (id bigint DEFAULT snowid.next_id(14, 'quoted.clock'));
+SET quote_all_identifiers = on;
+SELECT snowid.register_shard(14, 'quoted', sequence => 'clock');
+RESET quote_all_identifiers;
+DELETE FROM snowid.shard_registry WHERE shard = 14;
+-- A copy under another number.
+SELECT * FROM adopt($$ SELECT snowid.register_shard(15, 'quoted', sequence => 'clock') $$) \gx
+ALTER TABLE quoted.photos ALTER id SET DEFAULT plain.next_id();
+SELECT * FROM adopt($$ SELECT snowid.register_shard(15, 'quoted', sequence => 'clock') $$) \gx
+ALTER TABLE quoted.photos ALTER id DROP DEFAULT;
+SELECT snowid.register_shard(15, 'quoted', sequence => 'clock');
+SELECT snowid.drop_shard(15, true);
 SELECT * FROM adopt($$ SELECT snowid.register_shard(14, 'snowid') $$) \gx
 SELECT * FROM adopt($$ SELECT snowid.register_shard(10, 'insta10') $$) \gx
 

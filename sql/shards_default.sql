@@ -149,6 +149,21 @@ INSERT INTO strays (n) VALUES (1);
 SELECT snowid.set_default('strays', guard => true);
 \echo :LAST_ERROR_SQLSTATE
 SELECT * FROM public.defaults WHERE "table" = 'strays'::regclass;
+-- the guard is known however names are shown, and under any name
+INSERT INTO guarded (n) VALUES (2);
+SET quote_all_identifiers = on;
+SELECT snowid.set_default('guarded', guard => true);
+-- of a domain over bigint, too
+CREATE DOMAIN public.photo_id AS bigint;
+CREATE DOMAIN public.positive_id AS public.photo_id CHECK (VALUE > 0);
+ALTER TABLE guarded DROP CONSTRAINT guarded_id_shard_check, ALTER id TYPE public.positive_id;
+SELECT snowid.set_default('guarded', own_sequence => true, guard => true);
+INSERT INTO guarded (n) VALUES (3);
+SELECT count(*), bool_and(snowid.id_shard(id) = 5) FROM guarded;
+ALTER TABLE guarded RENAME CONSTRAINT guarded_id_shard_check TO mine;
+SELECT snowid.set_default('guarded', guard => true);
+SELECT count(*) AS guards FROM pg_constraint WHERE conrelid = 'guarded'::regclass AND contype = 'c';
+RESET quote_all_identifiers;
 DROP TABLE guarded, strays;
 
 -- A large table's guard is left to be validated.  Another call finds it there,

@@ -79,8 +79,11 @@ SELECT snowid.set_default('insta7.mine', own_sequence => true);		-- ok
 SET ROLE snowid_app;
 INSERT INTO insta7.mine DEFAULT VALUES;								-- ok
 
+RESET ROLE;
+ALTER SEQUENCE insta5.id_seq OWNER TO CURRENT_USER;
 SET ROLE snowid_maker;
-SELECT snowid.drop_shard(5, true);									-- ok
+-- its ids may be ahead of the clock
+SELECT snowid.drop_shard(5, true);									-- ok, with a warning
 SELECT snowid.drop_shard(6, true);									-- ok
 RESET ROLE;
 SELECT snowid.drop_shard(7, true);

@@ -19,6 +19,9 @@
 	((TimestampTz) (DEFAULT_EPOCH_UNIX_MS * 1000 - \
 	 (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY))
 
+/* What stands for the epoch of the sequence's ids, if the caller names none. */
+#define OWN_EPOCH			DT_NOBEGIN
+
 extern TimestampTz ms_to_timestamp(int64 ms, TimestampTz epoch);
 extern Datum result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 extern void refuse_definition(FunctionCallInfo fcinfo);
@@ -63,6 +66,16 @@ epoch_argument(FunctionCallInfo fcinfo, int argno)
 	epoch = PG_GETARG_TIMESTAMPTZ(argno);
 	check_epoch(epoch);
 	return epoch;
+}
+
+/* The same for a sequence, whose epoch the catalogs may know. */
+static inline TimestampTz
+sequence_epoch_argument(FunctionCallInfo fcinfo, int argno)
+{
+	if (PG_NARGS() == argno ||
+		(PG_NARGS() == argno + 1 && PG_GETARG_TIMESTAMPTZ(argno) == OWN_EPOCH))
+		return OWN_EPOCH;
+	return epoch_argument(fcinfo, argno);
 }
 
 #endif							/* SNOWID_ARGS_H */

@@ -32,10 +32,10 @@ snowid_next_id(PG_FUNCTION_ARGS)
 {
 	int32		shard = PG_GETARG_INT32(0);
 	Oid			seqid = PG_GETARG_OID(1);
-	TimestampTz epoch = epoch_argument(fcinfo, 2);
+	TimestampTz epoch = sequence_epoch_argument(fcinfo, 2);
 
 	check_shard(shard);
-	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, shard, epoch,
+	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, shard, &epoch,
 												  &fcinfo->flinfo->fn_extra),
 							   shard));
 }
@@ -50,6 +50,7 @@ Datum
 snowid_next_id_of_database(PG_FUNCTION_ARGS)
 {
 	Oid			seqid;
+	TimestampTz epoch = DEFAULT_EPOCH;
 
 	if (snowid_shard < 0)
 		ereport(ERROR,
@@ -68,7 +69,7 @@ snowid_next_id_of_database(PG_FUNCTION_ARGS)
 				 errmsg("sequence \"snowid.id_seq\" does not exist"),
 				 errhint("It belongs to the extension. To make it again, type: CREATE SEQUENCE snowid.id_seq; ALTER EXTENSION snowid ADD SEQUENCE snowid.id_seq; and advance() it beyond the largest id in use.")));
 
-	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, snowid_shard, DEFAULT_EPOCH,
+	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, snowid_shard, &epoch,
 												  &fcinfo->flinfo->fn_extra),
 							   snowid_shard));
 }
@@ -84,9 +85,9 @@ snowid_advance(PG_FUNCTION_ARGS)
 {
 	Oid			seqid = PG_GETARG_OID(0);
 	int64		id = PG_GETARG_INT64(1);
-	TimestampTz epoch = epoch_argument(fcinfo, 2);
 
-	sequence_advance(seqid, slot_pack(id_ms(id), SEQ_MAX), epoch);
+	sequence_advance(seqid, slot_pack(id_ms(id), SEQ_MAX),
+					 sequence_epoch_argument(fcinfo, 2));
 	PG_RETURN_VOID();
 }
 
@@ -101,12 +102,12 @@ Datum
 snowid_sequence_state(PG_FUNCTION_ARGS)
 {
 	Oid			seqid = PG_GETARG_OID(0);
-	TimestampTz epoch = epoch_argument(fcinfo, 1);
+	TimestampTz epoch = sequence_epoch_argument(fcinfo, 1);
 	SlotState	state;
 	Datum		values[3] = {0, 0, 0};
 	bool		nulls[3] = {true, true, true};
 
-	state = sequence_read(seqid, epoch, true);
+	state = sequence_read(seqid, &epoch, true);
 	if (state.is_called &&
 		slot_ms(state.last) >= 0 && slot_ms(state.last) <= MS_MAX)
 	{
@@ -127,7 +128,8 @@ snowid_sequence_state(PG_FUNCTION_ARGS)
 Datum
 snowid_sequence_value(PG_FUNCTION_ARGS)
 {
-	SlotState	state = sequence_read(PG_GETARG_OID(0), epoch_argument(fcinfo, 1), false);
+	TimestampTz epoch = epoch_argument(fcinfo, 1);
+	SlotState	state = sequence_read(PG_GETARG_OID(0), &epoch, false);
 	Datum		values[2];
 	bool		nulls[2] = {false, false};
 

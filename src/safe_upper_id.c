@@ -59,7 +59,7 @@ Datum
 snowid_safe_upper_id(PG_FUNCTION_ARGS)
 {
 	Oid			seqid = PG_GETARG_OID(0);
-	TimestampTz epoch = epoch_argument(fcinfo, 1);
+	TimestampTz epoch = sequence_epoch_argument(fcinfo, 1);
 	int64		bound;
 	LockData   *before;
 	LockData   *after;
@@ -92,7 +92,7 @@ snowid_safe_upper_id(PG_FUNCTION_ARGS)
 				 errdetail("All statements of such a transaction see the rows that its first one sees, which is before the bound."),
 				 errhint("Type: BEGIN ISOLATION LEVEL READ COMMITTED;")));
 
-	bound = slot_to_id(sequence_next_slot(seqid, 0, epoch, &fcinfo->flinfo->fn_extra), 0);
+	bound = slot_to_id(sequence_next_slot(seqid, 0, &epoch, &fcinfo->flinfo->fn_extra), 0);
 
 	before = sequence_locks(seqid);
 	if (before->nelements == 0)

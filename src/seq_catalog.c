@@ -3,18 +3,48 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
+#include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_attrdef.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_sequence.h"
+#include "commands/trigger.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "args.h"
 #include "reservation.h"
 #include "seq_catalog.h"
 #include "seq_refusal.h"
+
+#define REGISTRY_SCHEMA		2	/* columns of snowid.shard_registry */
+#define REGISTRY_EPOCH		4
+
+/* A search for the call of next_id() that a DEFAULT makes. */
+typedef struct EpochSearch
+{
+	Oid			seqid;
+	TimestampTz epoch;
+} EpochSearch;
+
+PG_FUNCTION_INFO_V1(snowid_registry_changed);
+
+Oid			shard_registry = InvalidOid;
+
+static bool epoch_of_schema(Oid namespace, TimestampTz *epoch);
+static bool epoch_of_default(Oid seqid, TimestampTz *epoch);
+static bool find_epoch(Node * node, EpochSearch *search);
 
 
 /* Open a sequence that is locked already. */
@@ -63,9 +93,160 @@ read_rules(Relation rel)
 	rules.max_slot = form->seqmax;
 	rules.cache = form->seqcache;
 	rules.start = form->seqstart;
+	rules.early_ms = 0;
 	ReleaseSysCache(tuple);
 
 	if (rules.increment < 1 || rules.increment > SLOTS_PER_MS)
 		refuse_increment(RelationGetRelid(rel), rules.increment);
 	return rules;
+}
+
+/*
+ * The epoch of the ids of a sequence: the one given, or for OWN_EPOCH what the
+ * catalogs know, else the default.  22023 if they know another one.
+ *
+ * All sequences of a shard have its epoch, snowid.id_seq has the default one, and
+ * others that of the DEFAULT of the column that owns them.
+ */
+TimestampTz
+check_sequence_epoch(Relation rel, TimestampTz epoch, bool *is_known)
+{
+	TimestampTz known;
+	bool		found = epoch_of_schema(RelationGetNamespace(rel), &known) ||
+	epoch_of_default(RelationGetRelid(rel), &known);
+
+	if (is_known)
+		*is_known = found;
+	if (found && epoch != OWN_EPOCH && epoch != known)
+		refuse_epoch(RelationGetRelid(rel), epoch, known);
+	if (epoch == OWN_EPOCH)
+		return found ? known : DEFAULT_EPOCH;
+	return epoch;
+}
+
+/*
+ * Has the schema's shard an epoch, or the extension's schema?
+ *
+ * Who has waited for the registry's lock may find another one in its place.
+ */
+static bool
+epoch_of_schema(Oid namespace, TimestampTz *epoch)
+{
+	Oid			snowid = get_namespace_oid("snowid", false);
+	char	   *schema = get_namespace_name(namespace);
+	Relation	rel = NULL;
+	Oid			index;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = namespace == snowid;
+
+	*epoch = DEFAULT_EPOCH;
+	while (!found && schema != NULL && rel == NULL)
+	{
+		shard_registry = get_relname_relid("shard_registry", snowid);
+		if (!OidIsValid(shard_registry))
+			break;
+		rel = try_relation_open(shard_registry, AccessShareLock);
+	}
+	if (rel == NULL)
+		return found;
+
+	index = get_relname_relid("shard_registry_schema_key", snowid);
+	ScanKeyInit(&key, REGISTRY_SCHEMA, BTEqualStrategyNumber, F_NAMEEQ,
+				CStringGetDatum(schema));
+	scan = systable_beginscan(rel, index, OidIsValid(index), NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		bool		is_null;
+		Datum		value = heap_getattr(tuple, REGISTRY_EPOCH, RelationGetDescr(rel), &is_null);
+
+		found = true;
+		if (!is_null)
+			*epoch = DatumGetTimestampTz(value);
+	}
+	systable_endscan(scan);
+	relation_close(rel, AccessShareLock);
+	return found;
+}
+
+/*
+ * Does the DEFAULT of the column that owns the sequence call next_id() with an
+ * epoch?
+ *
+ * The table is not locked: who alters it may wait for our lock on the sequence.
+ */
+static bool
+epoch_of_default(Oid seqid, TimestampTz *epoch)
+{
+	EpochSearch search = {seqid, OWN_EPOCH};
+	Oid			table;
+	int32		column;
+	Relation	rel;
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (!sequenceIsOwned(seqid, DEPENDENCY_AUTO, &table, &column))
+		return false;
+
+	rel = table_open(AttrDefaultRelationId, AccessShareLock);
+	ScanKeyInit(&keys[0], Anum_pg_attrdef_adrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(table));
+	ScanKeyInit(&keys[1], Anum_pg_attrdef_adnum, BTEqualStrategyNumber, F_INT2EQ,
+				Int16GetDatum((int16) column));
+	scan = systable_beginscan(rel, AttrDefaultIndexId, true, NULL, 2, keys);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		bool		is_null;
+		Datum		value = heap_getattr(tuple, Anum_pg_attrdef_adbin, RelationGetDescr(rel), &is_null);
+
+		if (!is_null)
+			(void) find_epoch(stringToNode(TextDatumGetCString(value)), &search);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	*epoch = search.epoch;
+	return search.epoch != OWN_EPOCH;
+}
+
+/* Search an expression for next_id(shard, sequence [, epoch]), with constants. */
+static bool
+find_epoch(Node * node, EpochSearch *search)
+{
+	if (node != NULL && IsA(node, FuncExpr))
+	{
+		List	   *args = ((FuncExpr *) node)->args;
+		Oid			function = ((FuncExpr *) node)->funcid;
+		Const	   *seq = list_length(args) >= 2 ? lsecond(args) : NULL;
+		Const	   *epoch = list_length(args) == 3 ? lthird(args) : NULL;
+
+		if (seq != NULL && IsA(seq, Const) && DatumGetObjectId(seq->constvalue) == search->seqid &&
+			get_func_namespace(function) == get_namespace_oid("snowid", false) &&
+			strcmp(get_func_name(function), "next_id") == 0)
+		{
+			if (epoch == NULL)
+				search->epoch = DEFAULT_EPOCH;
+			else if (IsA(epoch, Const) && !epoch->constisnull)
+				search->epoch = DatumGetTimestampTz(epoch->constvalue);
+			return true;
+		}
+	}
+	return expression_tree_walker(node, find_epoch, search);
+}
+
+/* The trigger on the registry: sessions read their sequences' epochs again. */
+Datum
+snowid_registry_changed(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function registry_changed() must be called as a trigger")));
+	CacheInvalidateRelcache(trigger->tg_relation);
+	return PointerGetDatum(NULL);
 }

@@ -1,6 +1,6 @@
 /*
  * What the catalogs say of a sequence: does it exist, what may the current
- * role do with it, and what does its definition allow.
+ * role do with it, what does its definition allow, and which epoch have its ids.
  *
  * Callers hold a lock on the sequence.  A sequence that next_id() can't use is
  * refused here, once for each reading of the catalogs and not on each call.
@@ -10,12 +10,17 @@
 
 #include "utils/acl.h"
 #include "utils/rel.h"
+#include "utils/timestamp.h"
 
 #include "slot.h"
+
+/* The table of the shards, once it was read.  A trigger on it sends messages. */
+extern Oid	shard_registry;
 
 extern Relation open_sequence(Oid seqid);
 extern void check_sequence_acl(Relation rel, AclMode mode);
 extern SlotRules read_rules(Relation rel);
+extern TimestampTz check_sequence_epoch(Relation rel, TimestampTz epoch, bool *is_known);
 
 /*
  * Has the sequence got a new file since it was created?  ALTER SEQUENCE

@@ -62,13 +62,9 @@ page_is_dirty(const SequencePage *page)
 }
 
 static inline SlotState
-page_state(const SequencePage *page)
+page_state(const SequencePage *page, int64 start)
 {
-	SlotState	state;
-
-	state.last = page->data->last_value;
-	state.is_called = page->data->is_called;
-	return state;
+	return slot_state(page->data->last_value, page->data->is_called, start);
 }
 
 #endif							/* SNOWID_SEQ_PAGE_H */

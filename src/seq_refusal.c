@@ -17,6 +17,7 @@
 #include "seq_refusal.h"
 
 static char *sequence_name(Oid seqid);
+static char *advance_to_type(Oid seqid, TimestampTz epoch);
 
 
 /*
@@ -61,6 +62,27 @@ refuse_slot(SlotVerdict verdict, Oid seqid, int64 slot,
 					 errhint("If the clock is wrong, set it right. If the sequence is called with different epochs, use one. "
 							 "If something else set the sequence, and it has issued no id later than the clock, type: ALTER SEQUENCE %s RESTART;",
 							 sequence_name(seqid))));
+			break;
+		case SLOT_SET_TOO_FAR:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("sequence \"%s\" was set to what is none of its ids", name),
+					 errdetail("Read as an id, its value is of %s; the clock shows %s. Tools set a table's sequence to the largest id there.",
+							   timestamptz_to_str(ms_to_timestamp(slot_ms(slot), epoch)),
+							   clock_text),
+					 errhint("Correct the rows with such ids, and type: %s",
+							 advance_to_type(seqid, epoch))));
+			break;
+		case SLOT_OTHER_EPOCH:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the ids of sequence \"%s\" have a later epoch than %s",
+							name, timestamptz_to_str(epoch)),
+					 errdetail("With the default epoch, the next one would be of %s; the clock shows %s.",
+							   timestamptz_to_str(ms_to_timestamp(slot_ms(slot), DEFAULT_EPOCH)),
+							   clock_text),
+					 errhint("Pass the epoch that its ids have. If it is this one, the owner can type: %s",
+							 advance_to_type(seqid, epoch))));
 			break;
 		case SLOT_FLOOR_TOO_FAR:
 			ereport(ERROR,
@@ -107,6 +129,19 @@ refuse_advance(Oid seqid, int64 slot, TimestampTz now, TimestampTz epoch)
 			 errhint("If the id has another epoch than the default, pass that as the third argument.")));
 }
 
+/* Refuse an epoch that the ids of a sequence have not. */
+void
+refuse_epoch(Oid seqid, TimestampTz epoch, TimestampTz known)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("epoch %s is not that of sequence \"%s\"",
+					timestamptz_to_str(epoch), get_rel_name(seqid)),
+			 errdetail("The shard of %s, or the DEFAULT of its column, has another one.",
+					   sequence_name(seqid)),
+			 errhint("Type as the last argument: '%s'", timestamptz_to_str(known))));
+}
+
 /* Refuse a definition whose calls would reserve no id, or too many. */
 void
 refuse_increment(Oid seqid, int64 increment)
@@ -119,6 +154,17 @@ refuse_increment(Oid seqid, int64 increment)
 					   SLOTS_PER_MS),
 			 errhint("Type: ALTER SEQUENCE %s INCREMENT BY 1;",
 					 sequence_name(seqid))));
+}
+
+/* The call of advance() to now. */
+static char *
+advance_to_type(Oid seqid, TimestampTz epoch)
+{
+	char	   *argument = epoch == DEFAULT_EPOCH ? "" :
+	psprintf(", '%s'", timestamptz_to_str(epoch));
+
+	return psprintf("SELECT snowid.advance(%s, snowid.min_id(now()%s)%s);",
+					quote_literal_cstr(sequence_name(seqid)), argument, argument);
 }
 
 /* The sequence's name as one would type it. */

@@ -15,6 +15,7 @@ extern void refuse_slot(SlotVerdict verdict, Oid seqid, int64 slot,
 						SlotRules rules, TimestampTz now, TimestampTz epoch);
 extern void refuse_advance(Oid seqid, int64 slot, TimestampTz now,
 						   TimestampTz epoch);
+extern void refuse_epoch(Oid seqid, TimestampTz epoch, TimestampTz known);
 extern void refuse_increment(Oid seqid, int64 increment);
 extern bool refuse_if_fenced(Oid relid);
 

@@ -91,6 +91,7 @@ register_callbacks(void)
 	CacheRegisterSyscacheCallback(AUTHOID, invalidate_all, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_all, (Datum) 0);
 	CacheRegisterSyscacheCallback(DATABASEOID, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, (Datum) 0);
 	CacheRegisterSyscacheCallback(RELNAMENSP, invalidate_citus, UInt32GetDatum(citus));
 	is_done = true;
 }
@@ -115,7 +116,7 @@ invalidate_relation(Datum arg, Oid relid)
 	SessionSequence *session;
 
 	reservation_forget(relid);
-	if (!OidIsValid(relid) || relid == citus_group_table)
+	if (!OidIsValid(relid) || relid == citus_group_table || relid == shard_registry)
 	{
 		catalog_generation++;
 		return;
@@ -144,9 +145,10 @@ session_lock(SessionSequence *session)
 
 /* Read from the catalogs what a call needs, and check the privilege. */
 void
-session_read_catalogs(SessionSequence *session, int32 shard)
+session_read_catalogs(SessionSequence *session, int32 shard, TimestampTz epoch)
 {
 	Relation	rel = open_sequence(session->relid);
+	bool		is_known;
 
 	/*
 	 * Set the generation first.  A message that arrives while we read, as of
@@ -173,6 +175,9 @@ session_read_catalogs(SessionSequence *session, int32 shard)
 		drop_cached(session);
 	}
 	session->rules = read_rules(rel);
+	session->epoch = check_sequence_epoch(rel, epoch, &is_known);
+	session->own_epoch = is_known ? session->epoch : DEFAULT_EPOCH;
+	session->rules.early_ms = is_known ? 0 : (DEFAULT_EPOCH - session->epoch) / 1000;
 	session->is_local_temp = rel->rd_islocaltemp;
 	session->needs_wal = RelationNeedsWAL(rel);
 	session->is_rewritten = is_rewritten(rel);

@@ -21,6 +21,7 @@
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 
+#include "args.h"
 #include "clock.h"
 #include "compat.h"
 #include "slot.h"
@@ -35,6 +36,9 @@ typedef struct SessionSequence
 	Oid			userid;			/* role that may take slots */
 	RelFileLocator locator;
 	SlotRules	rules;
+	TimestampTz epoch;			/* its ids may have this one ... */
+	TimestampTz own_epoch;		/* ... and have this one if the caller names
+								 * none */
 	bool		is_local_temp;
 	bool		needs_wal;
 	bool		is_rewritten;	/* may it have been restarted? */
@@ -62,7 +66,8 @@ extern SessionSequence *pinned_sequence;
 
 extern SessionSequence *session_sequence(Oid seqid);
 extern void session_lock(SessionSequence *session);
-extern void session_read_catalogs(SessionSequence *session, int32 shard);
+extern void session_read_catalogs(SessionSequence *session, int32 shard,
+								  TimestampTz epoch);
 extern Buffer session_pin_page(SessionSequence *session);
 
 /* Make sure that the transaction holds the relation lock. */
@@ -73,13 +78,19 @@ ensure_locked(SessionSequence *session)
 		session_lock(session);
 }
 
-/* Make sure that the catalog state is valid, and read as the current role. */
-static inline void
-ensure_catalog_state(SessionSequence *session, int32 shard)
+/*
+ * Make sure that the catalog state is valid, and read as the current role.  Returns
+ * the epoch.  Another one than before is looked at as if nothing was known: so
+ * what is remembered is only what was right once.
+ */
+static inline TimestampTz
+ensure_catalog_state(SessionSequence *session, int32 shard, TimestampTz epoch)
 {
 	if (session->generation != catalog_generation ||
-		session->userid != GetUserId())
-		session_read_catalogs(session, shard);
+		session->userid != GetUserId() ||
+		session->epoch != (epoch == OWN_EPOCH ? session->own_epoch : epoch))
+		session_read_catalogs(session, shard, epoch);
+	return session->epoch;
 }
 
 /* Make sure that the page is pinned. */

@@ -54,6 +54,9 @@
 /* The longest sleep that no signal need end. */
 #define SLEEP_MAX_US	10000
 
+/* The LSN of no page, not even of one without a log. */
+#define NO_RECORD		PG_UINT64_MAX
+
 /* A call that takes slots: what it has read, and what it decides. */
 typedef struct Taking
 {
@@ -69,6 +72,7 @@ typedef struct Taking
 
 static void choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking);
 static TimestampTz floor_of(SessionSequence *session, TimestampTz epoch);
+static TimestampTz forgotten_floor(bool is_local_temp);
 static TimestampTz time_for_slots(SlotState state, SlotRules rules, TimestampTz epoch);
 static void wait_us(int64 us);
 
@@ -79,14 +83,16 @@ static void wait_us(int64 us);
  *
  * Needs USAGE or UPDATE on the sequence, and a transaction that may write.
  * *call_cache must be NULL on the first call; the caller keeps it for the next
- * one, as its fn_extra.  The shard matters on nodes of Citus only.
+ * one, as its fn_extra.  The shard matters on nodes of Citus only.  OWN_EPOCH becomes
+ * the sequence's.
  */
 int64
-sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
+sequence_next_slot(Oid seqid, int32 shard, TimestampTz *given_epoch, void **call_cache)
 {
 	SessionSequence *session = *call_cache;
+	TimestampTz epoch;
 	Taking		taking;
-	SlotState	next = {0, true};
+	SlotState	next = {0, true, false};
 	int64		logged_last;
 	bool		must_log = false;
 	int64		slot;
@@ -95,7 +101,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 		*call_cache = session = session_sequence(seqid);
 
 	ensure_locked(session);
-	ensure_catalog_state(session, shard);
+	epoch = *given_epoch = ensure_catalog_state(session, shard, *given_epoch);
 
 	/* As for nextval: read-only transactions may use temporary sequences. */
 	if (XactReadOnly && !session->is_local_temp)
@@ -160,6 +166,7 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 	bool		has_napped = false;
 	bool		may_open = false;	/* have we waited, with the right to? */
 	bool		has_reserved = false;
+	XLogRecPtr	set_at = NO_RECORD; /* the floor is above all before it */
 
 	opening.is_held = pushing.is_held = false;
 	taking->floor = floor_of(session, epoch);
@@ -169,8 +176,16 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 		XLogRecPtr	page_lsn;
 
 		lock_page(&taking->page, ensure_pinned(session), BUFFER_LOCK_EXCLUSIVE);
-		taking->state = page_state(&taking->page);
+		taking->state = page_state(&taking->page, session->rules.start);
 		page_lsn = PageGetLSN(taking->page.page);
+
+		if (unlikely(taking->state.is_id) && set_at != page_lsn)
+		{
+			LockBuffer(taking->page.buffer, BUFFER_LOCK_UNLOCK);
+			taking->floor = Max(taking->floor, forgotten_floor(session->is_local_temp));
+			set_at = page_lsn;
+			continue;
+		}
 
 		/*
 		 * The clock is read under the page's lock.  A reading from before the
@@ -215,9 +230,7 @@ choose_and_lock(SessionSequence *session, TimestampTz epoch, Taking *taking)
 			has_reserved = true;
 		}
 		else if (taking->choice.verdict != SLOT_WAIT)
-			refuse_slot(taking->choice.verdict, session->relid,
-						taking->choice.verdict == SLOT_FLOOR_TOO_FAR ?
-						taking->choice.first : taking->state.last,
+			refuse_slot(taking->choice.verdict, session->relid, taking->choice.first,
 						session->rules, taking->now, epoch);
 		else if (!has_napped && taking->state.last == session->last_taken &&
 				 taking->choice.wait_us <= 1000)
@@ -259,14 +272,25 @@ floor_of(SessionSequence *session, TimestampTz epoch)
 		bool		is_forgotten;
 
 		lock_page(&page, ensure_pinned(session), BUFFER_LOCK_SHARE);
-		is_forgotten = slot_is_forgotten(page_state(&page), now - epoch);
+		is_forgotten = slot_is_forgotten(page_state(&page, session->rules.start), now - epoch);
 		LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
 		if (is_forgotten)
-			session->floor = forgotten_until(session->is_local_temp ? now :
-											 reservation_see().reserved, now);
+			session->floor = forgotten_floor(session->is_local_temp);
 		session->is_rewritten = now < epoch;
 	}
 	return Max(floor, session->floor);
+}
+
+/*
+ * A time above all that a sequence may have issued, by what is known after its
+ * page was seen.
+ */
+static TimestampTz
+forgotten_floor(bool is_local_temp)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	return forgotten_until(is_local_temp ? now : reservation_see().reserved, now);
 }
 
 /*
@@ -282,11 +306,13 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 {
 	SessionSequence *session = session_sequence(seqid);
 	Relation	rel;
-	TimestampTz floor = epoch;
+	TimestampTz floor;
 	TimestampTz now;
 	SequencePage page;
 	SlotRules	rules;
+	SlotState	state;
 	SlotAdvance next;
+	XLogRecPtr	set_at = NO_RECORD;
 
 	ensure_locked(session);
 	rel = open_sequence(seqid);
@@ -295,17 +321,26 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 	if (!rel->rd_islocaltemp)
 		PreventCommandIfReadOnly("advance()");
 	PreventCommandIfParallelMode("advance()");
-	if (!rel->rd_islocaltemp)
-		floor = reserved_floor();
 	rules = read_rules(rel);
+	epoch = check_sequence_epoch(rel, epoch, NULL);
+	floor = rel->rd_islocaltemp ? epoch : reserved_floor();
 	drop_cached(session);
 	if (RelationNeedsWAL(rel))
 		GetTopTransactionId();
 
 	/* What we have waited for may have set the sequence ahead meanwhile. */
-	now = GetCurrentTimestamp();
-	lock_page(&page, ReadBuffer(rel, 0), BUFFER_LOCK_EXCLUSIVE);
-	next = slot_advance(page_state(&page), rules, is_rewritten(rel), slot,
+	for (;;)
+	{
+		now = GetCurrentTimestamp();
+		lock_page(&page, ReadBuffer(rel, 0), BUFFER_LOCK_EXCLUSIVE);
+		state = page_state(&page, rules.start);
+		if (!state.is_id || set_at == PageGetLSN(page.page))
+			break;
+		set_at = PageGetLSN(page.page);
+		UnlockReleaseBuffer(page.buffer);
+		floor = Max(floor, forgotten_floor(rel->rd_islocaltemp));
+	}
+	next = slot_advance(state, rules, is_rewritten(rel), slot,
 						floor - epoch, now - epoch);
 	if (next.verdict == SLOT_TAKE)
 	{
@@ -318,7 +353,8 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
 		refuse_advance(seqid, slot, now, epoch);
 	if (next.verdict != SLOT_TAKE)
 		refuse_slot(next.verdict, seqid,
-					next.verdict == SLOT_FLOOR_TOO_FAR ? slot_floor(floor - epoch) : slot,
+					next.verdict == SLOT_FLOOR_TOO_FAR ? slot_floor(floor - epoch) :
+					next.verdict == SLOT_SET_TOO_FAR ? state.last : slot,
 					rules, now, epoch);
 	relation_close(rel, NoLock);
 }
@@ -330,10 +366,11 @@ sequence_advance(Oid seqid, int64 slot, TimestampTz epoch)
  * was the last, and a standby does not know it.
  *
  * Needs any of SELECT, USAGE and UPDATE on the sequence; with makes_ids, also
- * that this node may make ids from it.
+ * that this node may make ids of the epoch from it.  OWN_EPOCH becomes the
+ * sequence's.
  */
 SlotState
-sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids)
+sequence_read(Oid seqid, TimestampTz *epoch, bool makes_ids)
 {
 	Relation	rel;
 	SequencePage page;
@@ -346,6 +383,7 @@ sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids)
 	{
 		refuse_reservation(seqid);
 		(void) citus_check_sequence(rel, snowid_shard);
+		*epoch = check_sequence_epoch(rel, *epoch, NULL);
 	}
 	if (RecoveryInProgress() && rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		ereport(ERROR,
@@ -353,11 +391,20 @@ sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids)
 				 errmsg("cannot access temporary or unlogged sequences during recovery")));
 
 	lock_page(&page, ReadBuffer(rel, 0), BUFFER_LOCK_SHARE);
-	state = page_state(&page);
+	state.last = page.data->last_value;
+	state.is_called = page.data->is_called;
+	state.is_id = false;
+	if (makes_ids)
+		state = slot_state(state.last, state.is_called, state.last);
 	UnlockReleaseBuffer(page.buffer);
-	if (!rel->rd_islocaltemp)
-		state = slot_known(state, reservation_see().floor - epoch,
-						   GetCurrentTimestamp() - epoch);
+	if (!rel->rd_islocaltemp || state.is_id)
+	{
+		TimestampTz now = GetCurrentTimestamp();
+		TimestampTz floor = state.is_id ? forgotten_floor(rel->rd_islocaltemp) :
+		reservation_see().floor;
+
+		state = slot_known(state, floor - *epoch, now - *epoch);
+	}
 	relation_close(rel, AccessShareLock);
 
 	return state;

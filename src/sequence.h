@@ -8,9 +8,9 @@
 
 #include "slot.h"
 
-extern int64 sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch,
+extern int64 sequence_next_slot(Oid seqid, int32 shard, TimestampTz *given_epoch,
 								void **call_cache);
 extern void sequence_advance(Oid seqid, int64 slot, TimestampTz epoch);
-extern SlotState sequence_read(Oid seqid, TimestampTz epoch, bool makes_ids);
+extern SlotState sequence_read(Oid seqid, TimestampTz *epoch, bool makes_ids);
 
 #endif							/* SNOWID_SEQUENCE_H */

@@ -71,11 +71,12 @@
 #define MARK_MASK			((1 << MARK_BITS) - 1)
 #define FLOOR_BACK_MAX_MS	((INT64CONST(1) << (63 - MARK_BITS)) - 2)
 
-/* The tuple on the sequence's page. */
+/* What the tuple on the sequence's page says; see slot_state(). */
 typedef struct SlotState
 {
 	int64		last;			/* last slot issued */
 	bool		is_called;		/* has any slot been issued? */
+	bool		is_id;			/* was it set to an id, of whose time last is? */
 } SlotState;
 
 /* What the sequence's definition says. */
@@ -85,6 +86,9 @@ typedef struct SlotRules
 	int64		max_slot;		/* MAXVALUE */
 	int64		cache;			/* calls that a session may serve at once */
 	int64		start;			/* START */
+	int64		early_ms;		/* how long before the default the epoch is,
+								 * if nothing but the caller says that it is
+								 * this one */
 } SlotRules;
 
 /*
@@ -114,6 +118,9 @@ typedef enum SlotVerdict
 	SLOT_BEFORE_EPOCH,			/* the clock is before the epoch */
 	SLOT_EXHAUSTED,				/* the layout's time is used up */
 	SLOT_TOO_FAR_AHEAD,			/* the state is over a day ahead of the clock */
+	SLOT_SET_TOO_FAR,			/* the id that the sequence was set to is */
+	SLOT_OTHER_EPOCH,			/* the slot would be far ahead by the default
+								 * epoch */
 	SLOT_FLOOR_TOO_FAR,			/* the floor is */
 	SLOT_OVER_MAXVALUE			/* the sequence's MAXVALUE is reached */
 } SlotVerdict;
@@ -121,7 +128,7 @@ typedef enum SlotVerdict
 typedef struct SlotChoice
 {
 	SlotVerdict verdict;
-	int64		first;
+	int64		first;			/* or what is too far ahead */
 	int64		last;
 	int64		wait_us;
 } SlotChoice;
@@ -155,6 +162,32 @@ typedef enum SlotCover
 	COVER_ALONE = 8,			/* such a record, which is to be written */
 	COVER_NO_LOG = 16			/* nothing: what is not reserved has no log */
 } SlotCover;
+
+/*
+ * Read the tuple on a sequence's page.
+ *
+ * No slot of any epoch is above SLOT_LAST_GENERATED, 2^50 - 1.  What is, is an id:
+ * the largest one of a table, to which tools set the sequence of a table, or the
+ * one after it, uncalled.  It counts as the last slot of its millisecond, since
+ * the id may be of a higher shard.
+ *
+ * An id below that is of the first 37 hours of its epoch, and taken for a slot:
+ * one that is 8,192 times as late.  So what goes on from there is above it, too, and
+ * not over a day ahead, which slot_choose() refuses.
+ */
+static inline SlotState
+slot_state(int64 last_value, bool is_called, int64 start)
+{
+	SlotState	state = {last_value, is_called, false};
+
+	if (last_value > SLOT_LAST_GENERATED && (is_called || last_value != start))
+	{
+		state.last = slot_pack(id_ms(last_value), SEQ_MAX);
+		state.is_called = true;
+		state.is_id = true;
+	}
+	return state;
+}
 
 /*
  * The first slot that is not below a time, given in microseconds since the
@@ -224,7 +257,21 @@ slot_choose(SlotState state, SlotRules rules, int64 floor_us, int64 now_us,
 	{
 		if (slot_ms(state.last) > now_ms + MS_AHEAD_SANE)
 		{
-			choice.verdict = SLOT_TOO_FAR_AHEAD;
+			choice.verdict = state.is_id ? SLOT_SET_TOO_FAR : SLOT_TOO_FAR_AHEAD;
+			choice.first = state.last;
+			return choice;
+		}
+
+		/*
+		 * Ids of the default epoch have come so far, and would not go on from
+		 * here.  What only counts, or was restarted, may begin with any
+		 * epoch.
+		 */
+		if (rules.early_ms > MS_AHEAD_SANE && state.last >= SLOT_COUNTED &&
+			slot_ms(state.last) <= now_ms - rules.early_ms + MS_AHEAD_SANE)
+		{
+			choice.verdict = SLOT_OTHER_EPOCH;
+			choice.first = now_slot;
 			return choice;
 		}
 		first = Max(state.last + 1, now_slot);
@@ -293,15 +340,17 @@ slot_ahead(SlotRules rules, int64 last)
 }
 
 /*
- * Does this state show no ids?
+ * Does this state show no ids, or not which was the last?
  *
  * A restarted sequence looks like a new one, or like a plain counter that went
- * on from there.  If it has been rewritten, it may have issued ids before.
+ * on from there.  If it has been rewritten, it may have issued ids before.  One
+ * that was set to an id may have issued later ones.
  */
 static inline bool
 slot_is_forgotten(SlotState state, int64 now_us)
 {
-	return !state.is_called || state.last < slot_pack(now_us / 1000, 0) / 2;
+	return !state.is_called || state.is_id ||
+		state.last < slot_pack(now_us / 1000, 0) / 2;
 }
 
 /*
@@ -318,13 +367,13 @@ forgotten_until(int64 reserved, int64 now)
 
 /*
  * The last slot that may have been issued, as far as this page and the floor
- * know.  A state that is no recent time is left as it is: a plain counter, or
- * never called.
+ * know; forgotten_until() is the floor of a sequence that was set to an id.  A
+ * state that is no recent time is left as it is: a plain counter, or never called.
  */
 static inline SlotState
 slot_known(SlotState state, int64 floor_us, int64 now_us)
 {
-	if (!slot_is_forgotten(state, now_us))
+	if (state.is_id || !slot_is_forgotten(state, now_us))
 		state.last = Max(state.last, slot_floor(floor_us) - 1);
 	return state;
 }
@@ -343,13 +392,14 @@ typedef struct SlotAdvance
  * written that another epoch would put into the time to come: a page can be
  * behind the floor by the time between two checkpoints, a day at most, and who
  * seems further behind is not behind.  A restarted sequence stays one: it is
- * left to next_id() to start above what it has forgotten.
+ * left to next_id() to start above what it has forgotten.  For one that was set to
+ * an id, the floor is above that.
  */
 static inline SlotAdvance
 slot_advance(SlotState state, SlotRules rules, bool is_rewritten, int64 slot,
 			 int64 floor_us, int64 now_us)
 {
-	SlotAdvance next = {SLOT_TAKE, {slot, true}};
+	SlotAdvance next = {SLOT_TAKE, {slot, true, false}};
 	int64		floor = slot_floor(floor_us);
 
 	if (slot_ms(slot) >= MS_LAST_GENERATED)
@@ -363,7 +413,19 @@ slot_advance(SlotState state, SlotRules rules, bool is_rewritten, int64 slot,
 	else if (slot > rules.max_slot)
 		next.verdict = SLOT_OVER_MAXVALUE;
 
-	if (slot_is_named(state, rules, now_us))
+	if (state.is_id)
+	{
+		/*
+		 * An id too far ahead is none that it has issued.  It gives way to
+		 * one that the caller knows, which is not 0.
+		 */
+		if (slot_ms(state.last) <= now_us / 1000 + MS_AHEAD_SANE)
+			next.state.last = Max(slot, state.last);
+		else if (slot_ms(slot) == 0 && next.verdict == SLOT_TAKE)
+			next.verdict = SLOT_SET_TOO_FAR;
+		next.state.last = Min(Max(next.state.last, floor - 1), rules.max_slot);
+	}
+	else if (slot_is_named(state, rules, now_us))
 		next.state.last = Max(slot, state.last - 1);
 	else if (state.is_called)
 	{

@@ -14,7 +14,7 @@ my $top = "$FindBin::RealBin/../..";
 my $scratch = PostgreSQL::Test::Utils::tempdir();
 # The caller of this edition needs
 # UPDATE: so GRANT USAGE is GRANT USAGE, UPDATE in them.
-my @suites = qw(layout vectors next_id cache errors privileges planner
+my @suites = qw(layout vectors next_id epochs set_to_id cache errors privileges planner
   shards shards_bulk shards_default shards_adopt shards_names
   shards_privileges shard_of safe_upper_id partitions newest_rows fence);
 
@@ -200,7 +200,7 @@ FROM pg_namespace WHERE nspname ~ '^snowid' ORDER BY 1},
 SELECT p.oid::regprocedure, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), p.prokind, p.provolatile,
 	p.proisstrict, p.proparallel, p.proretset, obj_description(p.oid, 'pg_proc')
 FROM pg_proc p WHERE p.pronamespace = 'snowid_internal'::regnamespace
-AND p.proname <> ALL ('{missing_grants,check_grants,far_timestamp,sequence_name,iso,slot_at,slot_floor,check_shard,check_epoch,us_since,clamped_ms,open_sequence,qualified_name,refuse_slot,slot_clock,wait,take_slots,holders}')});
+AND p.proname <> ALL ('{missing_grants,check_grants,far_timestamp,sequence_name,iso,slot_at,slot_floor,check_shard,check_epoch,us_since,clamped_ms,open_sequence,qualified_name,refuse_slot,slot_clock,wait,take_slots,holders,known_epoch,sequence_epoch}')});
 for my $what (sort keys %catalog)
 {
 	my ($portable, $c) = map { join "\n", sort split /\n/, $node->safe_psql($_, "SET datestyle = ISO; SET timezone = UTC; $catalog{$what}") }

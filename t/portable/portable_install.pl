@@ -65,8 +65,32 @@ subtest 'privileges by default' => sub {
 	is($node->safe_psql('app', "ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC; $script SELECT snowid.create_shard(5)", as('owner')),
 		'insta5', 'where functions are granted to nobody');
 	is($node->safe_psql('app', 'SELECT snowid.id_shard(5120)', as('writer')), '5', 'others may call them');
-	is($node->safe_psql('app', 'ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC; DROP SCHEMA snowid, snowid_internal CASCADE;
+	my $use = q{
+CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id());
+GRANT USAGE ON SCHEMA insta5 TO writer; GRANT INSERT ON insta5.photos TO writer; GRANT USAGE, UPDATE ON SEQUENCE insta5.id_seq TO writer;
+SET SESSION AUTHORIZATION writer; INSERT INTO insta5.photos DEFAULT VALUES};
+	is(sqlstate($node, $use, dbname => 'app'), '', 'the shard\'s by the grants that it needs anyhow');
+	is($node->safe_psql('app', 'ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC; DROP SCHEMA snowid, snowid_internal, insta5 CASCADE;
 CREATE EXTENSION snowid; SET ROLE writer; SELECT snowid.id_shard(5120)'), '5', 'and those of the extension');
+	is(sqlstate($node, "SELECT snowid.create_shard(5); $use", dbname => 'app'), '', '... and its shard\'s');
+
+	# What they grant opens nothing.
+	my $rights = q{
+SELECT o.name, x.grantee::regrole, x.privilege_type, x.is_grantable
+FROM (SELECT oid::regnamespace::text, nspacl, 'n'::"char", nspowner FROM pg_namespace WHERE nspname ~ '^snowid'
+	  UNION ALL
+	  SELECT oid::regclass::text, relacl, CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner
+	  FROM pg_class WHERE relnamespace::regnamespace::text ~ '^snowid' AND relkind IN ('r', 'v', 'S')) o (name, acl, kind, owner),
+	aclexplode(coalesce(o.acl, acldefault(o.kind, o.owner))) x ORDER BY 1, 2, 3};
+	for (['the portable edition', $script, 'owner'], ['the extension', 'CREATE EXTENSION snowid;', getpwuid($<)])
+	{
+		my ($name, $install, $role) = @$_;
+		fresh_database();
+		my $expected = $node->safe_psql('app', $install . $rights, as($role));
+		fresh_database();
+		my $open = join '', map { qq{ALTER DEFAULT PRIVILEGES FOR ROLE "$role" GRANT ALL ON $_ TO PUBLIC, other, owner;} } qw(SCHEMAS TABLES SEQUENCES);
+		is($node->safe_psql('app', $open . $install . $rights, as($role)), $expected, "$name: where much is granted, it is not");
+	}
 };
 
 subtest 'a newer version' => sub {
@@ -111,6 +135,18 @@ subtest 'what is not ours' => sub {
 	$node->safe_psql('app', version('0.9') . 'GRANT CREATE ON SCHEMA snowid TO other');
 	$node->safe_psql('app', 'CREATE FUNCTION snowid.next_id(int, int) RETURNS bigint LANGUAGE sql RETURN 1', as('other'));
 	is(sqlstate($node, $script, dbname => 'app'), '42501', 'a function that somebody else has made there');
+
+	# One that the installer would call.
+	$node->safe_psql('app', 'DROP SCHEMA snowid CASCADE; GRANT CREATE ON DATABASE app TO other');
+	$node->safe_psql('app', q{
+CREATE SCHEMA snowid;
+CREATE FUNCTION snowid.version() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'planted'; END $$}, as('other'));
+	my (undef, undef, $errors) = $node->psql('app', $script);
+	like($errors, qr/must be owner of schema snowid/, 'it is not called before all is looked at');
+
+	fresh_database();
+	$node->safe_psql('app', 'CREATE ROLE "Own Er"; GRANT CREATE ON DATABASE app TO "Own Er"');
+	is(sqlstate($node, 'SET SESSION AUTHORIZATION "Own Er"; ' . version('0.9') . $script, dbname => 'app'), '', 'what an owner with any name has made is his');
 };
 
 # Who used the snippet's sequence needs more than that here.

@@ -28,12 +28,12 @@ ok(bool condition, const char *what)
 #define NOW_US		(NOW_MS * 1000)
 #define NOW_SLOT	(NOW_MS << 10)
 
-static const SlotRules one = {1, PG_INT64_MAX, 1, 1};
+static const SlotRules one = {1, PG_INT64_MAX, 1, 1, 0};
 
 static SlotState
 called(int64 last)
 {
-	SlotState	state = {last, true};
+	SlotState	state = {last, true, false};
 
 	return state;
 }
@@ -41,7 +41,7 @@ called(int64 last)
 static SlotState
 uncalled(int64 last)
 {
-	SlotState	state = {last, false};
+	SlotState	state = {last, false, false};
 
 	return state;
 }
@@ -69,7 +69,7 @@ waits(SlotChoice choice, int64 us)
 static void
 test_choose_next(void)
 {
-	SlotRules	near = {1, PG_INT64_MAX, 1, NOW_SLOT + 5};
+	SlotRules	near = {1, PG_INT64_MAX, 1, NOW_SLOT + 5, 0};
 
 	ok(takes(choose(uncalled(1), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
 	   "a new sequence starts from now");
@@ -104,8 +104,8 @@ test_choose_next(void)
 static void
 test_choose_blocks(void)
 {
-	SlotRules	ten = {10, PG_INT64_MAX, 1, 1};
-	SlotRules	all = {1024, PG_INT64_MAX, 1, 1};
+	SlotRules	ten = {10, PG_INT64_MAX, 1, 1, 0};
+	SlotRules	all = {1024, PG_INT64_MAX, 1, 1, 0};
 
 	ok(takes(choose(called(NOW_SLOT), ten, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 10),
 	   "a block follows the last slot");
@@ -145,10 +145,10 @@ test_choose_pacing(void)
 static void
 test_choose_cache(void)
 {
-	SlotRules	eight = {1, PG_INT64_MAX, 8, 1};
-	SlotRules	huge = {1, PG_INT64_MAX, PG_INT64_MAX, 1};
-	SlotRules	blocks = {100, PG_INT64_MAX, 64, 1};
-	SlotRules	tight = {10, NOW_SLOT + 35, 64, 1};
+	SlotRules	eight = {1, PG_INT64_MAX, 8, 1, 0};
+	SlotRules	huge = {1, PG_INT64_MAX, PG_INT64_MAX, 1, 0};
+	SlotRules	blocks = {100, PG_INT64_MAX, 64, 1, 0};
+	SlotRules	tight = {10, NOW_SLOT + 35, 64, 1, 0};
 
 	ok(takes(choose(called(NOW_SLOT), eight, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 8),
 	   "a cache of 8 takes 8 slots");
@@ -166,8 +166,8 @@ static void
 test_choose_refusals(void)
 {
 	int64		day = MS_AHEAD_SANE << 10;
-	SlotRules	narrow = {1, PG_INT32_MAX, 1, 1};
-	SlotRules	tight = {10, NOW_SLOT + 10, 1, 1};
+	SlotRules	narrow = {1, PG_INT32_MAX, 1, 1, 0};
+	SlotRules	tight = {10, NOW_SLOT + 10, 1, 1, 0};
 	int64		end_us = MS_LAST_GENERATED * 1000;
 
 	ok(choose(uncalled(1), one, -1, false).verdict == SLOT_BEFORE_EPOCH,
@@ -197,7 +197,7 @@ test_choose_refusals(void)
 static void
 test_follows(void)
 {
-	SlotRules	ten = {10, PG_INT64_MAX, 1, 1};
+	SlotRules	ten = {10, PG_INT64_MAX, 1, 1, 0};
 
 	ok(slot_follows(called(NOW_SLOT + 5), one, NOW_US),
 	   "in a millisecond that the time is not past, a slot follows the last");
@@ -274,7 +274,7 @@ test_floor(void)
 static void
 test_alone(void)
 {
-	SlotRules	tight = {10, NOW_SLOT + 505, 1, 1};
+	SlotRules	tight = {10, NOW_SLOT + 505, 1, 1, 0};
 
 	ok(slot_ahead(one, NOW_SLOT) == NOW_SLOT + SLOTS_LOGGED_AHEAD,
 	   "who goes alone logs a second ahead");
@@ -308,8 +308,8 @@ test_advance(void)
 	int64		day = MS_AHEAD_SANE << 10;
 	int64		day_us = MS_AHEAD_SANE * 1000;
 	int64		old = NOW_SLOT - 5 * day;
-	SlotRules	narrow = {1, NOW_SLOT + 1000, 1, 1};
-	SlotRules	begins = {1, PG_INT64_MAX, 1, 1024};
+	SlotRules	narrow = {1, NOW_SLOT + 1000, 1, 1, 0};
+	SlotRules	begins = {1, PG_INT64_MAX, 1, 1024, 0};
 
 	ok(leads(advance(called(NOW_SLOT), false, NOW_SLOT + 7, 0), NOW_SLOT + 7, true),
 	   "advance() goes to the slot");
@@ -499,6 +499,88 @@ test_citus_group(void)
 	   "nor one below 0");
 }
 
+static void
+test_set_to_id(void)
+{
+	int64		id = id_pack(NOW_MS - 5000, 7, 3);
+	int64		slot = slot_pack(NOW_MS - 5000, SEQ_MAX);
+	int64		day = MS_AHEAD_SANE;
+	int64		far = id_pack(NOW_MS + day + 1, 0, 0);
+	int64		highest = SLOT_LAST_GENERATED;
+	SlotState	state = slot_state(id, true, 1);
+	SlotRules	narrow = {1, NOW_SLOT + 1000, 1, 1, 0};
+
+	ok(state.last == slot && state.is_called && state.is_id,
+	   "an id is read as the last slot of its millisecond");
+	state = slot_state(id, false, 1);
+	ok(state.last == slot && state.is_called && state.is_id, "... uncalled, too");
+	ok(!slot_state(id, false, id).is_called && !slot_state(id, false, id).is_id,
+	   "... but not as a START");
+	ok(slot_state(id, true, id).is_id, "... which was called");
+	ok(slot_state(highest, true, 1).last == highest && !slot_state(highest, true, 1).is_id,
+	   "the last slot is one");
+	ok(slot_state(highest + 1, true, 1).last == ((INT64CONST(1) << 27 << 10) | SEQ_MAX),
+	   "... and the next number an id of the 38th hour");
+	ok(slot_state(PG_INT64_MAX, true, 1).last == highest, "the largest id has the last slot");
+	ok(slot_state(-5, true, 1).last == -5 && !slot_state(0, false, 1).is_id, "a small number is none");
+
+	/* As a slot, an id of the first hours goes on above itself. */
+	for (int64 ms = 0; ms < (INT64CONST(1) << 27); ms = ms * 3 + 1)
+	{
+		int64		early = id_pack(ms, SHARD_MAX, SEQ_MAX);
+		SlotChoice	choice = choose(slot_state(early, true, 1), one, NOW_US, true);
+
+		if (choice.verdict != SLOT_TOO_FAR_AHEAD &&
+			!(choice.verdict == SLOT_TAKE && slot_to_id(choice.first, 0) > early &&
+			  slot_ms(choice.first) <= NOW_MS + day + 1))
+			ok(false, "an early id goes on above itself, and at most a day ahead");
+	}
+	ok(true, "an early id goes on above itself, and at most a day ahead");
+
+	state = slot_state(id, true, 1);
+	ok(takes(choose(state, one, NOW_US, false), NOW_SLOT, NOW_SLOT), "an older id goes on from now");
+	ok(slot_is_forgotten(state, NOW_US), "... above what may have been issued since");
+	state = slot_state(id_pack(NOW_MS + day, 7, 3), true, 1);
+	ok(takes(choose(state, one, NOW_US, true), slot_pack(NOW_MS + day + 1, 0), slot_pack(NOW_MS + day + 1, 0)),
+	   "one that is a day ahead from there");
+	state = slot_state(far, true, 1);
+	ok(choose(state, one, NOW_US, true).verdict == SLOT_SET_TOO_FAR &&
+	   choose(state, one, NOW_US, true).first == state.last, "one that is further ahead is refused");
+	ok(slot_known(slot_state(id, true, 1), NOW_US + 1000, NOW_US).last == NOW_SLOT + 1023 &&
+	   slot_known(slot_state(id, true, 1), 0, NOW_US).last == slot, "who reads it takes the floor");
+
+	ok(leads(slot_advance(slot_state(id, true, 1), one, false, 1023, NOW_US + 5000, NOW_US), slot_pack(NOW_MS + 5, 0) - 1, true),
+	   "advance() makes it a slot, above what may have been issued since");
+	ok(leads(slot_advance(slot_state(id, true, 1), one, true, 1023, 0, NOW_US), slot, true), "... and the id");
+	ok(leads(slot_advance(slot_state(id, true, 1), one, false, NOW_SLOT, 0, NOW_US), NOW_SLOT, true), "... and the given one");
+	ok(leads(slot_advance(slot_state(id, true, 1), narrow, false, 1023, NOW_US + 5000, NOW_US), NOW_SLOT + 1000, true),
+	   "... but not beyond MAXVALUE");
+	ok(leads(slot_advance(slot_state(far, true, 1), one, false, NOW_SLOT, 0, NOW_US), NOW_SLOT, true),
+	   "an id too far ahead gives way to one that is known");
+	ok(slot_advance(slot_state(far, true, 1), one, false, 1023, 0, NOW_US).verdict == SLOT_SET_TOO_FAR,
+	   "... and not to none");
+}
+
+static void
+test_other_epoch(void)
+{
+	int64		day = MS_AHEAD_SANE;
+	SlotRules	early = {1, PG_INT64_MAX, 1, 1, 10 * MS_AHEAD_SANE};
+	SlotRules	near = {1, PG_INT64_MAX, 1, 1, MS_AHEAD_SANE};
+
+	ok(choose(called(slot_pack(NOW_MS - 9 * day, 0)), early, NOW_US, false).verdict == SLOT_OTHER_EPOCH,
+	   "ids of the default epoch do not go on as those of one ten days earlier");
+	ok(takes(choose(called(slot_pack(NOW_MS - 9 * day + 1, 0)), early, NOW_US, false), NOW_SLOT, NOW_SLOT),
+	   "... unless they are a day ahead already");
+	ok(takes(choose(called(SLOT_COUNTED - 1), early, NOW_US, false), NOW_SLOT, NOW_SLOT) &&
+	   choose(called(SLOT_COUNTED), early, NOW_US, false).verdict == SLOT_OTHER_EPOCH,
+	   "... or a plain counter's numbers");
+	ok(takes(choose(uncalled(NOW_SLOT - (20 * day << 10)), early, NOW_US, false), NOW_SLOT, NOW_SLOT),
+	   "... or were never called");
+	ok(takes(choose(called(slot_pack(NOW_MS - 9 * day, 0)), near, NOW_US, false), NOW_SLOT, NOW_SLOT),
+	   "an epoch that is a day earlier makes no difference");
+}
+
 int
 main(void)
 {
@@ -512,6 +594,8 @@ main(void)
 	test_floor();
 	test_alone();
 	test_advance();
+	test_set_to_id();
+	test_other_epoch();
 	test_cover();
 	test_reservation_page();
 	test_reserve();
