@@ -202,55 +202,34 @@ COMMENT ON FUNCTION snowid.base62_to_id(text) IS
 
 /* -------- the state of a sequence -------- */
 
-CREATE FUNCTION snowid.advance(seq regclass, id bigint)
-RETURNS void
-LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'snowid_advance';
-
-COMMENT ON FUNCTION snowid.advance(regclass, bigint) IS
-'makes every later id of a sequence larger than the given one';
-
-CREATE FUNCTION snowid.advance(seq regclass, id bigint, epoch timestamptz)
+-- Without an epoch, that of the sequence.
+CREATE FUNCTION snowid.advance(seq regclass, id bigint,
+	epoch timestamptz DEFAULT '-infinity')
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_advance';
 
 COMMENT ON FUNCTION snowid.advance(regclass, bigint, timestamptz) IS
-'makes every later id of a sequence larger than the given one, with the given epoch';
+'makes every later id of a sequence larger than the given one';
 
 CREATE FUNCTION snowid.sequence_state(seq regclass,
-	OUT last_id_at timestamptz, OUT slots_left int, OUT ahead interval)
-RETURNS record
-LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'snowid_sequence_state';
-
-COMMENT ON FUNCTION snowid.sequence_state(regclass) IS
-'time of a sequence''s last id, slots left in its millisecond, and how far it is ahead of the clock';
-
-CREATE FUNCTION snowid.sequence_state(seq regclass, epoch timestamptz,
+	epoch timestamptz DEFAULT '-infinity',
 	OUT last_id_at timestamptz, OUT slots_left int, OUT ahead interval)
 RETURNS record
 LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'snowid_sequence_state';
 
 COMMENT ON FUNCTION snowid.sequence_state(regclass, timestamptz) IS
-'time of a sequence''s last id with the given epoch, slots left, and how far it is ahead of the clock';
+'time of a sequence''s last id, slots left in its millisecond, and how far it is ahead of the clock';
 
-CREATE FUNCTION snowid.safe_upper_id(seq regclass)
-RETURNS bigint
-LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'snowid_safe_upper_id';
-
-COMMENT ON FUNCTION snowid.safe_upper_id(regclass) IS
-'bound for readers: every smaller id of the sequence is of a transaction that has ended; read up to it in a later statement';
-
-CREATE FUNCTION snowid.safe_upper_id(seq regclass, epoch timestamptz)
+CREATE FUNCTION snowid.safe_upper_id(seq regclass,
+	epoch timestamptz DEFAULT '-infinity')
 RETURNS bigint
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_safe_upper_id';
 
 COMMENT ON FUNCTION snowid.safe_upper_id(regclass, timestamptz) IS
-'bound for readers, with the given epoch: every smaller id of the sequence is of a transaction that has ended';
+'bound for readers: every smaller id of the sequence is of a transaction that has ended; read up to it in a later statement';
 
 
 /* -------- keys to logical shards -------- */

@@ -1106,11 +1106,7 @@ BEGIN
 END
 $$;
 
--- body of snowid.advance(seq regclass, id bigint)
-LANGUAGE sql
-RETURN snowid.advance($1, $2, '-infinity'::timestamptz);
-
--- body of snowid.advance(seq regclass, id bigint, epoch timestamptz)
+-- body of snowid.advance(seq regclass, id bigint, epoch timestamptz DEFAULT '-infinity')
 /*
  * To the end of the id's millisecond: the id may be of a higher shard, whose
  * ids are larger than ours of the same millisecond.
@@ -1187,13 +1183,7 @@ BEGIN
 END
 $$;
 
--- body of snowid.sequence_state(seq regclass, OUT last_id_at timestamptz, OUT slots_left int, OUT ahead interval)
-LANGUAGE sql
-BEGIN ATOMIC
-SELECT s.last_id_at, s.slots_left, s.ahead FROM snowid.sequence_state($1, '-infinity'::timestamptz) s;
-END;
-
--- body of snowid.sequence_state(seq regclass, epoch timestamptz, OUT last_id_at timestamptz, OUT slots_left int, OUT ahead interval)
+-- body of snowid.sequence_state(seq regclass, epoch timestamptz DEFAULT '-infinity', OUT last_id_at timestamptz, OUT slots_left int, OUT ahead interval)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -1225,11 +1215,7 @@ BEGIN
 END
 $$;
 
--- body of snowid.safe_upper_id(seq regclass)
-LANGUAGE sql
-RETURN snowid.safe_upper_id($1, '-infinity'::timestamptz);
-
--- body of snowid.safe_upper_id(seq regclass, epoch timestamptz)
+-- body of snowid.safe_upper_id(seq regclass, epoch timestamptz DEFAULT '-infinity')
 /*
  * The proof is that of safe_upper_id.c, with one difference.  next_id() locks
  * the sequence to the end of its transaction.  We first take a slot, and then

@@ -44,7 +44,8 @@ Oid			shard_registry = InvalidOid;
 
 static bool epoch_of_schema(Oid namespace, TimestampTz *epoch);
 static bool epoch_of_default(Oid seqid, TimestampTz *epoch);
-static bool find_epoch(Node * node, EpochSearch *search);
+static HeapTuple find_row(Relation rel, Oid index, int nkeys, ScanKeyData *keys);
+static bool find_epoch(Node *node, EpochSearch *search);
 
 
 /* Open a sequence that is locked already. */
@@ -134,41 +135,34 @@ epoch_of_schema(Oid namespace, TimestampTz *epoch)
 {
 	Oid			snowid = get_namespace_oid("snowid", false);
 	char	   *schema = get_namespace_name(namespace);
-	Relation	rel = NULL;
-	Oid			index;
+	Relation	rel;
 	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = namespace == snowid;
+	HeapTuple	row;
 
 	*epoch = DEFAULT_EPOCH;
-	while (!found && schema != NULL && rel == NULL)
+	if (namespace == snowid)
+		return true;
+	do
 	{
 		shard_registry = get_relname_relid("shard_registry", snowid);
-		if (!OidIsValid(shard_registry))
-			break;
+		if (!OidIsValid(shard_registry) || schema == NULL)
+			return false;
 		rel = try_relation_open(shard_registry, AccessShareLock);
-	}
-	if (rel == NULL)
-		return found;
+	} while (rel == NULL);
 
-	index = get_relname_relid("shard_registry_schema_key", snowid);
 	ScanKeyInit(&key, REGISTRY_SCHEMA, BTEqualStrategyNumber, F_NAMEEQ,
 				CStringGetDatum(schema));
-	scan = systable_beginscan(rel, index, OidIsValid(index), NULL, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
+	row = find_row(rel, get_relname_relid("shard_registry_schema_key", snowid), 1, &key);
+	if (row != NULL)
 	{
 		bool		is_null;
-		Datum		value = heap_getattr(tuple, REGISTRY_EPOCH, RelationGetDescr(rel), &is_null);
+		Datum		value = heap_getattr(row, REGISTRY_EPOCH, RelationGetDescr(rel), &is_null);
 
-		found = true;
 		if (!is_null)
 			*epoch = DatumGetTimestampTz(value);
 	}
-	systable_endscan(scan);
 	relation_close(rel, AccessShareLock);
-	return found;
+	return row != NULL;
 }
 
 /*
@@ -185,8 +179,7 @@ epoch_of_default(Oid seqid, TimestampTz *epoch)
 	int32		column;
 	Relation	rel;
 	ScanKeyData keys[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	HeapTuple	row;
 
 	if (!sequenceIsOwned(seqid, DEPENDENCY_AUTO, &table, &column))
 		return false;
@@ -196,25 +189,33 @@ epoch_of_default(Oid seqid, TimestampTz *epoch)
 				ObjectIdGetDatum(table));
 	ScanKeyInit(&keys[1], Anum_pg_attrdef_adnum, BTEqualStrategyNumber, F_INT2EQ,
 				Int16GetDatum((int16) column));
-	scan = systable_beginscan(rel, AttrDefaultIndexId, true, NULL, 2, keys);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
+	row = find_row(rel, AttrDefaultIndexId, 2, keys);
+	if (row != NULL)
 	{
 		bool		is_null;
-		Datum		value = heap_getattr(tuple, Anum_pg_attrdef_adbin, RelationGetDescr(rel), &is_null);
+		Datum		value = heap_getattr(row, Anum_pg_attrdef_adbin, RelationGetDescr(rel), &is_null);
 
-		if (!is_null)
-			(void) find_epoch(stringToNode(TextDatumGetCString(value)), &search);
+		(void) find_epoch(stringToNode(TextDatumGetCString(value)), &search);
 	}
-	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	*epoch = search.epoch;
 	return search.epoch != OWN_EPOCH;
 }
 
+/* A copy of the one row with these keys; NULL if there is none. */
+static HeapTuple
+find_row(Relation rel, Oid index, int nkeys, ScanKeyData *keys)
+{
+	SysScanDesc scan = systable_beginscan(rel, index, OidIsValid(index), NULL, nkeys, keys);
+	HeapTuple	row = heap_copytuple(systable_getnext(scan));
+
+	systable_endscan(scan);
+	return row;
+}
+
 /* Search an expression for next_id(shard, sequence [, epoch]), with constants. */
 static bool
-find_epoch(Node * node, EpochSearch *search)
+find_epoch(Node *node, EpochSearch *search)
 {
 	if (node != NULL && IsA(node, FuncExpr))
 	{
