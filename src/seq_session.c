@@ -211,8 +211,8 @@ session_pin_page(SessionSequence *session)
 	CurrentResourceOwner = TopTransactionResourceOwner;
 	IncrBufferRefCount(session->buffer);
 	CurrentResourceOwner = current;
-	ReleaseBuffer(session->buffer);
 	pinned_sequence = session;
+	ReleaseBuffer(session->buffer);
 
 	return session->buffer;
 }

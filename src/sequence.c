@@ -118,14 +118,6 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz *given_epoch, void **call
 	 * Our commit must wait for the record that covers our slots.  It does so
 	 * if the transaction has an id; get it before the critical section.
 	 */
-	if (taking.cover & COVER_RESERVED)
-	{
-		join_record(reserved().lsn);
-		/* The first change after a redo point is logged, as of any page. */
-		must_log = session->needs_wal && PageGetLSN(taking.page.page) <= taking.redo;
-	}
-	else if (taking.cover & COVER_OWN)
-		join_record(session->own.lsn);
 	if (taking.cover & (COVER_FIRST | COVER_ALONE))
 	{
 		GetTopTransactionId();
@@ -133,6 +125,14 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz *given_epoch, void **call
 		if (taking.cover & COVER_ALONE)
 			logged_last = slot_ahead(session->rules, next.last);
 	}
+	else if (taking.cover & COVER_RESERVED)
+	{
+		join_record(reserved().lsn);
+		/* The first change after a redo point is logged, as of any page. */
+		must_log = session->needs_wal && PageGetLSN(taking.page.page) <= taking.redo;
+	}
+	else if (taking.cover & COVER_OWN)
+		join_record(session->own.lsn);
 
 	write_page(session->locator, &taking.page, next, must_log ? &logged_last : NULL);
 	if (taking.cover & COVER_ALONE)
