@@ -4,6 +4,10 @@
 # no schema: what they depend on says what they have become.
 #
 # In public is each operator that PostgreSQL does not have for those very types.
+#
+# PL/pgSQL resolves names when it runs.  So wherever a function has its caller's path, or a
+# script's, its statements must name the schema of each operator, also those of IN, BETWEEN
+# and CASE: t/lib/points.c reads them all.
 use strict;
 use warnings;
 
@@ -13,7 +17,9 @@ use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
 
+my $points = points_library();
 my $node = new_node('operators');
+$node->append_conf('postgresql.conf', "session_preload_libraries = '$points'");
 $node->start;
 my $plant = q{
 CREATE FUNCTION plant(place name) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog AS $plant$
@@ -63,7 +69,62 @@ SELECT count(*) FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regcla
 WHERE p.pronamespace::regnamespace::text ~ '^snowid' AND p.prosqlbody IS NOT NULL AND d.refclassid = 'pg_proc'::regclass}), '>', 10,
 		'which dependencies would show');
 	is($node->safe_psql('planted', q{SELECT snowid.min_id('2026-01-01'), snowid.id_timestamp(1)}), '3800086217995845632|2011-08-24 21:07:01.721+00', 'it works');
+	names_ok($name);
 	$node->safe_psql('postgres', 'DROP DATABASE planted');
+}
+
+# Are there statements that find something by a path that is not our own?
+sub names_ok
+{
+	my ($name) = @_;
+	my %source = map { /^(.*?)\|(.*)/s } split /\0/, join "\0", map { pack 'H*', $_ } split /\n/, $node->safe_psql('planted', q{
+SET search_path = pg_catalog;
+SELECT encode(convert_to(concat(p.oid::regprocedure, '|', (p.proconfig::text ~ 'search_path') IS TRUE, p.prosrc), 'UTF8'), 'hex')
+FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+WHERE p.pronamespace::regnamespace::text ~ '^snowid' AND l.lanname = 'plpgsql'
+  AND ((p.proconfig::text ~ 'search_path') IS NOT TRUE OR p.prosrc ~ 'search_path')}) =~ s/\n(?!\w)//gr;
+	my (undef, undef, $said) = $node->psql('planted', q{
+SET search_path = pg_catalog;
+SET points.names = on;
+SET snowid.shard = 5;
+SELECT snowid.next_id();
+CALL snowid.create_shards(6, 6, ddl => 'CREATE TABLE photos (id pg_catalog.int8)');
+CALL snowid.for_each_shard('SELECT');
+} . snippet('old', 'table_id_seq', 7) . q{
+SELECT snowid.adopt_shard(7, 'old');}, on_error_stop => 0);
+	my %read = map { $_ => 1 } $said =~ /WARNING:  read: (.*)/g;
+	is(join(' ', grep { !$read{$_} } sort keys %source), '', "$name: all functions are read that have the path of others: " . keys %source);
+
+	my @by_path;
+	for my $function (sort keys %source)
+	{
+		my ($is_ours, @lines) = split /\n/, $source{$function};
+		my @ours = own_path($is_ours eq 't', @lines);
+		push @by_path, map { "$function $_" }
+		  grep { /^line (\d+)/ && !$ours[ $1 - 2 ] } $said =~ /WARNING:  by path: \Q$function\E (.*)/g;
+	}
+	is("@by_path[0 .. ($#by_path > 9 ? 9 : $#by_path)]", '', "$name: and find nothing by it");
+	return;
+}
+
+# Is the path our own, when a statement at a line begins?
+sub own_path
+{
+	my ($is_ours, @lines) = @_;
+	my (@ours, @before, %begins);
+
+	for (@lines)
+	{
+		push @ours, $is_ours;
+		push @before, $is_ours if /^\s*IF\b/;
+		$is_ours = pop(@before) && $is_ours if /^\s*END IF;/;
+		$is_ours = 0 if /COMMIT;|^\tLOOP$|run_in_shard\(/;
+		$is_ours = /'pg_catalog, pg_temp'/ if /set_config\('search_path'/;
+		# An error undoes what was set since the block began.
+		$begins{$1} = $is_ours if /^(\t*)BEGIN$/;
+		$is_ours = $begins{$1} if /^(\t*)EXCEPTION WHEN/;
+	}
+	return @ours;
 }
 $node->stop;
 done_testing();
