@@ -2606,9 +2606,8 @@ BEGIN
 						   THEN snowid.advance(c.oid, 0, snowid_internal.epoch_of(r)) END END
 	FROM pg_class c JOIN pg_namespace p ON p.oid = c.relnamespace JOIN snowid.shard_registry r ON r.schema = p.nspname
 	WHERE c.oid = ANY (sequences) AND (c.relname = r.sequence OR EXISTS (
-		SELECT FROM pg_depend d JOIN pg_attrdef e ON e.oid = d.objid
-		WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid
-		  AND pg_get_expr(e.adbin, e.adrelid) ~ 'snowid[.]next_id[(]'));
+		SELECT FROM pg_depend d WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
+		  AND d.refobjid = c.oid AND snowid_internal.makes_ids(d.objid)));
 
 	FOREACH t IN ARRAY snowid_internal.enable_fence(tables, true) LOOP
 		PERFORM snowid_internal.make_fence(t::regclass, false);

@@ -186,6 +186,8 @@ CREATE FUNCTION snowid_internal.known_epoch(seq regclass)
 RETURNS timestamptz
 LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
+SET quote_all_identifiers = off
+SET datestyle = 'ISO'
 AS $$
 DECLARE
 	its_schema CONSTANT name := (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = seq);

@@ -62,6 +62,12 @@ ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowid.next_id(0, 'orders_id_seq'
 INSERT INTO orders DEFAULT VALUES;
 SELECT snowid.next_id(0, 'orders_id_seq', '2019-01-01 00:00:00+00');
 SELECT abs(extract(epoch FROM last_id_at - now())) < 60 AS state_is_now FROM snowid.sequence_state('orders_id_seq');
+-- however names are shown
+SET quote_all_identifiers = on;
+\set VERBOSITY terse
+SELECT snowid.sequence_state('orders_id_seq', '2019-01-01 00:00:00+00');
+\set VERBOSITY default
+RESET quote_all_identifiers;
 ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowid.next_id(0, 'orders_id_seq');
 SELECT snowid.next_id(0, 'orders_id_seq', '2019-01-01 00:00:00+00');
 DROP TABLE orders;
