@@ -36,11 +36,10 @@ hold_relation(Oid relid, LOCKMODE mode, ResourceOwner owner)
 }
 
 /*
- * Take a right, and wait for it if need be.
+ * Take a right, and wait for it if need be: a lock on a row that no sequence has.
  *
- * It is a lock on a row that no sequence has.  On a page it would be out of the
- * sight of the deadlock detector before PostgreSQL 17, and the holder could lock
- * nothing else.
+ * Not on a page: until 15.4, the deadlock detector did not see such locks, and
+ * their holder could lock nothing else.
  */
 void
 take_right(Right *right, Oid seqid)
