@@ -137,7 +137,10 @@ copy_and_compare(const Move *move)
 	if (move->nshards > 0 && move->options->stop_after_copy)
 		report_info("the copy is there and follows; the same command without --stop-after cuts over");
 	else if (move->nshards > 0)
-		return verify(move);
+	{
+		(void) check_definitions(move, source);
+		return verify(select_shards(move, has_not_failed, NULL));
+	}
 	return STATUS_DONE;
 }
 
@@ -166,8 +169,13 @@ copy_and_hand_over(const Move *move)
 	move = select_shards(move, has_not_failed, NULL);
 	if (move->nshards == 0)
 		return STATUS_DONE;
-	if (set_journal(move, source)->target_ddl_md5 == NULL && (status = check_definitions(move, target)) != STATUS_DONE)
+	if ((status = fill_views(move)) != STATUS_DONE)
 		return status;
+	if (set_journal(move, source)->target_ddl_md5 == NULL)
+		(void) check_definitions(move, target);
+	move = select_shards(move, has_not_failed, NULL);
+	if (move->nshards == 0)
+		return STATUS_DONE;
 	if (set_journal(move, source)->reverse)
 		prepare_way_back(move);
 	return hand_over(move, source, target, move->name);

@@ -77,7 +77,6 @@ typedef struct Copy
 								 * are */
 	char	   *snapshot;
 	int			archive;		/* file without a name, with the definitions */
-	PGresult   *views;			/* to be filled, and in which order */
 	int			jobs;
 	Worker	   *workers;
 	Piece	   *pieces;
@@ -276,10 +275,10 @@ open_worker(const Copy *copy, Worker *worker)
 	if (PQstatus(worker->to) != CONNECTION_OK)
 		return false;
 
-	/* What fills a view runs as its owner, and may read other views. */
+	/* What fills a view runs as its owner, may read other views, and shows values as the database does. */
 	if (worker->piece->statement != NULL)
-		return !is_new || try_run(worker->to, "SELECT set_config('restrict_nonsystem_relation_kind', '', false) "
-								  "WHERE current_setting('restrict_nonsystem_relation_kind', true) IS NOT NULL");
+		return !is_new || try_run(worker->to, "SELECT set_config(name, reset_val, false) FROM pg_settings WHERE name IN ('restrict_nonsystem_relation_kind', "
+								  "'TimeZone', 'DateStyle', 'IntervalStyle', 'bytea_output', 'extra_float_digits', 'lc_monetary', 'xmlbinary', 'xmloption')");
 	if (worker->from != NULL)
 		return true;
 	worker->from = open_session(&move->source, move->options->from, &move->target);
@@ -719,23 +718,49 @@ do_statements(Copy *copy, PGresult *res, int jobs)
 	return do_pieces(copy);
 }
 
-/* Fill the materialized views, each after those that it may read, and have statistics. */
+/* Have statistics; those that a crash loses come by autovacuum: no disk is awaited. */
 static Status
-fill_and_analyze(Copy *copy)
+analyze(Copy *copy)
 {
-	const Move *move = copy->move;
-	PGconn	   *conn = move->target.conn;
-	int			jobs = copy->jobs;
-	Status		status = do_statements(copy, copy->views, 1);
+	PGconn	   *conn = copy->move->target.conn;
 
-	if (status != STATUS_DONE)
-		return status;
-	/* Statistics that a crash loses come by autovacuum: no disk is awaited. */
 	return do_statements(copy, query(conn,
 									 "SELECT format('SET LOCAL synchronous_commit = off; ANALYZE %%I.%%I', nspname, relname) "
 									 "FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
-									 "WHERE nspname IN (%s) AND relkind IN ('r', 'p', 'm') AND NOT relispartition ORDER BY relpages DESC",
-									 schema_list(move, conn)), jobs);
+									 "WHERE nspname IN (%s) AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY relpages DESC",
+									 schema_list(copy->move, conn)), copy->jobs);
+}
+
+/*
+ * Fill the materialized views that are filled on the source, each after those that it
+ * may read.  Just before the hand-over, since replication brings no REFRESH.  A shard
+ * with one that cannot be filled is left.
+ */
+Status
+fill_views(const Move *move)
+{
+	PGconn	   *conn = move->target.conn;
+	PGresult   *views = query(move->source.conn, FILLED_VIEWS_SQL, schema_array(move, move->source.conn));
+	Worker		worker = {0};
+	Copy		copy = {.move = move,.archive = -1,.workers = &worker};
+	char	   *names = query_text(move->source.conn, "SELECT coalesce(array_agg(format('%%I.%%I', nspname, relname)), '{}') "
+								   "FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+								   "WHERE nspname IN (%s) AND relkind = 'm' AND relispopulated", schema_list(move, move->source.conn));
+	PGresult   *empty;
+	Status		status = do_statements(&copy, views, 1);
+
+	close_worker(&worker);
+	empty = query(conn, "SELECT n, nspname FROM unnest(%s::text[]) n JOIN pg_class c ON c.oid = to_regclass(n) "
+				  "JOIN pg_namespace s ON s.oid = relnamespace WHERE NOT relispopulated", literal(conn, names));
+	for (int i = 0; i < PQntuples(empty); i++)
+	{
+		report_error("materialized view %s is filled on the source, and could not be on the target", PQgetvalue(empty, i, 0));
+		report_hint("Correct that, and type the same command again. If it is not needed, type on the source: REFRESH MATERIALIZED VIEW %s WITH NO DATA;",
+					PQgetvalue(empty, i, 0));
+		leave_shard(move, shard_of_schema(move, PQgetvalue(empty, i, 1)));
+	}
+	PQclear(empty);
+	return status;
 }
 
 /* The rows; then the snapshot has done its work. */
@@ -775,13 +800,12 @@ copy_once(Copy *copy, bool has_rows)
 	if ((status = take_snapshot(copy, has_rows)) != STATUS_DONE ||
 		(status = copy_schemas(move, copy->keeper, copy->snapshot, copy->archive, has_rows)) != STATUS_DONE)
 		return status;
-	copy->views = query(copy->keeper, FILLED_VIEWS_SQL, schema_array(move, copy->keeper));
 	if (!has_rows && (status = copy_rows(copy)) != STATUS_DONE)
 		return status;
 	PQfinish(copy->keeper);
 	copy->keeper = NULL;
 	if ((status = restore_after_rows(copy)) == STATUS_DONE &&
-		(status = fill_and_analyze(copy)) == STATUS_DONE)
+		(status = analyze(copy)) == STATUS_DONE)
 		subscribe(move);
 	return status;
 }

@@ -16,13 +16,15 @@ being_extended_sql(const Move *move, PGconn *conn)
 
 /*
  * Are the definitions those that were noted: on the source when they were checked,
- * since what is new may call anything; on the target when they were compared?
+ * since what is new may call anything; on the target when they were compared?  A
+ * shard that was changed is told, and left.
  */
 Status
 check_definitions(const Move *move, const Side *side)
 {
 	const Side *other = is_source(move, side) ? &move->target : &move->source;
 	char	  **now = note_definitions(move, side);
+	Status		status = STATUS_DONE;
 
 	for (int i = 0; i < move->nshards; i++)
 	{
@@ -31,13 +33,16 @@ check_definitions(const Move *move, const Side *side)
 
 		if (!is_as_noted(before, now[i]))
 		{
-			report_error("the definitions of shard %d have changed on the %s since they were %s: %s", shard->number, side->label,
-						 is_source(move, side) ? "checked" : "compared", name_changes(side->conn, other->conn, shard->schema, before));
+			report_error("the definitions of shard %d have changed %ssince they were %s: %s", shard->number,
+						 is_source(move, side) ? "" : "on the target ",
+						 !is_source(move, side) ? "compared" : has_reached(move, side, "copied") ? "copied" : "checked",
+						 name_changes(side->conn, other->conn, shard->schema, before));
 			report_hint("Type snowid-move abort, and begin again.");
-			return STATUS_FAILED;
+			leave_shard(move, shard);
+			status = STATUS_FAILED;
 		}
 	}
-	return STATUS_DONE;
+	return status;
 }
 
 /*

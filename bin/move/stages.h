@@ -52,6 +52,7 @@ extern Status copy_schemas(const Move *move, PGconn *keeper, const char *snapsho
 /* copy.c: definitions, rows, and what is made of rows, out of one snapshot */
 
 extern Status copy_batch(const Move *move);
+extern Status fill_views(const Move *move);
 
 /* replication.c: publications, slots and subscriptions, made and dropped */
 

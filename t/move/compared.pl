@@ -15,6 +15,7 @@ use Test::More;
 
 my $a = move_node('a');
 my $b = move_node('b');
+my $said;
 my $secured = q{SELECT count(*) FROM pg_class WHERE relrowsecurity AND relnamespace = 'insta5'::regnamespace};
 
 $_->start for $a, $b;
@@ -82,6 +83,36 @@ $b->safe_psql('postgres', 'ALTER TABLE insta5.users DISABLE ROW LEVEL SECURITY')
 moves_ok($a, $b, 5, [], 1, 'changed on the target', qr/shard 5 have changed on the target since they were compared: table insta5.users\n/);
 lives_on_ok($a, $b, 'it has not moved');
 moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+
+# What was refreshed after the copy is as new on the target; what cannot be filled
+# there holds the shard.
+fresh();
+$_->safe_psql('postgres', 'CREATE FUNCTION public.one() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN 1; END $$') for $a, $b;
+$a->safe_psql('postgres', q{
+CREATE MATERIALIZED VIEW insta5.counted AS SELECT count(*) AS n FROM insta5.users;
+CREATE MATERIALIZED VIEW insta5.called AS SELECT public.one() AS n});
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+$b->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION public.one() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE 'not here'; END $$});
+my $counted = $a->safe_psql('postgres', q{
+INSERT INTO insta5.users (name) VALUES ('later'); REFRESH MATERIALIZED VIEW insta5.counted; SELECT n FROM insta5.counted});
+moves_ok($a, $b, 5, [], 1, 'a view that cannot be filled', qr/materialized view insta5.called is filled on the source, and could not be on the target/);
+lives_on_ok($a, $b, 'it holds the shard');
+$b->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION public.one() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN 1; END $$});
+moves_ok($a, $b, 5, [], 0, 'moved');
+is($b->safe_psql('postgres', 'SELECT c.n, d.n FROM insta5.counted c, insta5.called d'), $counted + 1 . '|1', 'the views are filled');
+moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+
+# A shard that is changed while the copy follows holds no other of its set.
+fresh();
+$a->safe_psql('postgres', q{CALL snowid.create_shards(6, 6, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY)')});
+moves_ok($a, $b, '5-6', [ '--stop-after', 'copied' ], 0, 'a set: copied');
+$a->safe_psql('postgres', 'CREATE TABLE insta6.fresh (id bigint PRIMARY KEY)');
+$said = moves_ok($a, $b, '5-6', [], 1, 'one is changed', qr/shard 6 have changed since they were copied: table insta6.fresh/);
+unlike($said, qr/does not exist/, 'no query fails');
+is(living($b), '5', 'the other moves');
+is(living($a), '6', 'it stays');
+moves_ok($a, $b, 6, ['abort'], 0, 'aborted');
+moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 done_testing();
 
 sub fresh

@@ -37,6 +37,14 @@ subject 'tables without a key' => sub {
 	sql('a', 'DROP TABLE insta5.docs; DROP DOMAIN public.page');
 };
 
+subject 'numbers from elsewhere' => sub {
+	case_ok('sequences outside of the shard', 'FAILED', 'default value for column n of table insta5.orders takes numbers from public.other_seq, which does not move',
+		'ALTER SEQUENCE public.other_seq SET SCHEMA insta5;',
+		do => [ (map { [ $_, 'CREATE SEQUENCE public.other_seq' ] } 'a', 'b'),
+			[ 'a', q{CREATE TABLE insta5.orders (id bigint PRIMARY KEY, n bigint DEFAULT nextval('public.other_seq'))} ] ],
+		undo => [ [ 'b', 'DROP SEQUENCE public.other_seq' ], [ 'a', 'DROP TABLE insta5.orders; DROP SEQUENCE public.other_seq' ] ]);
+};
+
 # Many findings of one kind are a few lines, and a script.
 subject 'many tables without a key' => sub {
 	my $script = PostgreSQL::Test::Utils::tempdir() . '/fix.sql';
@@ -195,7 +203,7 @@ subject 'psql runs the checks' => sub {
 				'shards={5}', 'schemas={insta5}', 'name=x',
 				'max_lag=1000000', 'max_wal=10000000000', 'pause_limit=1000', 'trust_owners=off', 'reverse=on',
 				'home=x', 'moved=5', 'here=y', 'options=%p', 'columns=[]', 'may_differ=true', 'oids={1}', 'since=10:20:10,14,15', 'names={}',
-				'reverse_name=x', 'shard=5', 'numbers=5', 'again=true', 'states={}', 'what=count'),
+				'reverse_name=x', 'extensions={}', 'shard=5', 'numbers=5', 'again=true', 'states={}', 'what=count'),
 			'-d', $node{b}->connstr('postgres'), '-f', $file ]);
 		is($stderr, '', "$file has no errors");
 		next unless $file =~ /plan\.sql$/;

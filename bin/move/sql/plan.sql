@@ -335,6 +335,16 @@ EXISTS (SELECT FROM pg_namespace n WHERE nspname = x[1] AND (
  OR EXISTS (SELECT FROM pg_type WHERE typnamespace = n.oid AND typname = x[2])))
 $$ AS is_there \gset
 
+\echo sequences outside of the shard
+SELECT DISTINCT CASE WHEN seqincrement > 1 THEN 'warning' ELSE 'FAILED' END,
+ format('%s takes numbers from %s, which does not move', pg_describe_object(d.classid, d.objid, 0), s.oid::regclass),
+ format('The target''s own would give the same numbers again. Give the shard one: ALTER SEQUENCE %s SET SCHEMA %I; or a DEFAULT of snowid: '
+  'SELECT snowid.set_default(...);', s.oid::regclass, n.nspname)
+FROM pg_depend d JOIN pg_class s ON d.refclassid = s.tableoid AND d.refobjid = s.oid AND s.relkind = 'S' JOIN pg_sequence ON seqrelid = s.oid
+JOIN pg_attrdef a ON d.classid = a.tableoid AND d.objid = a.oid JOIN pg_class c ON c.oid = adrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relnamespace :in_shard AND s.relnamespace <> c.relnamespace
+AND NOT EXISTS (SELECT FROM pg_depend e WHERE (e.classid, e.objid, e.deptype) = (s.tableoid, s.oid, 'e')) ORDER BY 2;
+
 \echo texts of functions
 SELECT coalesce(string_agg(DISTINCT concat_ws(' ', x[1], x[2], oid::regprocedure), E'\n'), '') AS other
 FROM pg_proc, regexp_matches(lower(prosrc), '\m([a-z_][a-z0-9_]*)\.([a-z_][a-z0-9_]*)', 'g') x

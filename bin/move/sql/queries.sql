@@ -57,7 +57,7 @@ WITH RECURSIVE reach (view, read) AS (
  UNION
  SELECT view, refobjid FROM reach JOIN pg_rewrite r ON ev_class = read
  JOIN pg_depend ON classid = r.tableoid AND objid = r.oid AND refclassid = 'pg_class'::regclass)
-SELECT format('REFRESH MATERIALIZED VIEW %s', view::regclass) FROM reach GROUP BY view ORDER BY count(*), view;
+SELECT format('REFRESH MATERIALIZED VIEW %1$s; ANALYZE %1$s', view::regclass) FROM reach GROUP BY view ORDER BY count(*), view;
 
 -- Names for closed copies that are called as their shards, and statements that give
 -- them.
