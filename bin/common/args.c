@@ -158,6 +158,15 @@ take_value(const Option *o, const char *value)
 		o->shards->n = parse_shards(o, value, &o->shards->numbers);
 }
 
+char	  **more_arguments;
+
+void
+refuse_more_arguments(void)
+{
+	if (more_arguments[0] != NULL)
+		refuse_usage("unknown argument \"%s\"", more_arguments[0]);
+}
+
 char *
 parse_command_line(int argc, char *argv[], const Option *table, const char *synopsis, const char *epilogue)
 {
@@ -193,7 +202,6 @@ parse_command_line(int argc, char *argv[], const Option *table, const char *syno
 		is_given[o - table] = true;
 		take_value(o, optarg);
 	}
-	if (optind + 1 < argc)
-		refuse_usage("unknown argument \"%s\"", argv[optind + 1]);
+	more_arguments = optind < argc ? argv + optind + 1 : argv + argc;
 	return argv[optind];
 }

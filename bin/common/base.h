@@ -153,11 +153,14 @@ typedef struct ShardSet
 
 /*
  * Read the options of a table, which ends with one that has no name, and --help
- * and --version.  Returns the argument that is none; NULL if there is not any.
+ * and --version.  Returns the first argument that is none, NULL if there is not any; those
+ * after it are in more_arguments, which ends with NULL, and which most commands refuse.
  */
 extern char *parse_command_line(int argc, char *argv[], const Option *table,
 								const char *synopsis, const char *epilogue);
 extern void refuse_options_but(const Option *table, int command, const char *name);
+extern char **more_arguments;
+extern void refuse_more_arguments(void);
 extern void try_help(void) NORETURN;
 extern char *ranges_of(const int *shards, int nshards);
 

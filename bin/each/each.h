@@ -28,6 +28,10 @@ extern struct Options
 	bool		dry_run;
 	bool		trust_owners;
 	bool		keep_texts;
+	bool		snapshot;		/* query: each server in one */
+	bool		partial;
+	const char *then;
+	const char *format;
 }			options;
 
 typedef enum State
@@ -93,6 +97,8 @@ extern Script script;
 extern Script split_script(char *text);
 extern void read_script(PGconn *registry);
 extern int	line_of_error(int statement, int position);
+extern bool is_first_word(const char *statement, const char *words);
+extern char *without_semicolon(const char *statement);
 extern bool blocks_nobody(const char *statement);
 extern int	build_of(const char *statement);
 
@@ -173,5 +179,6 @@ extern bool next_entry(const char **p, Entry *entry);
 extern int	command_diff(void);
 
 extern int	command_create(PGconn *registry);	/* create.c */
+extern int	command_query(PGconn *registry, char *text);	/* ask.c */
 
 #endif							/* EACH_H */

@@ -61,6 +61,31 @@ has_word(const char *statement, const char *words, bool first)
 	return false;
 }
 
+bool
+is_first_word(const char *statement, const char *words)
+{
+	return has_word(statement, words, true);
+}
+
+/* A statement as it can stand in brackets: what ends it, and comments after that, would be in the way. */
+char *
+without_semicolon(const char *statement)
+{
+	PQExpBufferData s;
+	TokenKind	kind;
+
+	initPQExpBuffer(&s);
+	for (const char *p = statement, *next; *p != '\0'; p = next)
+	{
+		next = end_of_token(p, &kind);
+		if (kind == COMMENT || (kind == OTHER && *p == ';'))
+			appendPQExpBufferChar(&s, ' ');
+		else
+			appendBinaryPQExpBuffer(&s, p, next - p);
+	}
+	return s.data;
+}
+
 /* Does a statement, while it waits for a lock, let all go on that read and write? */
 bool
 blocks_nobody(const char *statement)

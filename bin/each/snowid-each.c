@@ -6,7 +6,7 @@
 #include <limits.h>
 
 struct Options options = {
-	.like = -1,.jobs = 4,.lock_timeout_ms = 1000,.wait_s = 600,.max_lag = -1
+	.like = -1,.jobs = 4,.lock_timeout_ms = 1000,.wait_s = 600,.max_lag = -1,.format = "table"
 };
 
 static const Option table[] = {
@@ -24,6 +24,10 @@ static const Option table[] = {
 	{"dry-run", 0, NULL, "only tell in which shards the script would run",.flag = &options.dry_run},
 	{"trust-owners", 0, NULL, "let code of the shards' owners run with your rights",.flag = &options.trust_owners},
 	{"keep-texts", 0, NULL, "create: keep texts that name the other schema",.flag = &options.keep_texts},
+	{"then", 0, "SQL", "query: ask this of the answers",.string = &options.then},
+	{"format", 0, "FORMAT", "query: table, csv or json (default: table)",.string = &options.format},
+	{"partial", 0, NULL, "query: tell what there is, though not all answer",.flag = &options.partial},
+	{"snapshot", 0, NULL, "query: all shards of a server in one snapshot",.flag = &options.snapshot},
 	{"like", 0, "SHARD", "create: the shard that the new ones are like",.number = &options.like,.max = MAX_SHARD},
 	{"bindir", 0, "DIR", "where pg_dump is",.string = &options.bindir},
 	{"verbose", 'v', NULL, "show queries that fail",.flag = &verbose},
@@ -39,6 +43,7 @@ static const char synopsis[] =
 "  status                 show which shards have which scripts\n"
 "  diff                   show whose definitions differ, and in what\n"
 "  create                 make shards as another one is\n"
+"  query SQL              ask all shards, and all answers by --then\n"
 "  forget                 let ledgers know nothing of a name\n";
 
 static const char epilogue[] =
@@ -70,7 +75,7 @@ command_run(PGconn *registry, Action action, const char *done)
 int
 main(int argc, char *argv[])
 {
-	static const char *const commands[] = {"run", "status", "diff", "create", "forget"};
+	static const char *const commands[] = {"run", "status", "diff", "create", "forget", "query"};
 	const char *command;
 	PGconn	   *registry;
 	int			i = 0;
@@ -82,6 +87,12 @@ main(int argc, char *argv[])
 		i++;
 	if (i == (int) lengthof(commands))
 		refuse_usage("unknown argument \"%s\"", command);
+	if (*command != 'q')
+		refuse_more_arguments();
+	else if (more_arguments[0] == NULL || more_arguments[1] != NULL)
+		refuse_usage("to query, one argument is needed, the query");
+	if (strcmp(options.format, "table") != 0 && strcmp(options.format, "csv") != 0 && strcmp(options.format, "json") != 0)
+		refuse_usage("invalid value \"%s\" for option --format", options.format);
 	if (options.registry == NULL || ((*command == 'r' || *command == 'f') && options.name == NULL) ||
 		(*command == 'f' && options.shards.n == 0) || (*command == 'c' && (options.like < 0 || options.shards.n == 0)))
 		refuse_usage("--registry is needed; to run, --name; to create, --like and --shard; to forget, --name and --shard");
@@ -99,6 +110,8 @@ main(int argc, char *argv[])
 		return command_status();
 	if (*command == 'd')
 		return command_diff();
+	if (*command == 'q')
+		return command_query(registry, more_arguments[0]);
 	if (*command == 'f')
 		return command_run(registry, forget, "have forgotten it");
 	read_script(registry);

@@ -138,6 +138,7 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 	const char *name = parse_command_line(argc, argv, table, synopsis, epilogue);
 	const Command *command = find_command(name != NULL ? name : "move");
 
+	refuse_more_arguments();
 	if (command == NULL)
 		refuse_usage("unknown argument \"%s\"", name);
 	refuse_options_but(table, command->bit, command->name);
