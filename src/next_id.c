@@ -35,7 +35,7 @@ snowid_next_id(PG_FUNCTION_ARGS)
 	TimestampTz epoch = sequence_epoch_argument(fcinfo, 2);
 
 	check_shard(shard);
-	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, shard, &epoch,
+	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, shard, epoch,
 												  &fcinfo->flinfo->fn_extra),
 							   shard));
 }
@@ -50,7 +50,6 @@ Datum
 snowid_next_id_of_database(PG_FUNCTION_ARGS)
 {
 	Oid			seqid;
-	TimestampTz epoch = DEFAULT_EPOCH;
 
 	if (snowid_shard < 0)
 		ereport(ERROR,
@@ -69,7 +68,7 @@ snowid_next_id_of_database(PG_FUNCTION_ARGS)
 				 errmsg("sequence \"snowid.id_seq\" does not exist"),
 				 errhint("It belongs to the extension. To make it again, type: CREATE SEQUENCE snowid.id_seq; ALTER EXTENSION snowid ADD SEQUENCE snowid.id_seq; and advance() it beyond the largest id in use.")));
 
-	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, snowid_shard, &epoch,
+	PG_RETURN_INT64(slot_to_id(sequence_next_slot(seqid, snowid_shard, DEFAULT_EPOCH,
 												  &fcinfo->flinfo->fn_extra),
 							   snowid_shard));
 }

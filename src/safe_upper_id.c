@@ -92,7 +92,8 @@ snowid_safe_upper_id(PG_FUNCTION_ARGS)
 				 errdetail("All statements of such a transaction see the rows that its first one sees, which is before the bound."),
 				 errhint("Type: BEGIN ISOLATION LEVEL READ COMMITTED;")));
 
-	bound = slot_to_id(sequence_next_slot(seqid, 0, &epoch, &fcinfo->flinfo->fn_extra), 0);
+	bound = slot_to_id(sequence_next_slot(seqid, 0, epoch, &fcinfo->flinfo->fn_extra), 0);
+	epoch = sequence_last_epoch(fcinfo->flinfo->fn_extra);
 
 	before = sequence_locks(seqid);
 	if (before->nelements == 0)

@@ -83,14 +83,12 @@ static void wait_us(int64 us);
  *
  * Needs USAGE or UPDATE on the sequence, and a transaction that may write.
  * *call_cache must be NULL on the first call; the caller keeps it for the next
- * one, as its fn_extra.  The shard matters on nodes of Citus only.  OWN_EPOCH becomes
- * the sequence's.
+ * one, as its fn_extra.  The shard matters on nodes of Citus only.
  */
 int64
-sequence_next_slot(Oid seqid, int32 shard, TimestampTz *given_epoch, void **call_cache)
+sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch, void **call_cache)
 {
 	SessionSequence *session = *call_cache;
-	TimestampTz epoch;
 	Taking		taking;
 	SlotState	next = {0, true, false};
 	int64		logged_last;
@@ -101,7 +99,7 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz *given_epoch, void **call
 		*call_cache = session = session_sequence(seqid);
 
 	ensure_locked(session);
-	epoch = *given_epoch = ensure_catalog_state(session, shard, *given_epoch);
+	epoch = ensure_catalog_state(session, shard, epoch);
 
 	/* As for nextval: read-only transactions may use temporary sequences. */
 	if (XactReadOnly && !session->is_local_temp)
@@ -147,6 +145,13 @@ sequence_next_slot(Oid seqid, int32 shard, TimestampTz *given_epoch, void **call
 
 	cache_rest(session, taking.choice, taking.now, epoch);
 	return taking.choice.first;
+}
+
+/* The epoch of the slots that a call site has taken. */
+TimestampTz
+sequence_last_epoch(void *call_cache)
+{
+	return ((SessionSequence *) call_cache)->epoch;
 }
 
 /*

@@ -8,8 +8,9 @@
 
 #include "slot.h"
 
-extern int64 sequence_next_slot(Oid seqid, int32 shard, TimestampTz *given_epoch,
+extern int64 sequence_next_slot(Oid seqid, int32 shard, TimestampTz epoch,
 								void **call_cache);
+extern TimestampTz sequence_last_epoch(void *call_cache);
 extern void sequence_advance(Oid seqid, int64 slot, TimestampTz epoch);
 extern SlotState sequence_read(Oid seqid, TimestampTz *epoch, bool makes_ids);
 
