@@ -372,7 +372,7 @@ BEGIN
 	WHEN 'under MINVALUE' THEN
 		RAISE EXCEPTION USING ERRCODE = 'sequence_generator_limit_exceeded',
 			MESSAGE = format('minimum value of sequence "%s" (%s) is later than now', name, s.seqmin),
-			DETAIL = 'The portable edition cannot go below MINVALUE.',
+			DETAIL = 'A dump of a state below it could not be restored.',
 			HINT = format('Type: ALTER SEQUENCE %s MINVALUE 1 START 1;', qualified);
 	ELSE
 		PERFORM snowid_internal.refuse_relation(seq);

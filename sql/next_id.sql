@@ -40,7 +40,8 @@ SELECT snowid.next_id(5, 'old') AS id \gset
 SELECT snowid.id_timestamp(:id) > clock_timestamp() - interval '1 s' AS is_now;
 SELECT nextval('old') = ((:id >> 23) << 10) + (:id & 1023) + 1 AS next_slot;
 
--- Forward by setval(), called or not, and not by a START in the future.
+-- Forward by setval(), called or not, and not by a START in the future, whose MINVALUE
+-- a dump could not go below.
 SELECT (extract(epoch FROM clock_timestamp() - '2011-08-24 21:07:01.721+00') * 1000)::bigint + 60000 << 10 AS soon \gset
 CREATE SEQUENCE forward;
 SELECT setval('forward', :soon) = :soon AS set;

@@ -94,6 +94,7 @@ read_rules(Relation rel)
 	rules.max_slot = form->seqmax;
 	rules.cache = form->seqcache;
 	rules.start = form->seqstart;
+	rules.min_slot = form->seqmin;
 	rules.early_ms = 0;
 	ReleaseSysCache(tuple);
 

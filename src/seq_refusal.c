@@ -108,6 +108,14 @@ refuse_slot(SlotVerdict verdict, Oid seqid, int64 slot,
 								 is_narrow ? " AS bigint" : "")));
 				break;
 			}
+		case SLOT_UNDER_MINVALUE:
+			ereport(ERROR,
+					(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+					 errmsg("minimum value of sequence \"%s\" (%lld) is later than now",
+							name, (long long) rules.min_slot),
+					 errdetail("A dump of a state below it could not be restored."),
+					 errhint("Type: ALTER SEQUENCE %s MINVALUE 1 START 1;", sequence_name(seqid))));
+			break;
 		case SLOT_TAKE:
 		case SLOT_WAIT:
 			break;

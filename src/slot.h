@@ -86,6 +86,7 @@ typedef struct SlotRules
 	int64		max_slot;		/* MAXVALUE */
 	int64		cache;			/* calls that a session may serve at once */
 	int64		start;			/* START */
+	int64		min_slot;		/* MINVALUE */
 	int64		early_ms;		/* how long before the default the epoch is,
 								 * if nothing but the caller says that it is
 								 * this one */
@@ -122,7 +123,8 @@ typedef enum SlotVerdict
 	SLOT_OTHER_EPOCH,			/* the slot would be far ahead by the default
 								 * epoch */
 	SLOT_FLOOR_TOO_FAR,			/* the floor is */
-	SLOT_OVER_MAXVALUE			/* the sequence's MAXVALUE is reached */
+	SLOT_OVER_MAXVALUE,			/* the sequence's MAXVALUE is reached */
+	SLOT_UNDER_MINVALUE			/* its MINVALUE is later than now */
 } SlotVerdict;
 
 typedef struct SlotChoice
@@ -309,6 +311,8 @@ slot_choose(SlotState state, SlotRules rules, int64 floor_us, int64 now_us,
 		choice.verdict = SLOT_EXHAUSTED;
 	else if (choice.last > rules.max_slot)
 		choice.verdict = SLOT_OVER_MAXVALUE;
+	else if (choice.last < rules.min_slot)
+		choice.verdict = SLOT_UNDER_MINVALUE;
 	else if (!may_open &&
 			 slot_ms(first) > now_ms + MS_AHEAD_FREE &&
 			 !(state.is_called && slot_ms(first) == slot_ms(state.last)))

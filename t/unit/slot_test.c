@@ -28,7 +28,7 @@ ok(bool condition, const char *what)
 #define NOW_US		(NOW_MS * 1000)
 #define NOW_SLOT	(NOW_MS << 10)
 
-static const SlotRules one = {1, PG_INT64_MAX, 1, 1, 0};
+static const SlotRules one = {1, PG_INT64_MAX, 1, 1, 0, 0};
 
 static SlotState
 called(int64 last)
@@ -69,7 +69,7 @@ waits(SlotChoice choice, int64 us)
 static void
 test_choose_next(void)
 {
-	SlotRules	near = {1, PG_INT64_MAX, 1, NOW_SLOT + 5, 0};
+	SlotRules	near = {1, PG_INT64_MAX, 1, NOW_SLOT + 5, 0, 0};
 
 	ok(takes(choose(uncalled(1), one, NOW_US, false), NOW_SLOT, NOW_SLOT),
 	   "a new sequence starts from now");
@@ -104,8 +104,8 @@ test_choose_next(void)
 static void
 test_choose_blocks(void)
 {
-	SlotRules	ten = {10, PG_INT64_MAX, 1, 1, 0};
-	SlotRules	all = {1024, PG_INT64_MAX, 1, 1, 0};
+	SlotRules	ten = {10, PG_INT64_MAX, 1, 1, 0, 0};
+	SlotRules	all = {1024, PG_INT64_MAX, 1, 1, 0, 0};
 
 	ok(takes(choose(called(NOW_SLOT), ten, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 10),
 	   "a block follows the last slot");
@@ -145,10 +145,10 @@ test_choose_pacing(void)
 static void
 test_choose_cache(void)
 {
-	SlotRules	eight = {1, PG_INT64_MAX, 8, 1, 0};
-	SlotRules	huge = {1, PG_INT64_MAX, PG_INT64_MAX, 1, 0};
-	SlotRules	blocks = {100, PG_INT64_MAX, 64, 1, 0};
-	SlotRules	tight = {10, NOW_SLOT + 35, 64, 1, 0};
+	SlotRules	eight = {1, PG_INT64_MAX, 8, 1, 0, 0};
+	SlotRules	huge = {1, PG_INT64_MAX, PG_INT64_MAX, 1, 0, 0};
+	SlotRules	blocks = {100, PG_INT64_MAX, 64, 1, 0, 0};
+	SlotRules	tight = {10, NOW_SLOT + 35, 64, 1, 0, 0};
 
 	ok(takes(choose(called(NOW_SLOT), eight, NOW_US, false), NOW_SLOT + 1, NOW_SLOT + 8),
 	   "a cache of 8 takes 8 slots");
@@ -166,8 +166,10 @@ static void
 test_choose_refusals(void)
 {
 	int64		day = MS_AHEAD_SANE << 10;
-	SlotRules	narrow = {1, PG_INT32_MAX, 1, 1, 0};
-	SlotRules	tight = {10, NOW_SLOT + 10, 1, 1, 0};
+	SlotRules	from_now = {1, PG_INT64_MAX, 1, 1, NOW_SLOT, 0};
+	SlotRules	from_next = {1, PG_INT64_MAX, 1, 1, NOW_SLOT + 1, 0};
+	SlotRules	narrow = {1, PG_INT32_MAX, 1, 1, 0, 0};
+	SlotRules	tight = {10, NOW_SLOT + 10, 1, 1, 0, 0};
 	int64		end_us = MS_LAST_GENERATED * 1000;
 
 	ok(choose(uncalled(1), one, -1, false).verdict == SLOT_BEFORE_EPOCH,
@@ -184,6 +186,9 @@ test_choose_refusals(void)
 	   "a block may end with MAXVALUE");
 	ok(choose(called(NOW_SLOT + 1), tight, NOW_US, false).verdict == SLOT_OVER_MAXVALUE,
 	   "... and not pass it");
+	ok(choose(called(NOW_SLOT - 1000), from_now, NOW_US, false).verdict == SLOT_TAKE &&
+	   choose(called(NOW_SLOT - 1000), from_next, NOW_US, false).verdict == SLOT_UNDER_MINVALUE,
+	   "a slot under MINVALUE is refused");
 	ok(takes(choose(called(SLOT_LAST_GENERATED - 1), one, end_us, false), SLOT_LAST_GENERATED, SLOT_LAST_GENERATED),
 	   "the layout's last slot is issued");
 	ok(slot_to_id(SLOT_LAST_GENERATED, SHARD_MAX) == PG_INT64_MAX,
@@ -197,7 +202,7 @@ test_choose_refusals(void)
 static void
 test_follows(void)
 {
-	SlotRules	ten = {10, PG_INT64_MAX, 1, 1, 0};
+	SlotRules	ten = {10, PG_INT64_MAX, 1, 1, 0, 0};
 
 	ok(slot_follows(called(NOW_SLOT + 5), one, NOW_US),
 	   "in a millisecond that the time is not past, a slot follows the last");
@@ -274,7 +279,7 @@ test_floor(void)
 static void
 test_alone(void)
 {
-	SlotRules	tight = {10, NOW_SLOT + 505, 1, 1, 0};
+	SlotRules	tight = {10, NOW_SLOT + 505, 1, 1, 0, 0};
 
 	ok(slot_ahead(one, NOW_SLOT) == NOW_SLOT + SLOTS_LOGGED_AHEAD,
 	   "who goes alone logs a second ahead");
@@ -308,8 +313,8 @@ test_advance(void)
 	int64		day = MS_AHEAD_SANE << 10;
 	int64		day_us = MS_AHEAD_SANE * 1000;
 	int64		old = NOW_SLOT - 5 * day;
-	SlotRules	narrow = {1, NOW_SLOT + 1000, 1, 1, 0};
-	SlotRules	begins = {1, PG_INT64_MAX, 1, 1024, 0};
+	SlotRules	narrow = {1, NOW_SLOT + 1000, 1, 1, 0, 0};
+	SlotRules	begins = {1, PG_INT64_MAX, 1, 1024, 0, 0};
 
 	ok(leads(advance(called(NOW_SLOT), false, NOW_SLOT + 7, 0), NOW_SLOT + 7, true),
 	   "advance() goes to the slot");
@@ -508,7 +513,7 @@ test_set_to_id(void)
 	int64		far = id_pack(NOW_MS + day + 1, 0, 0);
 	int64		highest = SLOT_LAST_GENERATED;
 	SlotState	state = slot_state(id, true, 1);
-	SlotRules	narrow = {1, NOW_SLOT + 1000, 1, 1, 0};
+	SlotRules	narrow = {1, NOW_SLOT + 1000, 1, 1, 0, 0};
 
 	ok(state.last == slot && state.is_called && state.is_id,
 	   "an id is read as the last slot of its millisecond");
@@ -565,8 +570,8 @@ static void
 test_other_epoch(void)
 {
 	int64		day = MS_AHEAD_SANE;
-	SlotRules	early = {1, PG_INT64_MAX, 1, 1, 10 * MS_AHEAD_SANE};
-	SlotRules	near = {1, PG_INT64_MAX, 1, 1, MS_AHEAD_SANE};
+	SlotRules	early = {1, PG_INT64_MAX, 1, 1, 0, 10 * MS_AHEAD_SANE};
+	SlotRules	near = {1, PG_INT64_MAX, 1, 1, 0, MS_AHEAD_SANE};
 
 	ok(choose(called(slot_pack(NOW_MS - 9 * day, 0)), early, NOW_US, false).verdict == SLOT_OTHER_EPOCH,
 	   "ids of the default epoch do not go on as those of one ten days earlier");
