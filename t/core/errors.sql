@@ -14,6 +14,11 @@ CREATE SEQUENCE cached CACHE 10;
 CREATE UNLOGGED SEQUENCE unlogged;
 CREATE SEQUENCE narrow MAXVALUE 1000;
 CREATE SEQUENCE defined;
+CREATE SEQUENCE set;
+CREATE SEQUENCE own;
+CREATE TABLE owner (id bigint DEFAULT snowid.next_id(5, 'own', '2020-01-01'));
+ALTER SEQUENCE own OWNED BY owner.id;
+SELECT snowid.create_shard(9);
 CREATE TABLE closed (id bigint);
 CREATE TRIGGER snowid_fence BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON closed
 	FOR EACH STATEMENT EXECUTE FUNCTION snowid_internal.refuse_write('prepared');
@@ -33,6 +38,10 @@ SELECT format(c.call, 's'::regclass::oid), c.before, c.is_short FROM (VALUES
 	('SELECT snowid.next_id(5, ''cached'')', '', true),
 	('SELECT snowid.next_id(5, ''unlogged'')', '', true),
 	('SELECT snowid.next_id(5, ''narrow'')', '', true),
+	('SELECT snowid.next_id(5, ''set'')', 'DO $$BEGIN PERFORM setval(''set'', snowid.make_id(now(), 5, 0)); END$$', true),
+	('INSERT INTO owner DEFAULT VALUES', '', false),
+	('SELECT snowid.next_id(5, ''own'', ''2021-01-01'')', '', true),
+	('UPDATE snowid.shard_registry SET epoch = epoch', '', true),
 	('SELECT snowid.next_id()', '', true),
 	('SELECT snowid.advance(%s::oid::regclass, 1)', '', false),
 	('SELECT snowid.sequence_state(%s::oid::regclass)', '', false),
