@@ -199,7 +199,7 @@ refuse_newer(const Move *move, const Side *source, PGconn *conn)
 	return refuse_copies(source, query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u",
 											text_of("ARRAY[%s]::text[]", name_list(move, source))),
 						 "objects of other schemas at %s use the copy, and would be dropped with it: %s",
-						 "Drop or change them and type the same command again; or let finish drop them: --cascade.");
+						 "Drop or change them and type the same command again. finish and abort drop them with --cascade.");
 }
 
 /*
@@ -362,6 +362,8 @@ forget_copy(const Move *move)
 		return STATUS_FAILED;
 	if (is_at(move, target, "claimed"))
 		return STATUS_DONE;
+	if (refuse_newer(move, target, target->conn) != STATUS_DONE)
+		return STATUS_FAILED;
 	remove_fence(move, &move->source);
 	report_info("%s: what an unfinished copy has left at %s is dropped", move->title, target->home);
 	for (int i = 0; i < move->nshards; i++)
@@ -405,6 +407,8 @@ abort_move(const Move *move)
 		return STATUS_FAILED;
 	}
 
+	if (on_target && refuse_newer(move, target, target->conn) != STATUS_DONE)
+		return STATUS_FAILED;
 	if (on_target)
 		record_step(move, target, "aborted");
 	if (on_source)

@@ -44,7 +44,7 @@ static const Option table[] = {
 	{"reverse", 0, NULL, "replicate back afterwards, so that \"back\" loses nothing",.flag = &given.reverse,.commands = COPIES},
 	{"keep-name", 0, NULL, "don't rename the copy that is left behind",.flag = &given.keep_name,.commands = COPIES},
 	{"trust-owners", 0, NULL, "let functions of the shard's owners run as superuser",.flag = &given.trust_owners,.commands = COPIES},
-	{"cascade", 0, NULL, "finish also drops what other schemas have on the copy,\nand a copy that was changed after it was closed",.flag = &given.cascade,.commands = OF_FINISH},
+	{"cascade", 0, NULL, "finish and abort also drop what other schemas have on the copy,\nand a copy that was changed after it was closed",.flag = &given.cascade,.commands = OF_FINISH | OF_ABORT},
 	{"fix-script", 0, "FILE", "plan writes the commands for the source there",.string = &given.fix_script,.commands = OF_PLAN},
 	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir,.commands = COPIES},
 	{"verbose", 'v', NULL, "show each step",.flag = &verbose},

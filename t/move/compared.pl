@@ -102,6 +102,19 @@ moves_ok($a, $b, 5, [], 0, 'moved');
 is($b->safe_psql('postgres', 'SELECT c.n, d.n FROM insta5.counted c, insta5.called d'), $counted + 1 . '|1', 'the views are filled');
 moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 
+# What others have made of the copy on the target is not dropped with it.
+fresh();
+moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+$b->safe_psql('postgres', 'CREATE VIEW public.all_users AS SELECT * FROM insta5.users');
+my $used = qr/use the copy, and would be dropped with it: .*view public.all_users/;
+moves_ok($a, $b, 5, ['abort'], 1, 'abort with a view of the copy', $used);
+$b->safe_psql('postgres', q{UPDATE snowid.moves SET step = 'schema'});
+$a->safe_psql('postgres', q{UPDATE snowid.moves SET step = 'published'});
+moves_ok($a, $b, 5, [], 1, 'copied anew with a view of the copy', $used);
+is($b->safe_psql('postgres', 'SELECT count(*) FROM public.all_users'), '200', 'the view is there');
+moves_ok($a, $b, 5, [ 'abort', '--cascade' ], 0, 'unless told so');
+nothing_left_ok($_, 'aborted') for $a, $b;
+
 # A shard that is changed while the copy follows holds no other of its set.
 fresh();
 $a->safe_psql('postgres', q{CALL snowid.create_shards(6, 6, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY)')});
