@@ -13,8 +13,12 @@ my $node = new_node('planted');
 $node->start;
 $node->safe_psql('postgres', 'CREATE ROLE owner LOGIN');
 portable_database($node, 'app', 'owner');
+$node->safe_psql('app', q{
+CREATE SEQUENCE public.ended;
+SELECT snowid.next_id(5, 'public.ended');
+DO $$ BEGIN EXECUTE 'ALTER SEQUENCE public.ended MAXVALUE ' || (SELECT last_value FROM public.ended); END $$;});
 
-# In a schema before pg_catalog, each operator for each pair of types, and
+# In a schema before pg_catalog, each operator for each pair of types, types, and
 # namesakes of all of PostgreSQL's functions that the bodies name.  Whatever runs
 # of them fails.
 my $bodies = slurp_file("$FindBin::RealBin/../../portable/bodies.sql");
@@ -29,6 +33,7 @@ DECLARE
 	left_type regtype;
 	right_type regtype;
 	operator text;
+	type text;
 BEGIN
 	FOR f IN SELECT p.proname, pg_get_function_identity_arguments(p.oid) AS arguments, format_type(p.prorettype, NULL) AS result, p.proretset
 		FROM pg_proc p WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.prokind = 'f' AND p.proname = ANY ('{$named}')
@@ -48,12 +53,12 @@ BEGIN
 			END LOOP;
 		END LOOP;
 	END LOOP;
+	FOREACH type IN ARRAY '{int2,int4,int8,float8,numeric,text,name,oid,regclass,timestamptz,bool,interval,pg_sequence}'::text[] LOOP
+		EXECUTE format('CREATE DOMAIN evil.%I AS pg_catalog.%I CHECK (evil.text_text(''type'', %L) IS NULL)', type, type, type);
+	END LOOP;
 END \$do\$;
 CREATE SEQUENCE public.mine;
 CREATE SEQUENCE public.blocks INCREMENT 10;
-CREATE SEQUENCE public.ended;
-SELECT snowid.next_id(5, 'public.ended') AS first \\gset
-DO \$do\$ BEGIN EXECUTE 'ALTER SEQUENCE public.ended MAXVALUE ' || (SELECT last_value FROM public.ended); END \$do\$;
 SET search_path = evil, pg_catalog;
 SET snowid.shard = 5;
 SELECT 'called' FROM (SELECT
@@ -61,7 +66,7 @@ SELECT 'called' FROM (SELECT
 	snowid.next_id(5, 'public.blocks') AS d, snowid.next_id() AS e, snowid.safe_upper_id('public.mine') AS f, snowid.advance('public.mine', 1) AS g,
 	snowid.id_parts(1) AS h, snowid.id_parts(-1, '2026-01-01') AS i, snowid.make_id('2026-01-01', 5, 0) AS j, snowid.min_id('2026-01-01') AS k,
 	snowid.max_id('2026-01-01') AS l, snowid.id_between(1, '2026-01-01', '2026-01-02') AS m, snowid.base62_to_id(snowid.id_to_base62(-1)) AS n,
-	snowid.shard_of('x', 5) AS o, snowid.shard_of(7::int8, 5) AS p, snowid.sequence_state('public.mine') AS q OFFSET 0) AS calls
+	snowid.shard_of('x', 5) AS o, snowid.shard_of(7::bigint, 5) AS p, snowid.sequence_state('public.mine') AS q OFFSET 0) AS calls
 WHERE (a, b, c, d, e, f, h, i, j, k, l, m, n, o, p, q) IS NOT NULL;
 SELECT 1 OPERATOR(evil.=) 1;
 SELECT snowid.next_id(8192, 'public.mine');
