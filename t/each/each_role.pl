@@ -37,6 +37,23 @@ as_maker(0, qr/shard 3 is there/, 'create', '--like', 2, '--shard', 3);
 as_maker(0, qr/^index\n  done: 4 shards: 0-3\ntable\n  done: 4 shards: 0-3$/m, 'status');
 as_maker(0, qr/^$/, 'diff');
 
+# Code that a script runs can reset SET ROLE.  Connected as the owner, it stays the owner.
+$node->safe_psql('postgres', q{
+CREATE FUNCTION insta0.climb() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	SET ROLE NONE;
+	ALTER ROLE maker SUPERUSER;
+	RETURN NEW;
+EXCEPTION WHEN insufficient_privilege THEN
+	RAISE LOG 'climb stays %', session_user;
+	RETURN NEW;
+END $$;
+CREATE TRIGGER climb BEFORE INSERT ON insta0.photos FOR EACH ROW EXECUTE FUNCTION insta0.climb()}, extra_params => [ '-U', 'maker' ]);
+as_maker(0, qr/1 shards done/, '--name', 'row', '--shard', 0, '--file', script_file('INSERT INTO photos (n) VALUES (1)'));
+like(slurp_file($node->logfile), qr/climb stays maker$/m, 'code of a trigger has run');
+is($node->safe_psql('postgres', q{SELECT rolsuper FROM pg_roles WHERE rolname = 'maker'}), 'f', '... and has no other rights than the owner');
+$node->safe_psql('postgres', 'DROP TRIGGER climb ON insta0.photos; DROP FUNCTION insta0.climb');
+
 # Shards of others fail, and stay as they are.
 $node->safe_psql('postgres', 'SELECT snowid.create_shard(4)');
 as_maker(1, qr/4 shards done.*permission denied for schema insta4: 1 shard: 4/s, '--name', 'other', '--file',
