@@ -87,6 +87,7 @@ typedef struct Script
 {
 	char	   *text;
 	bool		whole;			/* in one transaction */
+	bool		runs;			/* it is the command line of a program */
 	char	  **statements;
 	int		   *lines;			/* where they begin */
 	int			nstatements;
@@ -101,6 +102,13 @@ extern bool is_first_word(const char *statement, const char *words);
 extern char *without_semicolon(const char *statement);
 extern bool blocks_nobody(const char *statement);
 extern int	build_of(const char *statement);
+
+/* exec.c */
+
+#define EXEC "-- exec"			/* so begins what a ledger has of a command */
+
+extern State run_program(PGconn *conn, Task *task, const char *schema, const char *path);
+extern void take_command(char **argv);
 
 /* ledger.c */
 

@@ -309,6 +309,12 @@ attempt(PGconn *conn, Place *place)
 	PQclear(row);
 	if (done < 0)
 		return HAD;
+	if (script.runs)
+	{
+		state = run_program(conn, place->task, place->schema, place->path);
+		TRY(state != DONE || try_run(conn, "%s", update_of(conn, place->ledger, "finished_at = clock_timestamp()")), -1);
+		return state;
+	}
 	return script.whole ? run_whole(conn, place) : run_statements(conn, place, done);
 }
 

@@ -26,6 +26,8 @@ read_script_of_ledgers(PGconn *conn)
 	for (; nnotes > 0; nnotes--)
 		if (strcmp(notes[nnotes - 1].subject, notes[0].subject) != 0)
 			refuse_call("shard %d has another script \"%s\" than others; say which: --file", notes[nnotes - 1].shard, options.name);
+	if (strncmp(notes[0].subject, EXEC, strlen(EXEC)) == 0)
+		refuse_call("\"%s\" is no script, but the command of an exec", options.name);
 	return notes[0].subject;
 }
 

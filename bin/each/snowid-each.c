@@ -44,6 +44,7 @@ static const char synopsis[] =
 "  diff                   show whose definitions differ, and in what\n"
 "  create                 make shards as another one is\n"
 "  query SQL              ask all shards, and all answers by --then\n"
+"  exec -- PROGRAM ...    run a program once for each shard\n"
 "  forget                 let ledgers know nothing of a name\n";
 
 static const char epilogue[] =
@@ -75,7 +76,7 @@ command_run(PGconn *registry, Action action, const char *done)
 int
 main(int argc, char *argv[])
 {
-	static const char *const commands[] = {"run", "status", "diff", "create", "forget", "query"};
+	static const char *const commands[] = {"run", "status", "diff", "create", "forget", "query", "exec"};
 	const char *command;
 	PGconn	   *registry;
 	int			i = 0;
@@ -87,9 +88,11 @@ main(int argc, char *argv[])
 		i++;
 	if (i == (int) lengthof(commands))
 		refuse_usage("unknown argument \"%s\"", command);
-	if (*command != 'q')
+	if (*command == 'e' && (more_arguments[0] == NULL || options.name == NULL))
+		refuse_usage("to exec, --name and a program are needed");
+	if (*command != 'q' && *command != 'e')
 		refuse_more_arguments();
-	else if (more_arguments[0] == NULL || more_arguments[1] != NULL)
+	else if (*command == 'q' && (more_arguments[0] == NULL || more_arguments[1] != NULL))
 		refuse_usage("to query, one argument is needed, the query");
 	if (strcmp(options.format, "table") != 0 && strcmp(options.format, "csv") != 0 && strcmp(options.format, "json") != 0)
 		refuse_usage("invalid value \"%s\" for option --format", options.format);
@@ -114,6 +117,9 @@ main(int argc, char *argv[])
 		return command_query(registry, more_arguments[0]);
 	if (*command == 'f')
 		return command_run(registry, forget, "have forgotten it");
-	read_script(registry);
+	if (*command == 'e')
+		take_command(more_arguments);
+	else
+		read_script(registry);
 	return command_run(registry, migrate, options.dry_run ? "would run it" : "done");
 }
