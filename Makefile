@@ -33,7 +33,7 @@ PROVE_TESTS ?= t/*/*.pl
 
 # The server's own headers have unused parameters.
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
-EXTRA_CLEAN = t/unit/slot_test tmp_check output_iso results $(DIST) $(DEB_SOURCE)
+EXTRA_CLEAN = t/unit/slot_test t/unit/situation_test tmp_check output_iso results $(DIST) $(DEB_SOURCE)
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
@@ -64,11 +64,16 @@ uninstall: uninstall-man
 uninstall-man:
 	rm -f $(PROGRAMS:%='$(man1dir)/snowid-%.1')
 
-unitcheck: t/unit/slot_test
+unitcheck: t/unit/slot_test t/unit/situation_test
 	./t/unit/slot_test
+	./t/unit/situation_test
+	./t/unit/situation_test print | diff doc/situations.txt -
 
 t/unit/slot_test: t/unit/slot_test.c $(SRC_HEADERS)
 	$(CC) $(CFLAGS) $(PG_CFLAGS) -DFRONTEND -Isrc -I$(shell $(PG_CONFIG) --includedir-server) -o $@ $<
+
+t/unit/situation_test: t/unit/situation_test.c bin/move/situation.c bin/move/situation.h
+	$(CC) $(CFLAGS) $(PG_CFLAGS) -DFRONTEND -Ibin/move -I$(shell $(PG_CONFIG) --includedir-server) -o $@ $< bin/move/situation.c
 
 portable:
 	$(MAKE) -C portable

@@ -936,7 +936,9 @@ COMMENT ON PROCEDURE snowid.for_each_shard(text, int) IS
  * drop_shard: drops a shard's schema and frees its number.
  *
  * Without cascade only a shard whose schema holds nothing but what
- * create_shard made.  If the schema is gone already, just the number.
+ * create_shard made.  If the schema is gone already, just the number.  With cascade
+ * also a copy that fence_shard has closed for good, since the shard lives elsewhere:
+ * its number stays.
  *
  * Errors: 42704 unknown shard, 2BP01 not empty, 55000 closed, or lives elsewhere.
  */
@@ -950,7 +952,17 @@ DECLARE
 	ahead interval;
 	is_known boolean;
 	e_detail text;
+	is_copy boolean := EXISTS (SELECT FROM snowid.moves m WHERE m.shard = drop_shard.shard AND m.closed AND m.step = 'fenced');
 BEGIN
+	-- A move has a name; only its writers may read the details.
+	IF is_copy THEN
+		SELECT NOT m.details ? 'move_id' INTO is_copy FROM snowid.moves m WHERE m.shard = drop_shard.shard;
+	END IF;
+	IF is_copy AND cascade THEN
+		EXECUTE (SELECT format('DROP SCHEMA IF EXISTS %I CASCADE', m.schema) FROM snowid.moves m WHERE m.shard = drop_shard.shard);
+		DELETE FROM snowid.moves m WHERE m.shard = drop_shard.shard;
+		RETURN;
+	END IF;
 	DELETE FROM snowid.shard_registry d
 	WHERE d.shard = drop_shard.shard RETURNING * INTO r;
 	IF NOT FOUND THEN
@@ -959,7 +971,8 @@ BEGIN
 	IF EXISTS (SELECT FROM snowid.moves m WHERE m.shard = drop_shard.shard) THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('shard %s is being moved, or closed for writing', shard),
-			HINT = format('To see how far it is, type: SELECT * FROM snowid.moves; Then type snowid-move finish or abort, or SELECT snowid.unfence_shard(%s);', shard);
+			HINT = format(CASE WHEN is_copy THEN 'It lives elsewhere. To drop what is here, type: SELECT snowid.drop_shard(%s, true);'
+						  ELSE 'To see how far it is, type: SELECT * FROM snowid.moves; Then type snowid-move finish or abort, or SELECT snowid.unfence_shard(%s);' END, shard);
 	END IF;
 	IF snowid_internal.lives(r) NOT IN ('here', 'missing') THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',

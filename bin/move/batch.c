@@ -36,52 +36,32 @@ combine(int code, int other)
 	return code == EXIT_INCOMPLETE || other == EXIT_INCOMPLETE ? EXIT_INCOMPLETE : EXIT_FAILED;
 }
 
-Situation
-situation_of(const Move *move, Shard *shard)
+static bool
+is_allowed(const Move *move, Shard *shard, const void *command)
 {
-	const Journal *s = journal_of(shard, &move->source);
-	const Journal *t = journal_of(shard, &move->target);
-
-	if (!s->exists && !t->exists)
-		return NOT_BEGUN;
-	if (s->exists && strcmp(s->role, "target") == 0)
-		return t->exists && strcmp(t->step, "moved") == 0 ? RETURNED : RETURN_OPENED;
-	if (!s->exists && strcmp(t->role, "source") == 0 && strcmp(t->step, "moved") == 0)
-		return RETURNED;
-	if (t->exists && strcmp(t->role, "source") == 0)
-		return s->exists && strcmp(s->step, "moved") == 0 ? RETURN_ABORTING : RETURN_DECIDED;
-	if (!s->exists || strcmp(s->step, "aborted") == 0 || (t->exists && strcmp(t->step, "aborted") == 0))
-		return ABORTING;
-	if (strcmp(s->step, "ready") == 0)
-		return RETURNING;
-
-	/* Whatever the other one says: it may have lost that in a fail-over. */
-	if (t->exists && strcmp(t->step, "open") == 0)
-		return strcmp(s->step, "moved") == 0 ? MOVED : OPENED;
-	if (strcmp(s->step, "moved") == 0)
-		return t->exists ? DECIDED : MOVED;
-	return strcmp(s->step, "fenced") == 0 ? DECIDED : COPYING;
+	return (commands_in(situation_of(shard), is_way_back(shard)) & *(const int *) command) != 0;
 }
 
 static bool
-is_in_situation(const Move *move, Shard *shard, const void *situations)
+is_not_allowed(const Move *move, Shard *shard, const void *command)
 {
-	return (*(const int *) situations & situation_of(move, shard)) != 0;
+	return !is_allowed(move, shard, command);
 }
 
+/* Those of which a command may be typed, or may not. */
 Move *
-select_situations(const Move *move, int situations)
+select_allowed(const Move *move, int command, bool allowed)
 {
-	return select_shards(move, is_in_situation, &situations);
+	return select_shards(move, allowed ? is_allowed : is_not_allowed, &command);
 }
 
 /* The same situation, with rows on the same servers. */
 static bool
 is_alike(const Move *move, Shard *shard, const void *argument)
 {
-	Shard	   *other = unconstify(void *, argument);
+	const Shard *other = argument;
 
-	return situation_of(move, shard) == situation_of(move, other) &&
+	return situation_of(shard) == situation_of(other) && is_way_back(shard) == is_way_back(other) &&
 		shard->journals[0].exists == other->journals[0].exists &&
 		shard->journals[1].exists == other->journals[1].exists;
 }
@@ -108,7 +88,7 @@ group_shards(const Move *move, ShardTest is_alike, int *ngroups)
 	return groups;
 }
 
-/* Run a function for the shards that are in the same situation, by turns. */
+/* Run a function for the shards that are in the same situation, by turns, with the sides as they move. */
 int
 for_each_situation(const Move *move, int (*run) (Move *part))
 {
@@ -118,8 +98,10 @@ for_each_situation(const Move *move, int (*run) (Move *part))
 
 	for (int i = 0; i < nparts; i++)
 	{
-		int			result = run(parts[i]);
+		int			result;
 
+		turn_sides(parts[i]);
+		result = run(parts[i]);
 		code = code < 0 ? result : combine(code, result);
 	}
 	return Max(code, EXIT_DONE);

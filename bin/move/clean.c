@@ -60,7 +60,7 @@ rename_copies(const Move *move, const Side *from)
 	run(conn, "SET LOCAL lock_timeout = %d", END_WAIT_MS);
 	for (int row = 0; row < PQntuples(names); row++)
 		run(conn, "%s", PQgetvalue(names, row, 0));
-	record_step(move, from, "moved");
+	record_step(move, from, MOVED);
 	run(conn, "COMMIT");
 	for (int row = 0; row < PQntuples(names); row++)
 		report_info("the closed copy at %s is now schema \"%s\"", from->home, PQgetvalue(names, row, 1));
@@ -74,10 +74,11 @@ rename_copies(const Move *move, const Side *from)
  * shards are open whether it can be told now or not.
  */
 Status
-tell_registry(const Move *move, const Side *from, const Side *to)
+tell_registry(const Move *move)
 {
+	const Side *to = &move->target;
 	const char *conninfo = move->options->registry != NULL
-	? move->options->registry : set_journal(move, from)->registry;
+	? move->options->registry : set_journal(move, &move->source)->registry;
 	PGconn	   *conn;
 	PGresult   *res;
 
@@ -121,15 +122,34 @@ tell_publications(const Move *move)
 }
 
 /*
+ * Who reads the slot for the way back from its beginning?  If that comes late, or is
+ * another one when the way back begins, all rows are compared before.
+ */
+static void
+await_reader(const Move *move)
+{
+	Move	   *back = select_range(move, 0, move->nshards);
+	int64		until = now_ms() + END_WAIT_MS;
+	char	   *reader;
+
+	swap_sides(back);
+	while ((reader = reader_of(back)) == NULL && now_ms() < until)
+		wait_ms(20);
+	if (reader != NULL)
+		record_reader(back, reader);
+}
+
+/*
  * After the hand-over: end the replication that has brought the shards, if the
  * batch is complete; begin the one back, if wanted, for which it must be; and
  * rename the copies that were left behind.
  */
 Status
-clean_up_after(const Move *move, const Side *from, const Side *to, const char *name, bool is_complete)
+clean_up_after(const Move *move, bool is_complete)
 {
+	const Side *from = &move->source;
+	const Side *to = &move->target;
 	const Journal *journal = set_journal(move, from);
-	bool		is_first = is_source(move, from);
 
 	if (!wait_for_standbys(to, now_ms() + END_WAIT_MS))
 	{
@@ -137,35 +157,23 @@ clean_up_after(const Move *move, const Side *from, const Side *to, const char *n
 		report_hint("If it were promoted, the copy that is left behind would be needed. When it follows again, or is gone, type the same command again.");
 		return STATUS_FAILED;
 	}
-	if (is_complete)
-	{
-		if (end_replication(from, to, name) != STATUS_DONE)
-			return STATUS_FAILED;
-	}
-	else if (take_out(move, from, to, name) != STATUS_DONE)
-		return STATUS_FAILED;
-	if (tell_registry(move, from, to) != STATUS_DONE)
+	if ((is_complete ? end_replication(from, to, move->name) : take_out(move)) != STATUS_DONE ||
+		tell_registry(move) != STATUS_DONE)
 		return STATUS_FAILED;
 
 	/* Tables are found by name by replication too. */
-	if (is_first && journal->reverse)
+	if (journal->reverse)
 	{
 		if (!is_complete)
 			return STATUS_DONE;
-		subscribe_back(move, from, to);
-		record_step(move, from, "moved");
+		subscribe_back(move);
+		await_reader(move);
+		record_step(move, from, MOVED);
 	}
-	else
-	{
-		/* After a way back there is none again. */
-		if (journal->reverse)
-			run(from->conn, "UPDATE snowid.moves SET details = details - 'reverse' WHERE shard IN (%s)",
-				shard_list(move));
-		if (journal->keep_name)
-			record_step(move, from, "moved");
-		else if (rename_copies(move, from) != STATUS_DONE)
-			return STATUS_FAILED;
-	}
+	else if (journal->keep_name)
+		record_step(move, from, MOVED);
+	else if (rename_copies(move, from) != STATUS_DONE)
+		return STATUS_FAILED;
 	read_journal(move, from);
 	read_journal(move, to);
 	return STATUS_DONE;
@@ -327,11 +335,78 @@ finish(const Move *move)
 		return STATUS_FAILED;
 	failure_exit_code = EXIT_INCOMPLETE;
 	if (check_copies(move, source) != STATUS_DONE ||
-		end_replication(target, source, set_journal(move, source)->reverse_name) != STATUS_DONE)
+		end_replication(target, source, move->reverse_name) != STATUS_DONE)
 		return STATUS_FAILED;
 	remove_fence(move, target);
 	forget_journal(move, target);
 	return drop_copies(move, source, false);
+}
+
+/* Does none of the shards live on a server, as far as that knows? */
+Status
+check_gone(const Move *move, const Side *side)
+{
+	char	   *living = query_text(side->conn, "SELECT string_agg(shard::text, ', ' ORDER BY shard) FROM snowid.shard_registry r "
+									"WHERE shard IN (%s) AND snowid_internal.lives(r) = 'here'", shard_list(move));
+
+	return living == NULL ? STATUS_DONE :
+		refuse(STATUS_FAILED, text_of("One of the two copies is old: look which. To close that one, and to drop it, type on its server: SELECT snowid.fence_shard(shard, 'home of the other one'); SELECT snowid.drop_shard(shard, true);"),
+			   "shard %s lives at %s, whose journal has no row of it", living, side->home);
+}
+
+/* The source has no row, since it was finished there, or is another one. */
+Status
+finish_alone(const Move *move)
+{
+	const Side *target = &move->target;
+
+	if (check_gone(move, &move->source) != STATUS_DONE)
+		return STATUS_FAILED;
+	remove_fence(move, target);
+	forget_journal(move, target);
+	report_info("%s: lives at %s; the source had nothing of it", move->title, target->home);
+	return STATUS_DONE;
+}
+
+/*
+ * Begin the way back: the journals of shards that have moved become those of a move from
+ * there, which follows.  First that of the server that has them.
+ */
+void
+turn(const Move *move)
+{
+	const Side *sides[] = {&move->target, &move->source};
+	const char *const roles[] = {"source", "target"};
+
+	for (int i = 0; i < 2; i++)
+	{
+		run(sides[i]->conn, "UPDATE snowid.moves SET role = '%s', step = '%s', changed_at = clock_timestamp() WHERE shard IN (%s)",
+			roles[i], step_name(COPIED), shard_list(move));
+		read_journal(move, sides[i]);
+		report_verbose("%s: turned", sides[i]->label);
+	}
+}
+
+/*
+ * Undo that, if nothing has been opened, or go on with it: first nothing opens the shards
+ * on the server that they have left any more, then they are open on the other one.
+ */
+void
+stay(const Move *move)
+{
+	const Side *first = first_side(move);
+	const Side *home = first == &move->source ? &move->target : &move->source;
+
+	run(first->conn, "UPDATE snowid.moves SET role = 'source', step = '%s' WHERE shard IN (%s)", step_name(MOVED), shard_list(move));
+	run(home->conn, "BEGIN");
+	run(home->conn, "UPDATE snowid.moves SET role = 'target', step = '%s', changed_at = clock_timestamp() WHERE shard IN (%s)",
+		step_name(OPEN), shard_list(move));
+	run(home->conn, "SELECT snowid_internal.open_shards(ARRAY(SELECT shard FROM snowid.moves WHERE closed AND shard IN (%s)), NULL)", shard_list(move));
+	run(home->conn, "COMMIT");
+	resume_pools(move, home);
+	read_journal(move, first);
+	read_journal(move, home);
+	report_info("%s: the way back is undone; it lives at %s", move->title, home->home);
 }
 
 /* On the target: drop a copy, and what the move has registered there. */
@@ -360,7 +435,7 @@ forget_copy(const Move *move)
 
 	if (end_replication(&move->source, target, move->name) != STATUS_DONE)
 		return STATUS_FAILED;
-	if (is_at(move, target, "claimed"))
+	if (is_at(move, target, CLAIMED))
 		return STATUS_DONE;
 	if (refuse_newer(move, target, target->conn) != STATUS_DONE)
 		return STATUS_FAILED;
@@ -397,11 +472,17 @@ abort_move(const Move *move)
 	bool		on_source = is_known(move, source);
 	bool		on_target = is_known(move, target);
 	const Journal *journal = set_journal(move, on_source ? source : target);
-	const char *name = journal->name;
 	bool		is_shared = others_need_replication(move, journal->move_id);
 
+	/* What has moved before stays there; and follows, so that it can go back. */
+	if (is_way_back(move->shards[0]) || situation_of(move->shards[0]) == TURNING)
+	{
+		stay(move);
+		return STATUS_DONE;
+	}
+
 	/* For every caller: what is dropped below must never be the shard itself. */
-	if (is_at(move, target, "open") || is_role(move, target, "source") || is_role(move, source, "target"))
+	if (is_any_at(move, target, OPEN))
 	{
 		report_error("%s has been opened on the server that it was moved to", move->title);
 		return STATUS_FAILED;
@@ -410,18 +491,18 @@ abort_move(const Move *move)
 	if (on_target && refuse_newer(move, target, target->conn) != STATUS_DONE)
 		return STATUS_FAILED;
 	if (on_target)
-		record_step(move, target, "aborted");
+		record_step(move, target, ABORTED);
 	if (on_source)
 	{
 		run(source->conn, "BEGIN");
-		record_step(move, source, "aborted");
+		record_step(move, source, ABORTED);
 		run(source->conn, "SELECT snowid_internal.open_shards(ARRAY(SELECT shard FROM snowid.moves WHERE closed AND shard IN (%s)), NULL)",
 			shard_list(move));
 		run(source->conn, "COMMIT");
 		resume_pools(move, source);
 	}
 
-	if (is_shared && take_out(move, source, target, name) != STATUS_DONE)
+	if (is_shared && take_out(move) != STATUS_DONE)
 		return STATUS_FAILED;
 
 	/* Nor do those go on from their rows whose slot has changes of these. */
@@ -429,8 +510,8 @@ abort_move(const Move *move)
 		run(target->conn, "UPDATE snowid.moves SET step = 'schema' WHERE step = 'rows' AND details ->> 'move_id' = %s",
 			literal(target->conn, journal->move_id));
 	if (!is_shared &&
-		(end_replication(source, target, name) != STATUS_DONE ||
-		 end_replication(target, source, journal->reverse_name) != STATUS_DONE))
+		(end_replication(source, target, move->name) != STATUS_DONE ||
+		 end_replication(target, source, move->reverse_name) != STATUS_DONE))
 		return STATUS_FAILED;
 	for (int i = 0; i < move->nshards && on_target; i++)
 		drop_new_copy(select_range(move, i, 1), target);

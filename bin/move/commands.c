@@ -95,21 +95,22 @@ prepare_way_back(const Move *move)
 	create_slot(target, move->reverse_name);
 }
 
-/* Say why something is not done now with a part of a batch, which is in one situation. */
+/* Of shards that are in one situation: say why something is not done with them now, and what can be. */
 static int
-refuse_move(const Move *part, const char *what)
+refuse_part(const Move *part, const char *what)
 {
 	report_error("%s cannot be %s now: %s", part->title, what, outlook(part));
-	return situation_of(part, part->shards[0]) & (RETURN_OPENED | RETURN_DECIDED | RETURN_ABORTING) ||
-		is_at(part, &part->source, "fenced") ? EXIT_INCOMPLETE : EXIT_FAILED;
+	for (int i = 0; what_to_type(part, i) != NULL; i++)
+		report_hint("%s", what_to_type(part, i));
+	return is_decided_in(situation_of(part->shards[0])) ? EXIT_INCOMPLETE : EXIT_FAILED;
 }
 
 static int
 refuse_to_move(Move *part)
 {
-	if (situation_of(part, part->shards[0]) != MOVED)
-		return refuse_move(part, "moved");
-	report_info("%s: moved already; type: snowid-move finish", part->title);
+	if (is_way_back(part->shards[0]) || (situation_of(part->shards[0]) & (HAS_MOVED | RETURNABLE)) == 0)
+		return refuse_part(part, "moved");
+	report_info("%s: moved already; type: %s", part->title, whole_command(part, "finish"));
 	return EXIT_DONE;
 }
 
@@ -119,19 +120,34 @@ copy_and_compare(const Move *move)
 {
 	const Side *source = &move->source;
 	const Side *target = &move->target;
+	bool		is_copied = false;
 	Status		status;
 
 	if (!is_known(move, target) && !claim_target(move))
 		return STATUS_FAILED;
-	if (!has_reached(move, target, "subscribed") && (status = copy_batch(move)) != STATUS_DONE)
-		return status;
+
+	/* What is new there since the move was not replicated back. */
+	for (int i = 0; i < move->nshards && is_way_back(move->shards[i]); i++)
+		if (check_definitions(select_range(move, i, 1), source) != STATUS_DONE)
+			stay(select_range(move, i, 1));
 	move = select_shards(move, has_not_failed, NULL);
-	if (!has_reached(move, source, "copied"))
+	if (move->nshards == 0)
+		return STATUS_DONE;
+	if (!has_reached(move, target, SUBSCRIBED))
 	{
-		if ((status = wait_for_lag(move, source, move->name)) != STATUS_DONE)
+		if ((status = copy_batch(move)) != STATUS_DONE)
 			return status;
-		record_step(move, target, "copied");
-		record_step(move, source, "copied");
+		is_copied = true;
+	}
+	move = select_shards(move, has_not_failed, NULL);
+	if (!has_reached(move, source, COPIED))
+	{
+		if ((status = wait_for_lag(move)) != STATUS_DONE)
+			return status;
+		if (is_copied)
+			record_reader(move, reader_of(move));
+		record_step(move, target, COPIED);
+		record_step(move, source, COPIED);
 		move = select_shards(move, has_not_failed, NULL);
 	}
 	if (move->nshards > 0 && move->options->stop_after_copy)
@@ -152,14 +168,13 @@ static Status
 copy_and_hand_over(const Move *move)
 {
 	const Side *source = &move->source;
-	const Side *target = &move->target;
-	const char *failed_over;
+	const char *doubt;
 	Status		status;
 
-	while ((status = copy_and_compare(move)) == STATUS_UNDO && (failed_over = who_failed_over(move)) != NULL)
+	while ((status = copy_and_compare(move)) == STATUS_UNDO && !is_way_back(move->shards[0]) && (doubt = why_doubtful(move)) != NULL)
 	{
-		report_info("%s: copied anew, since the %s has failed over", move->title, failed_over);
-		if (failed_over == source->label && !has_failover_slots(source))
+		report_info("%s: copied anew, since %s", move->title, doubt);
+		if (failed_over(move, source) && !has_failover_slots(source))
 			report_detail("Before PostgreSQL 17 a standby does not have the slots of its primary.");
 		if ((status = forget_copy(move)) != STATUS_DONE)
 			return status;
@@ -172,13 +187,16 @@ copy_and_hand_over(const Move *move)
 	if ((status = fill_views(move)) != STATUS_DONE)
 		return status;
 	if (set_journal(move, source)->target_ddl_md5 == NULL)
-		(void) check_definitions(move, target);
+		(void) check_definitions(move, &move->target);
+	for (int i = 0; i < move->nshards; i++)
+		if (move->shards[i]->failed && is_way_back(move->shards[i]))
+			stay(select_range(move, i, 1));
 	move = select_shards(move, has_not_failed, NULL);
 	if (move->nshards == 0)
 		return STATUS_DONE;
 	if (set_journal(move, source)->reverse)
 		prepare_way_back(move);
-	return hand_over(move, source, target, move->name);
+	return hand_over(move);
 }
 
 /*
@@ -186,15 +204,17 @@ copy_and_hand_over(const Move *move)
  * could be handed over: this waits for the others only if the way back does.
  */
 static Status
-clean_up(const Move *batch, const Side *from, const Side *to, const char *name,
-		 int handed_over, int waiting)
+clean_up(const Move *batch)
 {
-	const Move *done = select_situations(batch, handed_over);
+	const Move *done = select_situations(batch, OPENED | OPEN_TWICE);
+	int			waiting = COPYING | DECIDED | UNOPENED;
 
+	if (batch->source.place == 1)
+		waiting |= RETURNABLE | TURNING;
 	if (done->nshards == 0)
 		return STATUS_DONE;
-	close_again(done, from, to);
-	return clean_up_after(done, from, to, name, select_situations(batch, waiting)->nshards == 0);
+	close_again(done);
+	return clean_up_after(done, select_situations(batch, waiting)->nshards == 0);
 }
 
 /* Of --target-ddl, as the journal has it; NULL without that. */
@@ -206,13 +226,12 @@ md5_of_ddl(const Move *move)
 	return query_text(conn, "SELECT md5(%s)", literal(conn, move->options->target_ddl));
 }
 
-/* Move a batch that is claimed on the source, or go on with it. */
+/* Move a batch that is claimed on the source, or go on with it; also on its way back. */
 static int
 move_batch(Move *batch)
 {
 	const Side *source = &batch->source;
-	const Side *target = &batch->target;
-	Move	   *part = select_situations(batch, DECIDED);
+	Move	   *part = select_situations(batch, DECIDED | UNOPENED);
 	Status		status = STATUS_DONE;
 
 	if (batch->options->keep_name)
@@ -222,16 +241,16 @@ move_batch(Move *batch)
 	read_journal(batch, source);
 
 	/* First what nobody can write. */
-	if (select_situations(batch, DECIDED | OPENED)->nshards > 0)
+	if (select_situations(batch, DECIDED | UNOPENED | OPENED | OPEN_TWICE)->nshards > 0)
 		failure_exit_code = EXIT_INCOMPLETE;
-	if (part->nshards > 0 && (status = open_decided(part, source, target)) != STATUS_DONE)
+	if (part->nshards > 0 && (status = open_decided(part)) != STATUS_DONE)
 	{
 		/* A fail-over can have left the target without the rows. */
 		if (status == STATUS_UNDO && abort_move(part) == STATUS_DONE)
 			failure_exit_code = EXIT_FAILED;
 		return failure();
 	}
-	batch->tally->moved += select_situations(batch, OPENED)->nshards;
+	batch->tally->moved += select_situations(batch, OPENED | OPEN_TWICE)->nshards;
 
 	part = select_situations(batch, COPYING);
 	if (part->nshards > 0)
@@ -241,7 +260,7 @@ move_batch(Move *batch)
 	part = select_situations(part, COPYING);
 	if (status == STATUS_UNDO && part->nshards > 0)
 	{
-		report_info("undoing the move; if that fails, type: snowid-move abort");
+		report_info("undoing the move; if that fails, type: %s", whole_command(part, "abort"));
 		(void) abort_move(part);
 	}
 	for (int i = 0; i < part->nshards && status != STATUS_DONE; i++)
@@ -259,9 +278,9 @@ move_batch(Move *batch)
 		(void) abort_move(part);
 	}
 
-	if (clean_up(batch, source, target, batch->name, OPENED, COPYING | DECIDED) != STATUS_DONE)
+	if (clean_up(batch) != STATUS_DONE)
 		return failure();
-	part = select_situations(batch, MOVED);
+	part = select_situations(batch, batch->source.place == 1 ? HAS_MOVED : HAS_MOVED | RETURNABLE);
 	if (part->nshards > 0)
 		tell_publications(part);
 	failure_exit_code = EXIT_FAILED;
@@ -274,9 +293,8 @@ resume_batch(Move *batch)
 {
 	const Side *source = &batch->source;
 	const Side *target = &batch->target;
-	const int	open_to_move = COPYING | DECIDED | OPENED;
-	Move	   *refused = select_situations(batch, ~open_to_move);
-	Move	   *part = select_situations(batch, COPYING);
+	Move	   *refused = select_allowed(batch, OF_MOVE, false);
+	Move	   *part = select_situations(select_allowed(batch, OF_MOVE, true), COPYING);
 	const char *lacks = NULL;
 	int			code;
 
@@ -290,23 +308,23 @@ resume_batch(Move *batch)
 		const char *ddl = md5_of_ddl(batch);
 
 		lacks = batch->options->reverse && !begun->reverse ? "--reverse" :
-			ddl != NULL && has_reached(part, target, "rows") &&
+			ddl != NULL && has_reached(part, target, ROWS) &&
 			(begun->target_ddl_md5 == NULL || strcmp(begun->target_ddl_md5, ddl) != 0) ? "this --target-ddl" : NULL;
 	}
 	if (lacks != NULL)
 	{
 		report_error("the move of %s was begun without %s", part->title, lacks);
-		report_hint("Type the command without it; or type snowid-move abort, and begin again.");
+		report_hint("Type the command without it; or begin again, after: %s", whole_command(part, "abort"));
 		return EXIT_FAILED;
 	}
 	code = for_each_situation(refused, refuse_to_move);
 	if (refused->nshards == batch->nshards)
 		return code;
-	part = select_situations(batch, open_to_move);
+	part = select_allowed(batch, OF_MOVE, true);
 	report_info("%s%sgoing on after step \"%s\"", batch->set->nshards > 1 ? part->title : "",
 				batch->set->nshards > 1 ? ": " : "",
-				has_reached(part, target, set_journal(part, source)->step)
-				? set_journal(part, target)->step : set_journal(part, source)->step);
+				step_name(has_reached(part, target, set_journal(part, source)->at.step)
+						  ? set_journal(part, target)->at.step : set_journal(part, source)->at.step));
 	return combine(code, move_batch(batch));
 }
 
@@ -346,24 +364,16 @@ move_one_batch(Move *batch)
 		? resume_batch(batch) : begin_batches(batch);
 }
 
-/*
- * Run a function for all batches, and tell what has become of the shards, which
- * are to come into this situation.
- */
+/* Tell what has become of the shards: so many are done now. */
 static int
-run_batches(Move *set, int (*run) (Move *batch), Situation done, const char *are_done)
+tell_end(const Move *set, int code, int done, const char *are_done)
 {
-	int			code;
-	const Move *failed;
+	const Move *failed = select_shards(set->set, has_failed, NULL);
 
-	set->tally->start = now_ms();
-	set->tally->shards = set->nshards - select_situations(set, done)->nshards;
-	code = for_each_batch(set, run);
 	if (set->set->nshards > 1 && set->tally->shards > 0)
 		report_info("%d of %d shards %s, %d of them now, in %.1f s; writes waited %d ms at most%s",
-					select_situations(set, done)->nshards, set->set->nshards, are_done, set->tally->moved,
+					done, set->set->nshards, are_done, set->tally->moved,
 					(now_ms() - set->tally->start) / 1000.0, set->tally->pause_ms, waits_at_poolers(set));
-	failed = select_shards(set->set, has_failed, NULL);
 	if (failed->nshards == 0)
 		return code;
 	if (set->set->nshards > 1)
@@ -371,83 +381,85 @@ run_batches(Move *set, int (*run) (Move *batch), Situation done, const char *are
 	return code == EXIT_DONE ? EXIT_FAILED : code;
 }
 
+static bool
+has_moved(const Move *move, Shard *shard, const void *unused)
+{
+	return !is_way_back(shard) && (situation_of(shard) & (HAS_MOVED | RETURNABLE)) != 0;
+}
+
 static int
 command_move(Move *set)
 {
-	int			code = run_batches(set, move_one_batch, MOVED, "have moved");
-	const Move *moved = select_situations(set, MOVED);
+	int			code;
+	const Move *moved;
 
-	if (set->tally->shards > 0 && moved->nshards > 0)
-		report_info(set_journal(moved, &moved->source)->reverse
-					? "done; the source is kept current. Type snowid-move finish, or snowid-move back"
-					: "done; to drop what is left on the source, type: snowid-move finish");
+	set->tally->start = now_ms();
+	set->tally->shards = set->nshards - select_shards(set, has_moved, NULL)->nshards;
+	code = for_each_batch(set, move_one_batch);
+	moved = select_shards(set, has_moved, NULL);
+	code = tell_end(set, code, moved->nshards, "have moved");
+	if (set->tally->shards > 0 && moved->nshards > 0 && select_situations(moved, RETURNABLE)->nshards > 0)
+		report_info("done; the source is kept current. To end that, type: %s; to take the shards back: %s",
+					whole_command(moved, "finish"), whole_command(moved, "back"));
+	else if (set->tally->shards > 0 && moved->nshards > 0)
+		report_info("done; to drop what is left on the source, type: %s", whole_command(moved, "finish"));
 	return code;
 }
 
-/*
- * The way back: the same cut-over with the servers' roles swapped, over the
- * replication that has kept the old one current.
- */
+static bool
+has_returned(const Move *move, Shard *shard, const void *unused)
+{
+	return is_way_back(shard) && situation_of(shard) == HAS_MOVED;
+}
+
+/* The way back: a move from the server that has the shards, to that which is kept current. */
 static int
 back_batch(Move *batch)
 {
-	const Side *source = &batch->source;
-	const Side *target = &batch->target;
-	const int	can_return = MOVED | RETURNING | RETURN_DECIDED | RETURN_OPENED;
-	Move	   *part = select_situations(batch, MOVED | RETURNING);
-	Move	   *refused = select_situations(batch, ~(can_return | RETURNED | RETURN_ABORTING));
-	Status		status = STATUS_DONE;
+	const Move *refused = select_allowed(batch, OF_BACK, false);
+	const Move *back = select_shards(batch, has_returned, NULL);
+	const Move *turning;
+	int			code;
 
 	if (!is_whole(batch))
 		return EXIT_USAGE;
-	if (refused->nshards == 0 && part->nshards > 0 && (who_failed_over(part) != NULL || !set_journal(part, source)->reverse))
-		refused = part;
-	if (refused->nshards > 0)
+	if (back->nshards == batch->nshards)
 	{
-		const char *why = refused != part ? "to see its state, type: snowid-move status" :
-		!set_journal(part, source)->reverse ? "it was moved without --reverse" :
-		text_of("the %s has failed over, and the other server may lack rows", who_failed_over(part));
-
-		report_error("there is no way back for %s: %s", refused->title, why);
-		if (refused == part)
-			report_hint("Type snowid-move finish, and then move it with --from and --to exchanged. If snowid-move status says that the way back was begun, type before: snowid-move abort");
-		return EXIT_FAILED;
-	}
-	refused = select_situations(batch, RETURN_ABORTING);
-	if (refused->nshards > 0)
-		return refuse_move(refused, "taken back");
-	if (select_situations(batch, RETURNED)->nshards == batch->nshards)
-	{
-		report_info("%s: back already; type: snowid-move finish", batch->title);
+		report_info("%s: back already; type: %s", batch->title, whole_command(batch, "finish"));
 		return EXIT_DONE;
 	}
+	if (refused->nshards > back->nshards)
+	{
+		bool		is_moved = select_situations(refused, HAS_MOVED)->nshards == refused->nshards;
 
-	part = select_situations(batch, RETURN_DECIDED);
-	if (select_situations(batch, RETURN_DECIDED | RETURN_OPENED)->nshards > 0)
-		failure_exit_code = EXIT_INCOMPLETE;
-	if (part->nshards > 0 && open_decided(part, target, source) != STATUS_DONE)
-		return failure();
-	batch->tally->moved += select_situations(batch, RETURN_OPENED)->nshards;
-	part = select_situations(batch, MOVED | RETURNING);
-	if (part->nshards > 0)
-		status = hand_over(part, target, source, batch->reverse_name);
-	if (status == STATUS_UNCERTAIN)
-		return failure();
-	part = select_situations(batch, MOVED | RETURNING);
-	for (int i = 0; i < part->nshards; i++)
-		part->shards[i]->failed = true;
-	if (clean_up(batch, target, source, batch->reverse_name, RETURN_OPENED, MOVED | RETURNING | RETURN_DECIDED) != STATUS_DONE)
-		return failure();
-	failure_exit_code = EXIT_FAILED;
-	if (part->nshards < batch->nshards)
-		report_info("done; to drop what is left on the other server, type: snowid-move finish");
-	return part->nshards > 0 ? failure() : EXIT_DONE;
+		report_error("there is no way back for %s: %s", refused->title, is_moved ? "it was moved without --reverse" : outlook(refused));
+		if (is_moved)
+			report_hint("Type: %s; and then move it with --from and --to exchanged.", whole_command(refused, "finish"));
+		return EXIT_FAILED;
+	}
+	turning = select_situations(batch, TURNING);
+	if (turning->nshards > 0)
+		stay(turning);
+	turning = select_situations(batch, RETURNABLE);
+	if (turning->nshards > 0)
+		turn(turning);
+	turn_sides(batch);
+	code = move_batch(batch);
+	back = select_shards(batch, has_returned, NULL);
+	if (back->nshards > 0)
+		report_info("done; to drop what is left on the other server, type: %s", whole_command(back, "finish"));
+	return code;
 }
 
 static int
 command_back(Move *set)
 {
-	return run_batches(set, back_batch, RETURNED, "are back");
+	int			code;
+
+	set->tally->start = now_ms();
+	set->tally->shards = set->nshards - select_shards(set, has_returned, NULL)->nshards;
+	code = for_each_batch(set, back_batch);
+	return tell_end(set, code, select_shards(set, has_returned, NULL)->nshards, "are back");
 }
 
 static int
@@ -455,16 +467,15 @@ finish_part(Move *move)
 {
 	const Side *source = &move->source;
 	const Side *target = &move->target;
+	Situation	situation = situation_of(move->shards[0]);
 
-	if (!is_known(move, source) && !is_known(move, target))
+	if (situation == NOT_BEGUN)
 	{
 		report_info("%s: nothing to finish", move->title);
 		return EXIT_DONE;
 	}
-	if (situation_of(move, move->shards[0]) == RETURNED)
-		swap_sides(move);
-	if (situation_of(move, move->shards[0]) != MOVED)
-		return refuse_move(move, "finished");
+	if ((commands_in(situation, is_way_back(move->shards[0])) & OF_FINISH) == 0)
+		return refuse_part(move, "finished");
 
 	/* Its journal has what it takes to open it again. */
 	for (int i = 0; i < move->nshards; i++)
@@ -474,8 +485,7 @@ finish_part(Move *move)
 			report_hint("Type there: SELECT snowid.unfence_shard(%d);", move->shards[i]->number);
 			return EXIT_FAILED;
 		}
-	failure_exit_code = EXIT_INCOMPLETE;
-	if (finish(move) != STATUS_DONE)
+	if ((is_known(move, source) ? finish(move) : finish_alone(move)) != STATUS_DONE)
 		return failure();
 	failure_exit_code = EXIT_FAILED;
 	return EXIT_DONE;
@@ -493,87 +503,26 @@ command_finish(Move *set)
 	return for_each_batch(set, finish_batch);
 }
 
-/*
- * Undo a way back that has not opened the shard yet; or the second half of
- * that: first nothing opens it on the source any more, then it is open on the
- * target again.
- */
-static int
-abort_way_back(const Move *move)
-{
-	const Side *source = &move->source;
-	const Side *target = &move->target;
-
-	failure_exit_code = EXIT_INCOMPLETE;
-	if (target->conn == NULL)
-	{
-		report_error("the target must be reachable, since it has the shard");
-		return EXIT_INCOMPLETE;
-	}
-	record_step(move, source, "moved");
-	if (is_role(move, target, "source"))
-	{
-		run(target->conn, "BEGIN");
-		run(target->conn, "UPDATE snowid.moves SET role = 'target' WHERE shard IN (%s)", shard_list(move));
-		record_step(move, target, "open");
-		run(target->conn, "SELECT snowid_internal.open_shards(ARRAY[%s], NULL)", shard_list(move));
-		run(target->conn, "COMMIT");
-		resume_pools(move, target);
-	}
-	report_info("%s: the way back is undone; it lives at %s", move->title, target->home);
-	return EXIT_DONE;
-}
-
-/*
- * A shard that has moved to a server that cannot be asked, and can come back:
- * an abort of its way back, which begins here, may be half done there.
- */
-bool
-may_be_on_way_back(const Move *move, const Side *reached)
-{
-	return is_role(move, reached, "source") && is_at(move, reached, "moved") &&
-		set_journal(move, reached)->reverse;
-}
-
 static int
 abort_part(Move *move)
 {
-	const Side *source = &move->source;
 	const Side *target = &move->target;
+	Situation	situation = situation_of(move->shards[0]);
 
-	if (!is_known(move, source) && !is_known(move, target))
+	if (situation & (NOT_BEGUN | UNKNOWN_THERE))
 	{
 		report_info("%s: nothing to abort", move->title);
 		return EXIT_DONE;
 	}
-	if (is_role(move, source, "source") &&
-		(is_at(move, source, "ready") || is_role(move, target, "source") ||
-		 (target->conn == NULL && may_be_on_way_back(move, source))))
-		return abort_way_back(move);
-	if (situation_of(move, move->shards[0]) == RETURNED || is_role(move, source, "target") || is_at(move, source, "moved") || is_at(move, target, "open"))
-	{
-		report_error("%s has been opened on the server that it was moved to", move->title);
-		report_hint("It cannot be undone by abort. To see what can be done, type: snowid-move status");
-		return EXIT_FAILED;
-	}
-	if (target->conn == NULL && is_closed(move, source))
-	{
-		report_error("the target must be reachable, since the move is decided");
-		report_detail("Only its journal can make sure that the shard is not opened there.");
-		return EXIT_INCOMPLETE;
-	}
+	if ((commands_in(situation, is_way_back(move->shards[0])) & OF_ABORT) == 0)
+		return refuse_part(move, "aborted");
 
 	/*
-	 * A target that knows nothing may have been told to forget it, and be
-	 * open.
+	 * Without its row the target opens nothing any more; but it may have done
+	 * so.
 	 */
-	if (is_at(move, source, "fenced") && target->conn != NULL && !is_known(move, target))
-	{
-		report_error("the move of %s is decided, but the target's journal has no row for it", move->title);
-		report_hint("Look whether the shard is open at %s. If not, and it never will be, type on the source: UPDATE snowid.moves SET peer = NULL WHERE shard IN (%s); SELECT snowid.unfence_shard(shard) FROM snowid.moves WHERE shard IN (%s);",
-					set_journal(move, source)->peer, shard_list(move), shard_list(move));
+	if (situation == ROW_LOST && check_gone(move, target) != STATUS_DONE)
 		return EXIT_INCOMPLETE;
-	}
 	failure_exit_code = EXIT_INCOMPLETE;
 	if (abort_move(move) != STATUS_DONE)
 		return failure();

@@ -120,7 +120,7 @@ watch(Copy *copy)
 	if (now - copy->watched < WATCH_MS)
 		return STATUS_DONE;
 	copy->watched = now;
-	status = check_slot(copy->move, &copy->move->source, copy->move->name);
+	status = check_slot(copy->move);
 	if (copy->keeper != NULL)
 		tell_now_and_then("%s", progress_of_copy(copy));
 	free_texts(mark);
@@ -648,7 +648,7 @@ give_back(const Copy *copy)
 	rights = query_text(conn, GIVE_BACK_SQL, schema_array(move, conn));
 	run(conn, "BEGIN");
 	run(conn, "%s", rights);
-	record_step(move, target, "rows");
+	record_step(move, target, ROWS);
 	run(conn, "COMMIT");
 	return STATUS_DONE;
 }
@@ -819,7 +819,7 @@ has_rows(const Move *move)
 {
 	const Side *source = &move->source;
 
-	return is_at(move, &move->target, "rows") && who_failed_over(move) == NULL &&
+	return is_at(move, &move->target, ROWS) && who_failed_over(move) == NULL &&
 		query_bool(source->conn, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s AND wal_status <> 'lost')",
 				   literal(source->conn, move->name));
 }

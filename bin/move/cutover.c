@@ -38,7 +38,6 @@ typedef struct CutOver
 	const Move *move;
 	const Side *from;
 	const Side *to;
-	const char *name;			/* of publication, slot and subscription */
 	bool		quiet;			/* do not tell: its shards get another chance */
 	bool		again;			/* has an attempt failed? */
 	int64		start;			/* of the pause */
@@ -106,12 +105,11 @@ carry_sequences(const Move *move, const Side *to, const char *states)
 static bool
 open_shards(const Move *move, const Side *to)
 {
-	if (!is_source(move, to) && set_journal(move, to)->reverse &&
+	if (set_journal(move, to)->reverse &&
 		!extend_publication(move, to, move->reverse_name))
 		return false;
 	return try_run(to->conn,
-				   "UPDATE snowid.moves SET role = 'target', step = 'open', "
-				   "changed_at = clock_timestamp(), details = details || "
+				   "UPDATE snowid.moves SET step = 'open', changed_at = clock_timestamp(), details = details || "
 				   "jsonb_build_object('reverse_lsn', pg_current_wal_insert_lsn()) "
 				   "WHERE shard IN (%s) AND step = 'ready' AND details ->> 'move_id' = %s",
 				   shard_list(move), literal(to->conn, set_journal(move, to)->move_id)) &&
@@ -216,10 +214,11 @@ tell_changes(const CutOver *cut)
 
 	report_error("the definitions of shard %d have changed since they were copied: %s", cut->changed->number,
 				 name_changes(from->conn, cut->to->conn, cut->changed->schema, journal_of(cut->changed, from)->fingerprint));
-	if (!is_source(cut->move, from))
-		report_hint("There is no way back any more. Type snowid-move finish, and then move it with --from and --to exchanged.");
+	if (is_way_back(cut->changed))
+		report_hint("There is no way back any more. Type: %s; then: %s; and then move it with --from and --to exchanged.",
+					whole_command(cut->move, "abort"), whole_command(cut->move, "finish"));
 	else
-		report_hint("Type snowid-move abort, and begin again. No table, column, index, function or grant of the shard may be changed during a move.");
+		report_hint("Begin again, after: %s. No table, column, index, function or grant of the shard may be changed during a move.", whole_command(cut->move, "abort"));
 }
 
 /*
@@ -234,8 +233,10 @@ prepare_target(CutOver *cut)
 
 	if (is_time_up(cut))
 		return retry(cut, "closing the shard took nearly all of the pause limit");
-	if (!wait_for_replay(cut->from, to, cut->name, pause_end(move, cut->start)))
+	if (!wait_for_replay(move, pause_end(move, cut->start)))
 		return retry(cut, "the other server did not catch up");
+	if (!has_reader(move))
+		return retry(cut, "the target has connected anew, so what it has is to be compared");
 	tell_time(cut, "all is replicated");
 
 	/*
@@ -245,7 +246,7 @@ prepare_target(CutOver *cut)
 	run(to->conn, "BEGIN");
 	if (!carry_sequences(move, to, cut->states))
 		return ATTEMPT_FAILED;
-	record_step(move, to, "ready");
+	record_step(move, to, READY);
 	run(to->conn, "COMMIT");
 
 	/* All locks that opening needs, so that only a COMMIT is left. */
@@ -264,8 +265,7 @@ prepare_decision(CutOver *cut)
 
 	if (is_time_up(cut) ||
 		!try_run(conn,
-				 "UPDATE snowid.moves SET role = 'source', step = 'fenced', "
-				 "changed_at = clock_timestamp() WHERE shard IN (%s) AND details ->> 'move_id' = %s",
+				 "UPDATE snowid.moves SET step = 'fenced', changed_at = clock_timestamp() WHERE shard IN (%s) AND details ->> 'move_id' = %s",
 				 shard_list(move), literal(conn, set_journal(move, cut->from)->move_id)))
 		return retry(cut, "the pause limit was reached");
 	tell_time(cut, "all is prepared");
@@ -281,7 +281,7 @@ find_decision(CutOver *cut, int exit_code_before)
 {
 	const Move *move = cut->move;
 	const Side *from = cut->from;
-	const char *step = set_journal(move, from)->step;
+	Step		step = set_journal(move, from)->at.step;
 
 	/* An answer is an error: it is not decided. */
 	if (PQstatus(from->conn) == CONNECTION_OK)
@@ -292,7 +292,7 @@ find_decision(CutOver *cut, int exit_code_before)
 	}
 	if (!resume_session(move, from))
 		return ATTEMPT_UNCERTAIN;
-	if (is_at(move, from, "fenced"))
+	if (is_at(move, from, FENCED))
 	{
 		flush_log(from);
 		return ATTEMPT_GOES_ON;
@@ -329,8 +329,8 @@ decide(CutOver *cut)
 	{
 		if (!resume_session(move, cut->to))
 			return ATTEMPT_UNCERTAIN;
-		if (!is_at(move, cut->to, "open") &&
-			open_decided(move, cut->from, cut->to) != STATUS_DONE)
+		if (!is_at(move, cut->to, OPEN) &&
+			open_decided(move) != STATUS_DONE)
 			return ATTEMPT_UNCERTAIN;
 	}
 	return ATTEMPT_DONE;
@@ -372,18 +372,23 @@ try_cut_over(CutOver *cut)
 
 /* Move the writers of some shards from one server to the other, in one decision. */
 static Status
-cut_over(const Move *move, const Side *from, const Side *to, const char *name, bool quiet)
+cut_over(const Move *move, bool quiet)
 {
-	CutOver		cut = {.move = move,.from = from,.to = to,.name = name,.quiet = quiet};
+	const Side *from = &move->source;
+	const Side *to = &move->target;
+	CutOver		cut = {.move = move,.from = from,.to = to,.quiet = quiet};
 
 	for (int n = 0;; n++)
 	{
-		Status		status = wait_for_lag(move, from, name);
+		Status		status = wait_for_lag(move);
 		Attempt		attempt;
 		int			pause_ms;
 
-		if (status != STATUS_DONE)
-			return status;
+		/* Who was connected anew since the comparison may lack rows. */
+		if (status == STATUS_DONE && !has_reader(move))
+			status = verify(move);
+		if (status != STATUS_DONE || select_shards(move, has_failed, NULL)->nshards > 0)
+			return status != STATUS_DONE ? status : STATUS_FAILED;
 		cut.again = n > 0;
 		attempt = try_cut_over(&cut);
 		pause_ms = (int) ((move->tally->resumed_at > cut.start ? move->tally->resumed_at : now_ms()) - cut.start);
@@ -437,7 +442,7 @@ next_group(int count, int pause_ms, int *shortest)
 static bool
 is_handed_over(const Shard *shard, const Side *from)
 {
-	return strcmp(shard->journals[from->place].step, "fenced") == 0;
+	return shard->journals[from->place].at.step == FENCED;
 }
 
 /*
@@ -446,8 +451,9 @@ is_handed_over(const Shard *shard, const Side *from)
  * itself and with all --retries.  What then fails is told, and left.
  */
 Status
-hand_over(const Move *move, const Side *from, const Side *to, const char *name)
+hand_over(const Move *move)
 {
+	const Side *from = &move->source;
 	int			count = 1;
 	int			shortest = move->options->pause_limit_ms;
 	const Move *group;
@@ -467,7 +473,7 @@ hand_over(const Move *move, const Side *from, const Side *to, const char *name)
 		Status		status;
 
 		group = select_range(move, i, whole_pools(move, i, count));
-		status = cut_over(group, from, to, name, true);
+		status = cut_over(group, true);
 		if (status == STATUS_UNDO || status == STATUS_UNCERTAIN)
 			return status;
 		if (status == STATUS_DONE)
@@ -487,7 +493,7 @@ hand_over(const Move *move, const Side *from, const Side *to, const char *name)
 			continue;
 		group = select_range(move, i, whole_pools(move, i, 1));
 		i += group->nshards - 1;
-		status = cut_over(group, from, to, name, false);
+		status = cut_over(group, false);
 		if (status == STATUS_UNDO || status == STATUS_UNCERTAIN)
 			return status;
 		for (int n = 0; n < group->nshards && status == STATUS_FAILED; n++)
@@ -524,17 +530,20 @@ take_back_names(const Move *move, const Side *from)
  * sequences came to stands in the journal of the server that they have left.
  */
 Status
-open_decided(const Move *move, const Side *from, const Side *to)
+open_decided(const Move *move)
 {
+	const Side *from = &move->source;
+	const Side *to = &move->target;
+
 	flush_log(from);
 
 	/* Has it all rows that it had when it was decided?  Both are closed. */
-	if (is_source(move, from) && failed_over(move, to) && is_known(move, to))
+	if (failed_over(move, to) && is_known(move, to))
 	{
 		take_back_names(move, from);
-		if (is_at(move, to, "ready"))
-			(void) wait_for_replay(from, to, move->name, now_ms() + REPLAY_WAIT_MS);
-		if (!is_at(move, to, "ready") || !compare_tables(move))
+		if (is_at(move, to, READY))
+			(void) wait_for_replay(move, now_ms() + REPLAY_WAIT_MS);
+		if (!is_at(move, to, READY) || !compare_tables(move, true))
 		{
 			report_error("the %s has failed over, and lacks what it had of %s when the move was decided", to->label, move->title);
 			return STATUS_UNDO;
@@ -549,10 +558,10 @@ open_decided(const Move *move, const Side *from, const Side *to)
 		return STATUS_FAILED;
 	}
 	read_journal(move, to);
-	if (!is_at(move, to, "open"))
+	if (!is_at(move, to, OPEN))
 	{
 		report_error("the journal of the %s does not allow %s to be opened", to->label, move->title);
-		report_hint("If an abort was begun, type: snowid-move abort");
+		report_hint("If an abort was begun, type: %s", whole_command(move, "abort"));
 		return STATUS_FAILED;
 	}
 	run(to->conn, "COMMIT");
@@ -566,8 +575,10 @@ open_decided(const Move *move, const Side *from, const Side *to)
  * new home: that server has failed over to one that did not have the decision.
  */
 void
-close_again(const Move *move, const Side *from, const Side *to)
+close_again(const Move *move)
 {
+	const Side *from = &move->source;
+	const Side *to = &move->target;
 	PGconn	   *conn = from->conn;
 
 	for (int i = 0; i < move->nshards; i++)
@@ -579,7 +590,7 @@ close_again(const Move *move, const Side *from, const Side *to)
 		run(conn, "BEGIN");
 		run(conn, "SET LOCAL lock_timeout = %d", REPLAY_WAIT_MS);
 		run(conn, "SELECT snowid_internal.close_shards(ARRAY[%d], %s)", shard, literal(conn, to->home));
-		run(conn, "UPDATE snowid.moves SET role = 'source', step = 'fenced', details = details || '{\"reopened\": true}' WHERE shard = %d", shard);
+		run(conn, "UPDATE snowid.moves SET step = 'fenced', details = details || '{\"reopened\": true}' WHERE shard = %d", shard);
 		run(conn, "COMMIT");
 		report_warning("shard %d was open at %s, too, since that has failed over to a server without the decision", shard, from->home);
 		report_detail("It is closed there again. What was written to it meanwhile is in that copy alone.");

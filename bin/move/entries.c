@@ -158,7 +158,8 @@ static PGconn *
 open_registry(const Move *move, bool again)
 {
 	static PGconn *registry = NULL;
-	const Side *side = move->source.conn != NULL ? &move->source : &move->target;
+	const Side *first = first_side(move);
+	const Side *side = first->conn != NULL ? first : first == &move->source ? &move->target : &move->source;
 	const char *conninfo = move->options->registry != NULL ? move->options->registry
 	: is_known(move, side) ? set_journal(move, side)->registry : NULL;
 

@@ -54,13 +54,12 @@ wait_for_standbys(const Side *side, int64 until)
 /*
  * Give up if the slot is lost, or keeps more log than it may.  A full disk on
  * the source would be worse than no move.
- *
- * On the way back there is nothing to undo: the shard is open on the server
- * that it would leave.
  */
 Status
-check_slot(const Move *move, const Side *from, const char *name)
+check_slot(const Move *move)
 {
+	const Side *from = &move->source;
+	const char *name = move->name;
 	PGresult   *res = query(from->aux,
 							"SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, "
 							"wal_status IS NOT DISTINCT FROM 'lost' "
@@ -78,26 +77,84 @@ check_slot(const Move *move, const Side *from, const char *name)
 	else
 		report_error("the move keeps %lld MB of the %s's log, more than --max-wal allows",
 					 (long long) kept >> 20, from->label);
-	if (is_source(move, from))
-		return STATUS_UNDO;
-	if (lost)
-		report_hint("The shard stays where it is, and there is no way back any more. If snowid-move status says that the way back was begun, type: snowid-move abort. Then type: snowid-move finish");
-	else
-		report_hint("The shard stays where it is. Type the same command again, with a larger --max-wal.");
-	return STATUS_FAILED;
+	if (is_way_back(move->shards[0]))
+		report_hint("The shard stays where it is. %s: %s", lost ? "There is no way back any more; type" : "Type the same command again, with a larger --max-wal; or",
+					whole_command(move, "finish"));
+	return STATUS_UNDO;
+}
+
+/*
+ * The session that reads the slot; NULL: none.  A slot has one reader at a time, so as
+ * long as this is the same, nobody else has taken changes from it.
+ */
+char *
+reader_of(const Move *move)
+{
+	return query_text(move->source.aux, "SELECT concat(r.pid, ' ', extract(epoch FROM r.backend_start)) "
+					  "FROM pg_replication_slots s JOIN pg_stat_replication r ON r.pid = s.active_pid WHERE s.slot_name = %s",
+					  literal(move->source.aux, move->name));
+}
+
+/* From here on the target has what that reader has read. */
+void
+record_reader(const Move *move, const char *reader)
+{
+	const Side *first = first_side(move);
+
+	record_detail(move, first->conn, "reader", reader);
+	read_journal(move, first);
+}
+
+/* Is it still the one by whom the target is known to have all? */
+static bool
+is_known_reader(const Move *move, const char *reader)
+{
+	for (int i = 0; i < move->nshards; i++)
+	{
+		const char *known = move->shards[i]->journals[0].reader;
+
+		if (reader == NULL || known == NULL || strcmp(known, reader) != 0)
+			return false;
+	}
+	return true;
+}
+
+bool
+has_reader(const Move *move)
+{
+	return is_known_reader(move, reader_of(move));
+}
+
+/*
+ * Why the target may lack rows, though the source takes them for replicated: only a
+ * comparison of all rows tells.  NULL: it does not.
+ */
+const char *
+why_doubtful(const Move *move)
+{
+	const char *failed_over = who_failed_over(move);
+	const char *reader = reader_of(move);
+
+	if (failed_over != NULL)
+		return text_of("the %s has failed over", failed_over);
+	return reader == NULL || is_known_reader(move, reader) ? NULL : "the target was not connected all the time, and a copy of it can have taken changes";
 }
 
 /*
  * Wait until the other server has replayed all that was written here up to
- * now; returns false after a limit.
+ * now; returns false after a limit.  That it is this server, and no copy of it, its own
+ * worker tells: only who has the slot is sent so much.
  *
  * It does not say so by itself at once: it waits until what it has applied is
  * on its disk, which nobody hurries for, and then for the next message.  So
  * both sides get a commit to flush, again and again.
  */
 bool
-wait_for_replay(const Side *from, const Side *to, const char *name, int64 until)
+wait_for_replay(const Move *move, int64 until)
 {
+	const Side *from = &move->source;
+	const Side *to = &move->target;
+	const char *name = move->name;
 	char	   *lsn = query_text(from->aux, "SELECT pg_current_wal_insert_lsn()");
 	bool		done = false;
 
@@ -109,7 +166,9 @@ wait_for_replay(const Side *from, const Side *to, const char *name, int64 until)
 		done = query_bool(from->aux,
 						  "SELECT r.replay_lsn >= %s::pg_lsn FROM pg_replication_slots s "
 						  "JOIN pg_stat_replication r ON r.pid = s.active_pid WHERE s.slot_name = %s",
-						  literal(from->aux, lsn), literal(from->aux, name));
+						  literal(from->aux, lsn), literal(from->aux, name)) &&
+			query_bool(to->aux, "SELECT bool_or(received_lsn >= %s::pg_lsn) FROM pg_stat_subscription WHERE subname = %s",
+					   literal(to->aux, lsn), literal(to->aux, name));
 		if (!done)
 		{
 			flush_log(to);
@@ -151,9 +210,11 @@ count_errors(const Side *to, const char *name)
  * is tried nevertheless.
  */
 Status
-wait_for_lag(const Move *move, const Side *from, const char *name)
+wait_for_lag(const Move *move)
 {
-	const Side *to = is_source(move, from) ? &move->target : &move->source;
+	const Side *from = &move->source;
+	const Side *to = &move->target;
+	const char *name = move->name;
 	int64		told = now_ms() + SILENCE_MS - TELL_MS;
 	int64		errors = count_errors(to, name);
 	int			slow = 0;
@@ -165,7 +226,7 @@ wait_for_lag(const Move *move, const Side *from, const char *name)
 		Status		status;
 
 		if (lag >= 0 && lag <= move->options->max_lag &&
-			(wait_for_replay(from, to, name, now_ms() + PING_LIMIT_MS) ||
+			(wait_for_replay(move, now_ms() + PING_LIMIT_MS) ||
 			 ++slow >= PINGS_MAX))
 			return STATUS_DONE;
 		if (now_ms() - told >= TELL_MS)
@@ -181,9 +242,9 @@ wait_for_lag(const Move *move, const Side *from, const char *name)
 			tell_workers(to, name);
 			told = now_ms();
 		}
-		if ((status = check_slot(move, from, name)) != STATUS_DONE)
+		if ((status = check_slot(move)) != STATUS_DONE)
 			return status;
-		if (lag < 0 && is_source(move, from) && who_failed_over(move) != NULL && count_errors(to, name) >= errors + ERRORS_MAX)
+		if (lag < 0 && who_failed_over(move) != NULL && count_errors(to, name) >= errors + ERRORS_MAX)
 		{
 			report_error("the target cannot apply what has come since the fail-over");
 			tell_log_of(to);

@@ -25,11 +25,6 @@
 /* How long a lock may be kept by a program that has just died. */
 #define LOCK_WAIT_MS		10000
 
-static const char *const steps[] = {
-	"claimed", "published", "schema", "rows", "subscribed", "copied", "verified",
-	"ready", "fenced", "open", "moved"
-};
-
 static void
 give_title(Move *move)
 {
@@ -107,11 +102,32 @@ has_not_failed(const Move *move, Shard *shard, const void *unused)
 	return !shard->failed;
 }
 
-/* A part has the set's sides, but not in the same place. */
-bool
-is_source(const Move *move, const Side *side)
+const Side *
+first_side(const Move *move)
 {
-	return side->place == move->source.place;
+	return move->source.place == 0 ? &move->source : &move->target;
+}
+
+/* What brings a way back has the other name. */
+void
+swap_sides(Move *move)
+{
+	Side		source = move->source;
+	char	   *name = move->name;
+
+	move->source = move->target;
+	move->target = source;
+	move->source.label = "source";
+	move->target.label = "target";
+	move->name = move->reverse_name;
+	move->reverse_name = name;
+}
+
+void
+turn_sides(Move *move)
+{
+	if (move->nshards > 0 && is_way_back(move->shards[0]) != (move->source.place == 1))
+		swap_sides(move);
 }
 
 Journal *
@@ -168,87 +184,74 @@ schema_list(const Move *move, PGconn *conn)
 	return list.data;
 }
 
-/* Its place in the order; -1 for none, as of "aborted". */
-static int
-place_of_step(const char *step)
+bool
+row_exists(const Journal *row, Step unused)
 {
-	for (int i = 0; i < (int) lengthof(steps); i++)
-		if (strcmp(steps[i], step) == 0)
-			return i;
-	return -1;
+	return row->exists;
 }
 
 bool
-is_known(const Move *move, const Side *side)
+row_is_at(const Journal *row, Step step)
 {
-	for (int i = 0; i < move->nshards; i++)
-		if (!journal_of(move->shards[i], side)->exists)
-			return false;
-	return true;
+	return row->exists && row->at.step == step;
 }
 
 bool
-has_reached(const Move *move, const Side *side, const char *step)
+row_has_reached(const Journal *row, Step step)
 {
-	if (!is_known(move, side))
-		return false;
-	for (int i = 0; i < move->nshards; i++)
-		if (place_of_step(journal_of(move->shards[i], side)->step) < place_of_step(step))
-			return false;
-	return true;
+	return row->exists && row->at.step >= step;
 }
 
 bool
-is_at(const Move *move, const Side *side, const char *step)
+row_is_closed(const Journal *row, Step unused)
 {
-	if (!is_known(move, side))
-		return false;
-	for (int i = 0; i < move->nshards; i++)
-		if (strcmp(journal_of(move->shards[i], side)->step, step) != 0)
-			return false;
-	return true;
+	return row->closed;
 }
 
 bool
-is_role(const Move *move, const Side *side, const char *role)
-{
-	if (!is_known(move, side))
-		return false;
-	for (int i = 0; i < move->nshards; i++)
-		if (strcmp(journal_of(move->shards[i], side)->role, role) != 0)
-			return false;
-	return true;
-}
-
-bool
-is_closed(const Move *move, const Side *side)
+any_row(const Move *move, const Side *side, RowTest test, Step step)
 {
 	for (int i = 0; i < move->nshards; i++)
-		if (!journal_of(move->shards[i], side)->closed)
-			return false;
-	return true;
-}
-
-bool
-is_any_known(const Move *move, const Side *side)
-{
-	for (int i = 0; i < move->nshards; i++)
-		if (journal_of(move->shards[i], side)->exists)
+		if (test(journal_of(move->shards[i], side), step))
 			return true;
 	return false;
 }
 
 bool
-is_any_at(const Move *move, const Side *side, const char *step)
+all_rows(const Move *move, const Side *side, RowTest test, Step step)
 {
 	for (int i = 0; i < move->nshards; i++)
-	{
-		const Journal *j = journal_of(move->shards[i], side);
+		if (!test(journal_of(move->shards[i], side), step))
+			return false;
+	return true;
+}
 
-		if (j->exists && strcmp(j->step, step) == 0)
-			return true;
-	}
-	return false;
+bool
+is_way_back(const Shard *shard)
+{
+	return is_turned(shard->journals[0].at, shard->journals[1].at);
+}
+
+Situation
+situation_of(const Shard *shard)
+{
+	const Journal *first = &shard->journals[0];
+	const Journal *second = &shard->journals[1];
+
+	return is_way_back(shard) ? situation_of_pair(second->at, first->at, false) :
+		situation_of_pair(first->at, second->at, first->reverse);
+}
+
+static bool
+is_in_situation(const Move *move, Shard *shard, const void *situations)
+{
+	return (*(const int *) situations & situation_of(shard)) != 0;
+}
+
+Move *
+select_situations(const Move *move, int situations)
+{
+	return select_shards(move, is_in_situation, &situations);
 }
 
 /*
@@ -316,7 +319,10 @@ read_journal(const Move *move, const Side *side)
 	PGresult   *res;
 
 	for (int i = 0; i < move->nshards; i++)
+	{
 		memset(journal_of(move->shards[i], side), 0, sizeof(Journal));
+		journal_of(move->shards[i], side)->at.role = NO_ROW;
+	}
 	if (!query_bool(side->conn, "SELECT to_regclass('snowid.moves') IS NOT NULL"))
 		return;
 	res = query(side->conn,
@@ -326,7 +332,7 @@ read_journal(const Move *move, const Side *side)
 				"coalesce((details ->> 'keep_name')::boolean, false), "
 				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
 				"peer, date_trunc('second', changed_at), details ->> 'peer_system', "
-				"details ->> 'poolers', details ->> 'target_ddl_md5', details ->> 'timelines', coalesce(details ->> 'begun_as', role) "
+				"details ->> 'poolers', details ->> 'target_ddl_md5', details ->> 'timelines', coalesce(details ->> 'begun_as', role), details ->> 'reader' "
 				"FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 	for (int row = 0; row < PQntuples(res); row++)
 	{
@@ -334,12 +340,11 @@ read_journal(const Move *move, const Side *side)
 
 		j->exists = true;
 		j->move_id = field(res, row, 1);
-		j->role = field(res, row, 2);
-		j->step = field(res, row, 3);
+		j->at.role = role_of(PQgetvalue(res, row, 2));
+		j->at.step = step_of(PQgetvalue(res, row, 3));
 		j->closed = *PQgetvalue(res, row, 4) == 't';
 		j->schema = field(res, row, 5);
 		j->fingerprint = field(res, row, 6);
-		j->reverse = *PQgetvalue(res, row, 7) == 't';
 		j->keep_name = *PQgetvalue(res, row, 8) == 't';
 		j->name = field(res, row, 9);
 		j->reverse_name = field(res, row, 10);
@@ -350,21 +355,23 @@ read_journal(const Move *move, const Side *side)
 		j->poolers = field(res, row, 15);
 		j->target_ddl_md5 = field(res, row, 16);
 		j->timelines = field(res, row, 17);
-		j->begun_as = field(res, row, 18);
+		j->begun_as = role_of(PQgetvalue(res, row, 18));
+		j->reader = field(res, row, 19);
+		j->reverse = *PQgetvalue(res, row, 7) == 't' && j->begun_as == j->at.role;
 	}
 	PQclear(res);
 }
 
 /* On another connection than the side's own. */
 void
-record_step_on(const Move *move, const Side *side, PGconn *conn, const char *step)
+record_step_on(const Move *move, const Side *side, PGconn *conn, Step step)
 {
 	PGresult   *res;
 
 	res = query(conn,
 				"UPDATE snowid.moves SET step = %s, changed_at = clock_timestamp() "
 				"WHERE shard IN (%s) AND details ->> 'move_id' = %s",
-				literal(conn, step), shard_list(move),
+				literal(conn, step_name(step)), shard_list(move),
 				literal(conn, set_journal(move, side)->move_id));
 	if (atoi(PQcmdTuples(res)) != move->nshards)
 	{
@@ -373,12 +380,12 @@ record_step_on(const Move *move, const Side *side, PGconn *conn, const char *ste
 	}
 	PQclear(res);
 	for (int i = 0; i < move->nshards; i++)
-		journal_of(move->shards[i], side)->step = pg_strdup(step);
-	report_verbose("%s: %s", side->label, step);
+		journal_of(move->shards[i], side)->at.step = step;
+	report_verbose("%s: %s", side->label, step_name(step));
 }
 
 void
-record_step(const Move *move, const Side *side, const char *step)
+record_step(const Move *move, const Side *side, Step step)
 {
 	record_step_on(move, side, side->conn, step);
 }
@@ -403,7 +410,7 @@ failed_over(const Move *move, const Side *side)
 {
 	for (int i = 0; i < move->nshards; i++)
 	{
-		const char *then = journal_of(move->shards[i], &move->source)->timelines;
+		const char *then = move->shards[i]->journals[0].timelines;
 
 		if (then == NULL || strncmp(then + 9 * side->place, side->timeline, 8) != 0)
 			return true;
@@ -422,8 +429,11 @@ who_failed_over(const Move *move)
 void
 record_timelines(const Move *move)
 {
-	record_detail(move, move->source.conn, "timelines", text_of("%s %s", move->source.timeline, move->target.timeline));
-	read_journal(move, &move->source);
+	const Side *first = first_side(move);
+	const Side *second = first == &move->source ? &move->target : &move->source;
+
+	record_detail(move, first->conn, "timelines", text_of("%s %s", first->timeline, second->timeline));
+	read_journal(move, first);
 }
 
 /*

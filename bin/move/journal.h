@@ -17,6 +17,7 @@
 #define JOURNAL_H
 
 #include "connection.h"
+#include "situation.h"
 
 /* Of the two-key advisory locks: "SNOW", and the shard. */
 #define LOCK_CLASS			0x534E4F57
@@ -70,14 +71,14 @@ typedef struct Journal
 	char	   *peer_system;	/* and system */
 	char	   *timelines;		/* of both servers, when they were known to
 								 * have the same rows */
-	char	   *role;			/* "source" or "target" */
-	char	   *begun_as;		/* the same when the move began */
-	char	   *step;
+	char	   *reader;			/* who read the slot then, and so ever since */
+	Stand		at;				/* its role and step */
+	Role		begun_as;		/* its role when the move began */
 	bool		closed;
 	char	   *schema;			/* its name there now */
 	char	   *changed_at;		/* when the step was recorded */
 	char	   *fingerprint;	/* of the definitions */
-	bool		reverse;		/* replicate back afterwards */
+	bool		reverse;		/* replicate back afterwards; of no way back */
 	bool		keep_name;
 	char	   *name;			/* of publication, slot and subscription */
 	char	   *reverse_name;
@@ -131,13 +132,17 @@ typedef struct Move
 typedef bool (*ShardTest) (const Move *move, Shard *shard, const void *argument);
 
 extern Move *make_set(const MoveOptions *options);
-extern char *whole_command(const Move *move, const char *verb, bool exchanged); /* options.c */
+extern char *whole_command(const Move *move, const char *verb); /* options.c */
 extern Move *select_shards(const Move *move, ShardTest test, const void *argument);
 extern Shard *find_shard(const Move *move, int number);
 extern Move *select_range(const Move *move, int first, int count);
 extern bool has_failed(const Move *move, Shard *shard, const void *unused);
 extern bool has_not_failed(const Move *move, Shard *shard, const void *unused);
-extern bool is_source(const Move *move, const Side *side);
+
+/* The server at which the move began; and a way back as what it is, a move from the other one. */
+extern const Side *first_side(const Move *move);
+extern void swap_sides(Move *move);
+extern void turn_sides(Move *move);
 
 /* A shard's row on a server; and, where all rows say the same, the first. */
 extern Journal *journal_of(Shard *shard, const Side *side);
@@ -153,20 +158,31 @@ extern bool lock_shards(const Move *move, const Side *side);
 extern bool check_journal_rights(const Side *side);
 extern void read_journal(const Move *move, const Side *side);
 
-/* Are all the set's shards there, at the step, or beyond it? */
-extern bool is_known(const Move *move, const Side *side);
-extern bool has_reached(const Move *move, const Side *side, const char *step);
-extern bool is_at(const Move *move, const Side *side, const char *step);
-extern bool is_role(const Move *move, const Side *side, const char *role);
-extern bool is_closed(const Move *move, const Side *side);
+/* Is something true of all rows there, or of one? */
+typedef bool (*RowTest) (const Journal *row, Step step);
 
-/* Is one of them? */
-extern bool is_any_known(const Move *move, const Side *side);
-extern bool is_any_at(const Move *move, const Side *side, const char *step);
+extern bool row_exists(const Journal *row, Step unused);
+extern bool row_is_at(const Journal *row, Step step);
+extern bool row_has_reached(const Journal *row, Step step);
+extern bool row_is_closed(const Journal *row, Step unused);
+extern bool all_rows(const Move *move, const Side *side, RowTest test, Step step);
+extern bool any_row(const Move *move, const Side *side, RowTest test, Step step);
+
+#define is_known(move, side)			all_rows(move, side, row_exists, NO_STEP)
+#define is_at(move, side, step)			all_rows(move, side, row_is_at, step)
+#define has_reached(move, side, step)	all_rows(move, side, row_has_reached, step)
+#define is_closed(move, side)			all_rows(move, side, row_is_closed, NO_STEP)
+#define is_any_known(move, side)		any_row(move, side, row_exists, NO_STEP)
+#define is_any_at(move, side, step)		any_row(move, side, row_is_at, step)
+
+/* Where a shard stands, and those that do so. */
+extern bool is_way_back(const Shard *shard);
+extern Situation situation_of(const Shard *shard);
+extern Move *select_situations(const Move *move, int situations);
 
 /* In the transaction that the connection has open, if any. */
-extern void record_step_on(const Move *move, const Side *side, PGconn *conn, const char *step);
-extern void record_step(const Move *move, const Side *side, const char *step);
+extern void record_step_on(const Move *move, const Side *side, PGconn *conn, Step step);
+extern void record_step(const Move *move, const Side *side, Step step);
 extern void record_detail(const Move *move, PGconn *conn, const char *key, const char *value);
 
 extern bool failed_over(const Move *move, const Side *side);

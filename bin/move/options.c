@@ -20,6 +20,9 @@ static const char *target_ddl;
 #define COPIES			(OF_MOVE | OF_PLAN)
 #define HANDS_OVER		(COPIES | OF_SPLIT | OF_BACK)
 
+/* What does no harm if it is repeated with a command that goes on. */
+#define OF_ANY_MOVE		(~(OF_SPLIT | OF_ROUTE))
+
 static const Option table[] = {
 	{"shard", 's', "SET", "the shards: numbers and ranges, as in 0-999,1500",.shards = &shards,.commands = ~OF_ROUTE},
 	{"from", 'f', "CONNSTR", "the server where they live",.string = &given.from},
@@ -27,8 +30,8 @@ static const Option table[] = {
 	{"batch", 0, "N", "how many to copy together (default: by what the\nservers have free)",.number = &given.batch,.min = 1,.max = MAX_SHARD + 1,.commands = COPIES},
 	{"jobs", 0, "N", "sessions that copy (default: by processors)",.number = &given.jobs,.min = 1,.max = 64,.commands = COPIES},
 	{"target-ddl", 0, "FILE", "SQL to run in each new schema before the rows",.string = &target_ddl,.commands = COPIES},
-	{"source-for-target", 0, "CONNSTR", "how the target reaches the source (default: as --from)",.string = &given.source_for_target,.commands = COPIES},
-	{"target-for-source", 0, "CONNSTR", "how the source reaches the target (default: as --to)",.string = &given.target_for_source,.commands = COPIES},
+	{"source-for-target", 0, "CONNSTR", "how the target reaches the source (default: as --from)",.string = &given.source_for_target,.commands = OF_ANY_MOVE},
+	{"target-for-source", 0, "CONNSTR", "how the source reaches the target (default: as --to)",.string = &given.target_for_source,.commands = OF_ANY_MOVE},
 	{"registry", 0, "CONNSTR", "a third server that keeps the registry of all",.string = &given.registry,.commands = ~OF_ROUTE},
 	{"pooler", 0, "CONNSTR", "PgBouncer's admin console, to let its clients wait and\nfollow; may be given several times",.strings = &poolers,.commands = ~OF_ROUTE},
 	{"pooler-file", 0, "PATH", "the entries, which its configuration includes",.string = &given.pooler_file,.commands = ~OF_ROUTE},
@@ -43,10 +46,10 @@ static const Option table[] = {
 	{"stop-after", 0, "copied", "copy now; the same command without it cuts over later",.string = &stop_after,.commands = COPIES},
 	{"reverse", 0, NULL, "replicate back afterwards, so that \"back\" loses nothing",.flag = &given.reverse,.commands = COPIES},
 	{"keep-name", 0, NULL, "don't rename the copy that is left behind",.flag = &given.keep_name,.commands = COPIES},
-	{"trust-owners", 0, NULL, "let functions of the shard's owners run as superuser",.flag = &given.trust_owners,.commands = COPIES},
+	{"trust-owners", 0, NULL, "let functions of the shard's owners run as superuser",.flag = &given.trust_owners,.commands = OF_ANY_MOVE},
 	{"cascade", 0, NULL, "finish and abort also drop what other schemas have on the copy,\nand a copy that was changed after it was closed",.flag = &given.cascade,.commands = OF_FINISH | OF_ABORT},
 	{"fix-script", 0, "FILE", "plan writes the commands for the source there",.string = &given.fix_script,.commands = OF_PLAN},
-	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir,.commands = COPIES},
+	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir,.commands = OF_ANY_MOVE},
 	{"verbose", 'v', NULL, "show each step",.flag = &verbose},
 	{.name = NULL}
 };
@@ -110,13 +113,15 @@ append_argument(PQExpBuffer line, const char *option, const char *value)
 	appendPQExpBufferChar(line, '\'');
 }
 
-/* A command for these shards, whole, as it is to be typed: with the sides that we have, or exchanged. */
+/* A command for these shards, whole, as it is to be typed: with the sides as their move was begun. */
 char *
-whole_command(const Move *move, const char *verb, bool exchanged)
+whole_command(const Move *move, const char *verb)
 {
 	const MoveOptions *options = move->options;
-	const char *from = exchanged ? options->to : options->from;
-	const char *to = exchanged ? options->from : options->to;
+	bool		is_exchanged = move->nshards > 0 &&
+	(move->shards[0]->journals[0].begun_as == TARGET || move->shards[0]->journals[1].begun_as == SOURCE);
+	const char *from = is_exchanged ? options->to : options->from;
+	const char *to = is_exchanged ? options->from : options->to;
 	PQExpBufferData line;
 
 	initPQExpBuffer(&line);

@@ -100,7 +100,7 @@ resume_session(const Move *move, const Side *side)
 bool
 end_pause(const Move *move, const Side *side)
 {
-	const char *step = set_journal(move, side)->step;
+	Step		step = set_journal(move, side)->at.step;
 
 	if (PQtransactionStatus(side->conn) == PQTRANS_IDLE ||
 		try_run(side->conn, "ROLLBACK"))

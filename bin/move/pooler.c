@@ -641,8 +641,8 @@ is_left_behind(const Move *move, Shard *shard, const void *from)
 {
 	const Journal *j = journal_of(shard, from);
 
-	return j->poolers != NULL && strcmp(j->step, "fenced") != 0 && strcmp(j->step, "moved") != 0 &&
-		(is_source(move, from) || strcmp(j->role, "target") == 0);
+	return j->poolers != NULL && j->at.step != FENCED && j->at.step != MOVED &&
+		(((const Side *) from)->place == 0 || j->begun_as == TARGET);
 }
 
 static bool
@@ -651,7 +651,7 @@ is_left_open(const Move *move, Shard *shard, const void *from)
 	const Journal *to = &shard->journals[1 - ((const Side *) from)->place];
 
 	return journal_of(shard, from)->poolers != NULL && !is_left_behind(move, shard, from) &&
-		to->exists && strcmp(to->step, "open") == 0;
+		row_is_at(to, OPEN);
 }
 
 /*
@@ -686,7 +686,7 @@ settle_pools(const Move *set, bool is_split)
 			report_info("%s: clients that were paused at the poolers go on", behind->title);
 			resume_pools(behind, from);
 		}
-		if (open->nshards > 0 && (!is_split || is_at(open, from, "moved")))
+		if (open->nshards > 0 && (!is_split || is_at(open, from, MOVED)))
 			route_pools(open, from, sides[1 - i]);
 	}
 

@@ -137,7 +137,34 @@ check_connection(const Move *move, const Check *check)
 	run(conn, "ROLLBACK");
 }
 
-/* The registry of all servers must be within reach, and know the shard. */
+/* What tells a server and database from each copy of it. */
+#define IDENTITY	"SELECT concat(system_identifier, pg_postmaster_start_time(), current_database()) FROM pg_control_system()"
+
+/*
+ * The home that the registry has of a shard, if it is not the source: one of the two is
+ * a copy that is out of date, as after a restore, and has the shard open, too.
+ */
+static void
+check_home(const Move *move, const Check *check, Shard *shard, const char *home)
+{
+	const Side *source = &move->source;
+	PGconn	   *conn;
+
+	if (is_home_of(home, source->system, source))
+		return;
+	conn = open_connection("home", home);
+	if (PQstatus(conn) != CONNECTION_OK)
+		found_of(check, shard, FOUND_WARNING, text_of("Look whether it is open there, too. If that is --from, type at the registry: UPDATE snowid.shard_registry SET home = %s WHERE shard = %d;",
+													 literal(source->conn, source->home), shard->number),
+				 "it says that shard %d lives at %s, which cannot be asked", shard->number, home);
+	else if (strcmp(query_text(conn, IDENTITY), query_text(source->conn, IDENTITY)) != 0 &&
+			 query_bool(conn, "SELECT EXISTS (SELECT FROM snowid.shard_registry r WHERE shard = %d AND snowid_internal.lives(r) = 'here')", shard->number))
+		found_of(check, shard, FOUND_FAILED, "Move it from there. What --from has is an old copy: see \"A restore\" in doc/moving.md.",
+				 "shard %d lives at %s, as it says, and there is open, too", shard->number, home);
+	PQfinish(conn);
+}
+
+/* The registry of all servers must be within reach, and know the shard, at the source. */
 void
 check_registry(const Move *move, const Check *check)
 {
@@ -150,7 +177,14 @@ check_registry(const Move *move, const Check *check)
 	if (PQstatus(conn) != CONNECTION_OK)
 		found_error(check, conn, "Look at --registry.");
 	else
+	{
+		PGresult   *homes = query(conn, "SELECT shard, home FROM snowid.shard_registry WHERE home IS NOT NULL AND shard = ANY (ARRAY[%s]::int[])", shard_list(move));
+
 		print_findings(move, check, conn);
+		for (int i = 0; i < PQntuples(homes); i++)
+			check_home(move, check, find_shard(move, atoi(PQgetvalue(homes, i, 0))), PQgetvalue(homes, i, 1));
+		PQclear(homes);
+	}
 	PQfinish(conn);
 }
 
@@ -161,15 +195,12 @@ check_earlier_move(const Move *move, const Check *check)
 	for (int i = 0; i < move->nshards; i++)
 	{
 		Shard	   *shard = move->shards[i];
-		const Journal *s = journal_of(shard, &move->source);
-		const Journal *t = journal_of(shard, &move->target);
-		bool		complete = s->exists && t->exists &&
-		((strcmp(s->step, "moved") == 0 && strcmp(t->step, "open") == 0) ||
-		 (strcmp(s->step, "open") == 0 && strcmp(t->step, "moved") == 0));
+		const Move *single = select_range(move, i, 1);
+		Situation	situation = situation_of(shard);
 
-		if (complete)
-			found_of(check, shard, FOUND_FAILED, "Type: snowid-move finish", "one of shard %d is complete, but not finished", shard->number);
-		else if (s->exists || t->exists)
-			found_of(check, shard, FOUND_FAILED, "Type: snowid-move status", "one of shard %d is under way", shard->number);
+		if (situation & (HAS_MOVED | RETURNABLE))
+			found_of(check, shard, FOUND_FAILED, text_of("Type: %s", whole_command(single, "finish")), "one of shard %d is complete, but not finished", shard->number);
+		else if (situation != NOT_BEGUN)
+			found_of(check, shard, FOUND_FAILED, text_of("Type: %s", whole_command(single, "status")), "one of shard %d is under way", shard->number);
 	}
 }

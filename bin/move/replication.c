@@ -58,7 +58,7 @@ publication_exists(const Side *side, const char *name)
 void
 publish(const Move *move, const Side *side, const char *name)
 {
-	bool		on_source = is_source(move, side);
+	bool		on_source = side == &move->source;
 
 	if (!on_source && publication_exists(side, name))
 		return;
@@ -71,7 +71,7 @@ publish(const Move *move, const Side *side, const char *name)
 			report_error("%s: %s", side->label, PQerrorMessage(side->conn));
 			fail();
 		}
-		record_step(move, side, "published");
+		record_step(move, side, PUBLISHED);
 	}
 	run(side->conn, "COMMIT");
 }
@@ -82,8 +82,11 @@ publish(const Move *move, const Side *side, const char *name)
  * theirs changes.  What was sent before is applied before, since it needs them.
  */
 Status
-take_out(const Move *move, const Side *from, const Side *to, const char *name)
+take_out(const Move *move)
 {
+	const Side *from = &move->source;
+	const Side *to = &move->target;
+	const char *name = move->name;
 	char	   *tables = query_text(from->conn,
 									"SELECT string_agg(format('ONLY %%I.%%I', n.nspname, c.relname), ', ') "
 									"FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid "
@@ -95,7 +98,7 @@ take_out(const Move *move, const Side *from, const Side *to, const char *name)
 		run(from->conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(from->conn, name), tables);
 	if (to->conn == NULL || !has_subscription(to->conn, name))
 		return STATUS_DONE;
-	if (!wait_for_replay(from, to, name, now_ms() + END_WAIT_MS))
+	if (!wait_for_replay(move, now_ms() + END_WAIT_MS))
 	{
 		report_error("the %s does not follow: changes of %s are still on their way", to->label, move->title);
 		tell_workers(to, name);
@@ -193,7 +196,7 @@ subscribe(const Move *move)
 	create_subscription(&move->source, target, move->name,
 						text_of("enabled%s%s", has_failover_slots(target) && has_failover_slots(&move->source) ? ", failover" : "",
 								is_binary ? ", binary" : ""));
-	record_step(move, target, "subscribed");
+	record_step(move, target, SUBSCRIBED);
 	run(conn, "COMMIT");
 }
 
@@ -202,10 +205,12 @@ subscribe(const Move *move)
  * one that they have left, from the instant on when the first was opened.
  */
 void
-subscribe_back(const Move *move, const Side *from, const Side *to)
+subscribe_back(const Move *move)
 {
+	const Side *from = &move->source;
+	const Side *to = &move->target;
 	PGconn	   *conn = from->conn;
-	const char *name = set_journal(move, to)->reverse_name;
+	const char *name = move->reverse_name;
 	char	   *oid;
 
 	if (!has_subscription(conn, name))

@@ -22,7 +22,7 @@ being_extended_sql(const Move *move, PGconn *conn)
 Status
 check_definitions(const Move *move, const Side *side)
 {
-	const Side *other = is_source(move, side) ? &move->target : &move->source;
+	const Side *other = side->place == move->source.place ? &move->target : &move->source;
 	char	  **now = note_definitions(move, side);
 	Status		status = STATUS_DONE;
 
@@ -33,11 +33,16 @@ check_definitions(const Move *move, const Side *side)
 
 		if (!is_as_noted(before, now[i]))
 		{
+			bool		is_source = side->place == move->source.place;
+
 			report_error("the definitions of shard %d have changed %ssince they were %s: %s", shard->number,
-						 is_source(move, side) ? "" : "on the target ",
-						 !is_source(move, side) ? "compared" : has_reached(move, side, "copied") ? "copied" : "checked",
+						 is_source ? "" : "on the target ",
+						 !is_source ? "compared" : has_reached(move, side, COPIED) ? "copied" : "checked",
 						 name_changes(side->conn, other->conn, shard->schema, before));
-			report_hint("Type snowid-move abort, and begin again.");
+			if (is_way_back(shard))
+				report_hint("There is no way back any more. Type: %s; and then move it with --from and --to exchanged.", whole_command(select_range(move, i, 1), "finish"));
+			else
+				report_hint("Begin again, after: %s", whole_command(select_range(move, i, 1), "abort"));
 			leave_shard(move, shard);
 			status = STATUS_FAILED;
 		}
@@ -139,7 +144,7 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 		run(conn, "SELECT snowid_internal.prepare_table(t) FROM snowid_internal.shard_tables(VARIADIC ARRAY[%s]::name[]) t", schema_list(move, conn));
 		run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], NULL)", shard_list(move));
 		record_detail(move, conn, "schema_made", "yes");
-		record_step_on(move, target, conn, "schema");
+		record_step_on(move, target, conn, SCHEMA);
 		run(conn, "COMMIT");
 	}
 

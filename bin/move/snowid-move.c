@@ -13,7 +13,7 @@
 typedef enum Joined
 {
 	JOINED,
-	NOT_REACHED,
+	NOT_JOINED,
 	NOT_ALLOWED					/* by our role's rights, or another program */
 } Joined;
 
@@ -27,7 +27,7 @@ join_side(const Move *move, const Command *command, Side *side)
 	if (!open_side(side, is_source ? options->from : options->to,
 				   is_source ? options->source_for_target : options->target_for_source,
 				   is_source ? command->needs_source : command->needs_target))
-		return NOT_REACHED;
+		return NOT_JOINED;
 	if (!check_journal_rights(side))
 		return NOT_ALLOWED;
 	if (command->locks && !lock_shards(move, side))
@@ -45,9 +45,9 @@ exit_without(const Move *move, const Side *reached)
 {
 	if (!is_any_known(move, reached))
 		return EXIT_USAGE;
-	if (is_any_at(move, reached, "ready") || is_any_at(move, reached, "fenced") ||
-		is_any_at(move, reached, "open") || may_be_on_way_back(move, reached))
-		failure_exit_code = EXIT_INCOMPLETE;
+	for (int i = 0; i < move->nshards; i++)
+		if (is_decided_in(situation_of(move->shards[i])))
+			failure_exit_code = EXIT_INCOMPLETE;
 	return failure();
 }
 
@@ -60,11 +60,11 @@ join_sides(Move *move, const Command *command, int *exit_code)
 
 	if (source == NOT_ALLOWED || target == NOT_ALLOWED)
 		*exit_code = EXIT_FAILED;
-	else if (source == NOT_REACHED && target == NOT_REACHED)
+	else if (source == NOT_JOINED && target == NOT_JOINED)
 		*exit_code = EXIT_USAGE;
-	else if (source == NOT_REACHED && command->needs_source)
+	else if (source == NOT_JOINED && command->needs_source)
 		*exit_code = exit_without(move, &move->target);
-	else if (target == NOT_REACHED && command->needs_target)
+	else if (target == NOT_JOINED && command->needs_target)
 		*exit_code = exit_without(move, &move->source);
 	else
 		return true;
@@ -104,7 +104,9 @@ check_journals(const Move *move, Shard *shard, int *exit_code)
 
 	*exit_code = EXIT_FAILED;
 	if ((s->exists && s->move_id == NULL) || (t->exists && t->move_id == NULL))
-		return refuse(false, text_of("Type there: SELECT snowid.unfence_shard(%d);", shard->number),
+		return refuse(false, text_of((s->exists && s->move_id == NULL ? s : t)->at.step == FENCED ?
+									 "What is there is an old copy. To drop it, type there: SELECT snowid.drop_shard(%d, true);" :
+									 "Type there: SELECT snowid.unfence_shard(%d);", shard->number),
 					  "shard %d is closed by hand on the %s", shard->number, s->exists && s->move_id == NULL ? "source" : "target");
 	if (s->exists && t->exists && strcmp(s->move_id, t->move_id) != 0)
 		return refuse(false, "Each knows its other server: SELECT * FROM snowid.moves; Finish or abort those first.",
@@ -156,10 +158,10 @@ is_exchanged(const Move *move, Shard *shard, const void *unused)
 	const Journal *t = journal_of(shard, &move->target);
 
 	if (s->move_id != NULL && t->move_id != NULL)
-		return strcmp(s->move_id, t->move_id) == 0 && strcmp(s->begun_as, "target") == 0;
+		return strcmp(s->move_id, t->move_id) == 0 && s->begun_as == TARGET;
 	if (s->move_id != NULL)
-		return strcmp(s->begun_as, "target") == 0 && is_peer(s, &move->target);
-	return t->move_id != NULL && strcmp(t->begun_as, "source") == 0 && is_peer(t, &move->source);
+		return s->begun_as == TARGET && is_peer(s, &move->target);
+	return t->move_id != NULL && t->begun_as == SOURCE && is_peer(t, &move->source);
 }
 
 /* A registry that has lost shards under their move says no more what these are. */
@@ -176,7 +178,7 @@ refuse_sides(const Command *command, const Move *set)
 	const Move *lost = select_shards(set, is_unregistered, NULL);
 
 	if (exchanged->nshards > 0 && command->bit != OF_PLAN)
-		return refuse(true, text_of("Type: %s", whole_command(exchanged, command->name, true)),
+		return refuse(true, text_of("Type: %s", whole_command(exchanged, command->name)),
 					  "--from and --to are exchanged: the move of %s began at %s", exchanged->title, set->target.home != NULL ? set->target.home : set->options->to);
 	if (lost->nshards > 0 && command->locks)
 		return refuse(true, "Type there, with the schema's name: INSERT INTO snowid.shard_registry (shard, schema) VALUES (...); the other server's has the row, too.",

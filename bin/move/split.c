@@ -312,7 +312,7 @@ fence_set(const Move *set, int64 *start)
 		/* What has become of it?  The journal says. */
 		else if (!resume_session(set, source))
 			return STATUS_UNCERTAIN;
-		else if (is_at(set, source, "fenced"))
+		else if (is_at(set, source, FENCED))
 			break;
 		failure_exit_code = EXIT_FAILED;
 		resume_pools(set, source);
@@ -370,8 +370,8 @@ is_promoted(const Move *set)
 	const Side *target = &set->target;
 
 	return is_known(set, target) && !is_standby(target) &&
-		(is_at(set, target, "fenced") || is_at(set, target, "open")) &&
-		(source->conn == NULL || is_at(set, source, "fenced") || is_at(set, source, "moved"));
+		(is_at(set, target, FENCED) || is_at(set, target, OPEN)) &&
+		(source->conn == NULL || is_at(set, source, FENCED) || is_at(set, source, MOVED));
 }
 
 /*
@@ -382,7 +382,7 @@ is_promoted(const Move *set)
  * source.
  */
 static Status
-undo_fence(const Move *set, const char *step)
+undo_fence(const Move *set, Step step)
 {
 	const Side *source = &set->source;
 	const Side *target = &set->target;
@@ -396,7 +396,7 @@ undo_fence(const Move *set, const char *step)
 			return refuse(STATUS_UNCERTAIN, "Type: snowid-move status", "the target has been promoted meanwhile");
 	}
 	run(source->conn, "BEGIN");
-	record_step(set, source, "aborted");
+	record_step(set, source, ABORTED);
 	run(source->conn, "SELECT snowid_internal.open_shards(ARRAY(SELECT shard FROM snowid.moves WHERE closed AND shard IN (%s)), NULL)",
 		shard_list(set));
 	record_step(set, source, step);
@@ -552,7 +552,7 @@ complete_split(const Move *set, int64 start)
 	char	   *slot;
 
 	failure_exit_code = EXIT_INCOMPLETE;
-	if (is_at(set, target, "fenced"))
+	if (is_at(set, target, FENCED))
 	{
 		char	   *from = source->conn != NULL ? source->home : split_detail(set, target, "from");
 		bool		is_prepared = is_read_only(target->conn);
@@ -571,7 +571,7 @@ complete_split(const Move *set, int64 start)
 		tell_time(start, "the others are closed on the target");
 		open_set(set);
 	}
-	if (!is_at(set, target, "open"))
+	if (!is_at(set, target, OPEN))
 	{
 		report_error("the target has been promoted, but not for this split");
 		report_detail("Its journal does not say that the set is closed on the source.");
@@ -591,9 +591,9 @@ complete_split(const Move *set, int64 start)
 	/* Whoever demotes it ends our session; then it needs its slot. */
 	run(target->conn, "SELECT");
 	slot = split_detail(set, source, "slot");
-	if ((slot != NULL && drop_slot(source, slot) != STATUS_DONE) || tell_registry(set, source, target) != STATUS_DONE)
+	if ((slot != NULL && drop_slot(source, slot) != STATUS_DONE) || tell_registry(set) != STATUS_DONE)
 		return failure();
-	record_step(set, source, "moved");
+	record_step(set, source, MOVED);
 	failure_exit_code = EXIT_FAILED;
 	report_info("done; to drop the set's copies on the source and the others' on the target, type: snowid-move finish");
 	return EXIT_DONE;
@@ -616,7 +616,7 @@ promote_and_complete(const Move *set, int64 start)
 			report_hint("Type the same command again when that is mended; or snowid-move abort");
 			return failure();
 		}
-		if (undo_fence(set, "claimed") != STATUS_DONE)
+		if (undo_fence(set, CLAIMED) != STATUS_DONE)
 			return failure();
 		failure_exit_code = EXIT_FAILED;
 		report_detail("The set is open on the source again.");
@@ -681,7 +681,7 @@ split_with_one(const Move *set, const Side *reached)
 		return EXIT_USAGE;
 	if (is_target && !is_standby(reached))
 		return complete_split(set, 0);
-	if (is_at(set, reached, "fenced"))
+	if (is_at(set, reached, FENCED))
 		failure_exit_code = EXIT_INCOMPLETE;
 	report_error(is_target ? "the source must be reachable until the target is promoted" : "the target must be reachable");
 	return failure();
@@ -700,14 +700,14 @@ command_split(Move *set)
 		return split_with_one(set, source->conn == NULL ? target : source);
 	if (is_any_known(set, source) && !is_split(set))
 		return refuse(EXIT_FAILED, "Type: snowid-move status", "%s: a move was begun, or it is closed by hand", set->title);
-	if (is_any_at(set, source, "aborted"))
+	if (is_any_at(set, source, ABORTED))
 		return refuse(EXIT_FAILED, "Type: snowid-move abort", "an abort of this split was begun");
-	if (is_at(set, source, "moved"))
+	if (is_at(set, source, MOVED))
 	{
 		report_info("%s: split off already; type: snowid-move finish", set->title);
 		return EXIT_DONE;
 	}
-	if (is_at(set, source, "fenced"))
+	if (is_at(set, source, FENCED))
 	{
 		report_info("going on after step \"fenced\"");
 		return is_standby(target) ? promote_and_complete(set, 0) : complete_split(set, 0);
@@ -755,8 +755,8 @@ abort_split(Move *set)
 
 	if (!check_servers(set, false))
 		return EXIT_USAGE;
-	if (is_at(set, source, "moved") || is_promoted(set))
-		return refuse(is_at(set, source, "moved") ? EXIT_FAILED : EXIT_INCOMPLETE,
+	if (is_at(set, source, MOVED) || is_promoted(set))
+		return refuse(is_at(set, source, MOVED) ? EXIT_FAILED : EXIT_INCOMPLETE,
 					  "To complete it, type the command split again. Shards come back by: snowid-move move",
 					  "the target has been promoted, and this cannot be undone");
 	if (!is_known(set, source))
@@ -773,7 +773,7 @@ abort_split(Move *set)
 	}
 	if (is_promoting(set))
 		return refuse(failure(), WHEN_PROMOTING, "the target was told to become a primary, and can do so at any time");
-	if (undo_fence(set, "aborted") != STATUS_DONE)
+	if (undo_fence(set, ABORTED) != STATUS_DONE)
 		return failure();
 	failure_exit_code = EXIT_FAILED;
 	remove_fence(set, source);
@@ -792,9 +792,9 @@ show_split_side(const Move *set, const Side *side)
 	else if (!is_any_known(set, side))
 		printf("%s (%s): no split of %s\n", side->label, side->home, set->title);
 	else if (is_standby(side))
-		printf("%s (%s): a standby, has replayed step %s\n", side->label, side->home, j->step);
+		printf("%s (%s): a standby, has replayed step %s\n", side->label, side->home, step_name(j->at.step));
 	else
-		printf("%s (%s): %s, %s for writing, since %s\n", side->label, side->home, j->step,
+		printf("%s (%s): %s, %s for writing, since %s\n", side->label, side->home, step_name(j->at.step),
 			   j->closed ? "closed" : "open", j->changed_at);
 }
 
@@ -805,13 +805,13 @@ next_of_split(const Move *set)
 	const Side *source = &set->source;
 	const Side *target = &set->target;
 
-	if (is_any_at(set, source, "aborted"))
+	if (is_any_at(set, source, ABORTED))
 		return "an abort was begun: type snowid-move abort";
-	if (is_at(set, source, "moved"))
+	if (is_at(set, source, MOVED))
 		return "split off: type snowid-move finish";
 	if (is_promoted(set))
 		return "the target is promoted, but the split is not complete: type the same command again";
-	if (is_at(set, source, "fenced"))
+	if (is_at(set, source, FENCED))
 		return target->conn == NULL ? "the set is closed on the source; only the target knows whether it is promoted"
 			: is_promoting(set) ? "the target was told to become a primary, and is still a standby: type the same command again"
 			: is_standby(target) ? "the set is closed, and the target not yet promoted: type the same command again, or abort"
@@ -831,7 +831,7 @@ status_of_split(Move *set)
 	show_split_side(set, &set->target);
 	if (set->source.conn != NULL && set->target.conn != NULL && is_standby(&set->target))
 		printf("  the target is %lld kB behind\n", (long long) (lag_of_standby(set) >> 10));
-	return EXIT_DONE;
+	return is_any_known(set, &set->source) || is_any_known(set, &set->target) ? EXIT_FAILED : EXIT_DONE;
 }
 
 /* The shards that stay, whose closed copies are on the target. */
@@ -853,9 +853,10 @@ staying_shards(const Move *set)
 	PQclear(res);
 
 	/* Seen from there, the target is what they have left. */
-	staying->source = set->source;
-	staying->target = set->target;
-	swap_sides(staying);
+	staying->source = set->target;
+	staying->target = set->source;
+	staying->source.label = set->source.label;
+	staying->target.label = set->target.label;
 	if (staying->nshards > 0)
 		read_journal(staying, &staying->source);
 	return staying;
@@ -881,8 +882,8 @@ finish_split(Move *set)
 	if (!check_servers(set, true))
 		return EXIT_USAGE;
 	set = select_shards(set, is_in_journal, source);
-	if (set->nshards == 0 || !is_at(set, source, "moved") || is_standby(target))
-		return refuse(set->nshards > 0 && is_at(set, source, "fenced") ? EXIT_INCOMPLETE : EXIT_FAILED,
+	if (set->nshards == 0 || !is_at(set, source, MOVED) || is_standby(target))
+		return refuse(set->nshards > 0 && is_at(set, source, FENCED) ? EXIT_INCOMPLETE : EXIT_FAILED,
 					  "Type: snowid-move status", "the split is not complete");
 	failure_exit_code = EXIT_INCOMPLETE;
 	staying = staying_shards(set);

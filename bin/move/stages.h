@@ -58,12 +58,12 @@ extern Status fill_views(const Move *move);
 
 extern void publish(const Move *move, const Side *side, const char *name);
 extern bool extend_publication(const Move *move, const Side *side, const char *name);
-extern Status take_out(const Move *move, const Side *from, const Side *to, const char *name);
+extern Status take_out(const Move *move);
 extern void create_slot(const Side *side, const char *name);
 extern char *create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name);
 extern char *binary_tables(const Move *move, PGconn *conn);
 extern void subscribe(const Move *move);
-extern void subscribe_back(const Move *move, const Side *from, const Side *to);
+extern void subscribe_back(const Move *move);
 extern Status drop_slot(const Side *side, const char *name);
 extern Status end_replication(const Side *from, const Side *to, const char *name);
 
@@ -86,9 +86,13 @@ extern void run_and_tell(const Side *side, PGconn *conn, PGconn *observer,
 
 /* follow.c: waiting for the other server */
 
-extern Status check_slot(const Move *move, const Side *from, const char *name);
-extern Status wait_for_lag(const Move *move, const Side *from, const char *name);
-extern bool wait_for_replay(const Side *from, const Side *to, const char *name, int64 until);
+extern Status check_slot(const Move *move);
+extern Status wait_for_lag(const Move *move);
+extern char *reader_of(const Move *move);
+extern void record_reader(const Move *move, const char *reader);
+extern bool has_reader(const Move *move);
+extern const char *why_doubtful(const Move *move);
+extern bool wait_for_replay(const Move *move, int64 until);
 extern void flush_log(const Side *side);
 extern bool wait_for_standbys(const Side *side, int64 until);
 
@@ -115,7 +119,7 @@ extern bool close_locked_shards(const Move *move, const Side *side, const char *
 /* verify.c */
 
 extern Status verify(const Move *move);
-extern bool compare_tables(const Move *move);
+extern bool compare_tables(const Move *move, bool is_doubtful);
 
 /* entries.c: the registry for PgBouncer */
 
@@ -140,20 +144,23 @@ extern void settle_pools(const Move *set, bool is_split);
 
 /* cutover.c */
 
-extern Status hand_over(const Move *move, const Side *from, const Side *to, const char *name);
-extern Status open_decided(const Move *move, const Side *from, const Side *to);
-extern void close_again(const Move *move, const Side *from, const Side *to);
+extern Status hand_over(const Move *move);
+extern Status open_decided(const Move *move);
+extern void close_again(const Move *move);
 
 /* clean.c: after the cut-over, and the two ends of a move */
 
 extern void tell_publications(const Move *move);
-extern Status clean_up_after(const Move *move, const Side *from, const Side *to, const char *name,
-							 bool is_complete);
-extern Status tell_registry(const Move *move, const Side *from, const Side *to);
+extern Status clean_up_after(const Move *move, bool is_complete);
+extern Status tell_registry(const Move *move);
 extern Status check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be_gone);
 extern Status check_copies(const Move *move, const Side *source);
 extern Status drop_copies(const Move *move, const Side *source, bool throttled);
 extern Status finish(const Move *move);
+extern Status finish_alone(const Move *move);
+extern Status check_gone(const Move *move, const Side *side);
+extern void turn(const Move *move);
+extern void stay(const Move *move);
 extern Status forget_copy(const Move *move);
 extern Status abort_move(const Move *move);
 

@@ -4,18 +4,6 @@
 #include "commands.h"
 #include "sql/queries.inc"
 
-/* After a way back, the copy that is left behind is on the other side. */
-void
-swap_sides(Move *move)
-{
-	Side		source = move->source;
-
-	move->source = move->target;
-	move->target = source;
-	move->source.label = "source";
-	move->target.label = "target";
-}
-
 /* What the connection to a server shows of the replication from there. */
 static void
 show_slots(const Side *side, const Journal *j)
@@ -37,7 +25,7 @@ openness(const Journal *j)
 {
 	if (j->closed)
 		return "closed for writing";
-	if (strcmp(j->role, "target") == 0 && strcmp(j->step, "claimed") == 0)
+	if (j->at.role == TARGET && j->at.step == CLAIMED)
 		return "not there yet";
 	return "open for writing";
 }
@@ -53,62 +41,39 @@ show_side(const Move *move, Shard *shard, const Side *side)
 		printf("%s (%s): no move of shard %d\n", side->label, side->home, shard->number);
 	else
 		printf("%s (%s): %s, %s, schema \"%s\", %s, since %s\n", side->label, side->home,
-			   j->role, j->step, j->schema, openness(j), j->changed_at);
+			   role_name(j->at.role), step_name(j->at.step), j->schema, openness(j), j->changed_at);
 }
 
-/* What one server tells of a move, if the other cannot be asked. */
-static const char *
-what_one_tells(const Move *move, const Side *side)
-{
-	if (!is_known(move, side))
-		return "that server knows of no move; the other one was not reached";
-	if (is_at(move, side, "fenced"))
-		return "decided; nobody can write until the other server is reached: then type the same command again";
-	if (is_at(move, side, "ready"))
-		return "about to be decided, or decided: only the other server knows";
-	if (is_at(move, side, "open"))
-		return "decided, and open here";
-	if (is_at(move, side, "moved"))
-		return "moved";
-	if (is_at(move, side, "aborted"))
-		return "an abort was begun: type snowid-move abort";
-	return "under way, and not decided";
-}
-
-/* What is true of shards that are in one situation, and what to type. */
+/* What is true of shards that are in one situation. */
 const char *
 outlook(const Move *move)
 {
+	return outlook_of(situation_of(move->shards[0]), is_way_back(move->shards[0]));
+}
+
+/* What can be typed then: one after the other, whole; NULL for no more. */
+const char *
+what_to_type(const Move *move, int i)
+{
 	static const struct
 	{
-		int			situations;
-		const char *text;
-	}			outlooks[] = {
-		{NOT_BEGUN, "nothing is under way"},
-		{COPYING, "under way: type snowid-move move to go on, or abort"},
-		{ABORTING, "an abort was begun: type snowid-move abort"},
-		{DECIDED | OPENED, "decided, but not complete: type the same command again"},
-		{MOVED, "moved: type snowid-move finish"},
-		{RETURNING | RETURN_DECIDED | RETURN_OPENED, "a way back was begun: type snowid-move back to go on, or abort"},
-		{RETURNED, "moved to the source, and not finished: type snowid-move finish"},
-		{RETURN_ABORTING, "an abort of the way back was begun: type snowid-move abort"}
+		int			bit;
+		const char *verb;
+		const char *why;
+	}			typed[] = {
+		{OF_MOVE, "move", "To go on"},
+		{OF_BACK, "back", "To have it back where it was"},
+		{OF_ABORT, "abort", "To undo it"},
+		{OF_FINISH, "finish", "To drop the copy that is left behind"}
 	};
-	const Side *source = &move->source;
-	const Side *target = &move->target;
-	Situation	situation = situation_of(move, move->shards[0]);
-	int			i = 0;
+	int			commands = commands_in(situation_of(move->shards[0]), is_way_back(move->shards[0]));
 
-	if (source->conn == NULL || target->conn == NULL)
-		return what_one_tells(move, source->conn != NULL ? source : target);
-	if (situation == DECIDED && is_at(move, source, "moved"))
-		return "decided, but the target has failed over and is closed: type the same command again";
-	if (situation == OPENED && !is_closed(move, source))
-		return "open on both servers, since the source has failed over: type the same command again, which closes it there";
-	if (situation == MOVED && set_journal(move, source)->reverse && is_known(move, target))
-		return "moved, and replicated back: type snowid-move finish, or back";
-	while ((outlooks[i].situations & situation) == 0)
-		i++;
-	return outlooks[i].text;
+	if (situation_of(move->shards[0]) == NOT_BEGUN)
+		return NULL;
+	for (int n = 0; n < (int) lengthof(typed); n++)
+		if ((commands & typed[n].bit) != 0 && i-- == 0)
+			return text_of("%s, type: %s", typed[n].why, whole_command(move, typed[n].verb));
+	return NULL;
 }
 
 static int
@@ -116,15 +81,15 @@ status_of_part(Move *part)
 {
 	bool		in_detail = part->set->nshards == 1 || verbose;
 
-	if (is_role(part, &part->source, "target"))
-		swap_sides(part);
 	printf("%s: %s\n", part->title, outlook(part));
+	for (int i = 0; what_to_type(part, i) != NULL; i++)
+		printf("  %s\n", what_to_type(part, i));
 	for (int i = 0; i < part->nshards && in_detail; i++)
 	{
 		show_side(part, part->shards[i], &part->source);
 		show_side(part, part->shards[i], &part->target);
 	}
-	return EXIT_DONE;
+	return situation_of(part->shards[0]) == NOT_BEGUN ? EXIT_DONE : EXIT_FAILED;
 }
 
 static int

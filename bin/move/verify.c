@@ -10,6 +10,9 @@
 #include "stages.h"
 #include "sql/queries.inc"
 
+/* How long the comparison waits for somebody who has a table to himself. */
+#define LOCK_LIMIT_MS	10000
+
 /* The tables of the set, as a LOCK TABLE takes them: those first that others refer to. */
 static char *
 tables_to_lock(const Move *move)
@@ -40,12 +43,12 @@ take_snapshots(const Move *move, bool *taken, int *pause_ms)
 	begin_pause(move, source);
 	start = now_ms();
 	if (try_run(source->conn, "LOCK TABLE %s IN SHARE MODE", tables) &&
-		wait_for_replay(source, target, move->name, pause_end(move, start)))
+		wait_for_replay(move, pause_end(move, start)))
 	{
 		run(source->aux, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-		run(source->aux, "SELECT FROM snowid.moves");
+		run(source->aux, "SELECT FROM snowid.moves; SET LOCAL lock_timeout = %d", LOCK_LIMIT_MS);
 		run(target->aux, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-		run(target->aux, "SELECT FROM snowid.moves");
+		run(target->aux, "SELECT FROM snowid.moves; SET LOCAL lock_timeout = %d", LOCK_LIMIT_MS);
 
 		/* They show the same state only if the locks were held until now. */
 		*taken = try_run(source->conn, "COMMIT");
@@ -67,7 +70,8 @@ receive(const Side *side)
 
 	if (PQresultStatus(res) != PGRES_TUPLES_OK)
 	{
-		report_error("%s: %s", side->label, PQerrorMessage(side->aux));
+		report_error("%s: %s%s", side->label, !has_succeeded(res) && strcmp(last_sqlstate, "55P03") == 0 ?
+					 "could not lock a table to compare it: " : "", PQerrorMessage(side->aux));
 		fail();
 	}
 	PQclear(PQgetResult(side->aux));
@@ -110,13 +114,12 @@ compare_shard(const Move *move, const char *sql)
  * that differs is told, and left; false if a server's fail-over is why.
  */
 bool
-compare_tables(const Move *move)
+compare_tables(const Move *move, bool is_doubtful)
 {
 	PGconn	   *conn = move->source.aux;
-	bool		is_after_failure = who_failed_over(move) != NULL;
 	bool		all_equal = true;
 	int			ntables = 0;
-	const char *what = move->options->verify != VERIFY_CHECKSUMS && !is_after_failure ? "count" :
+	const char *what = move->options->verify != VERIFY_CHECKSUMS && !is_doubtful ? "count" :
 	strcmp(PQparameterStatus(conn, "server_encoding"), PQparameterStatus(move->target.aux, "server_encoding")) == 0 ?
 	"checksum" : "checksum in UTF8";
 	PGresult   *shards = query(conn, COMPARISONS_SQL, schema_list(move, conn), literal(conn, what));
@@ -129,7 +132,7 @@ compare_tables(const Move *move)
 		if (compare_shard(move, PQgetvalue(shards, i, 2)))
 			continue;
 		all_equal = false;
-		if (!is_after_failure)
+		if (!is_doubtful)
 		{
 			report_hint("The shard is where it was. To drop the copy, type: snowid-move abort");
 			leave_shard(move, shard);
@@ -138,7 +141,7 @@ compare_tables(const Move *move)
 	PQclear(shards);
 	if (all_equal)
 		report_info("%d tables compared, no difference", ntables);
-	return all_equal || !is_after_failure;
+	return all_equal || !is_doubtful;
 }
 
 /*
@@ -149,6 +152,8 @@ static Status
 verify_some(const Move *move, int retries, bool *taken)
 {
 	int			pause_ms = 0;
+	const char *doubt = NULL;
+	char	   *reader = NULL;
 	bool		is_right;
 	Status		status;
 
@@ -160,8 +165,11 @@ verify_some(const Move *move, int retries, bool *taken)
 			report_verbose("comparison: the locks took too long, attempt %d", attempt);
 			back_off(attempt - 1);
 		}
-		if ((status = wait_for_lag(move, &move->source, move->name)) != STATUS_DONE ||
-			(status = take_snapshots(move, taken, &pause_ms)) != STATUS_DONE)
+		if ((status = wait_for_lag(move)) != STATUS_DONE)
+			return status;
+		doubt = why_doubtful(move);
+		reader = reader_of(move);
+		if ((status = take_snapshots(move, taken, &pause_ms)) != STATUS_DONE)
 			return status;
 		if (*taken)
 			break;
@@ -170,7 +178,9 @@ verify_some(const Move *move, int retries, bool *taken)
 		return STATUS_DONE;
 	move->tally->pause_ms = Max(move->tally->pause_ms, pause_ms);
 	report_info("comparing; writes waited %d ms for it", pause_ms);
-	is_right = compare_tables(move);
+	if (doubt != NULL)
+		report_info("all rows are compared: %s", doubt);
+	is_right = compare_tables(move, doubt != NULL);
 	run(move->source.aux, "COMMIT");
 	run(move->target.aux, "COMMIT");
 	if (!is_right)
@@ -178,17 +188,21 @@ verify_some(const Move *move, int retries, bool *taken)
 	move = select_shards(move, has_not_failed, NULL);
 	if (move->nshards > 0)
 	{
-		record_step(move, &move->source, "verified");
-		if (who_failed_over(move) != NULL)
+		record_step(move, &move->source, VERIFIED);
+		if (doubt != NULL)
+		{
 			record_timelines(move);
+			record_reader(move, reader);
+		}
 	}
 	return STATUS_DONE;
 }
 
 static bool
-is_not_verified(const Move *move, Shard *shard, const void *unused)
+is_not_verified(const Move *move, Shard *shard, const void *doubt)
 {
-	return !shard->failed && (who_failed_over(move) != NULL || strcmp(journal_of(shard, &move->source)->step, "copied") == 0);
+	/* On the way back, all that was there has been compared on the way there. */
+	return !shard->failed && (doubt != NULL || (journal_of(shard, &move->source)->at.step == COPIED && !is_way_back(shard)));
 }
 
 /*
@@ -199,11 +213,15 @@ is_not_verified(const Move *move, Shard *shard, const void *unused)
 Status
 verify(const Move *move)
 {
+	const char *doubt;
 	bool		taken;
 	Status		status;
 
-	move = select_shards(move, is_not_verified, NULL);
-	if (move->nshards == 0 || (move->options->verify == VERIFY_NONE && who_failed_over(move) == NULL))
+	if ((status = wait_for_lag(move)) != STATUS_DONE)
+		return status;
+	doubt = why_doubtful(move);
+	move = select_shards(move, is_not_verified, doubt);
+	if (move->nshards == 0 || (move->options->verify == VERIFY_NONE && doubt == NULL))
 		return STATUS_DONE;
 	if (move->nshards > 1 &&
 		((status = verify_some(move, 0, &taken)) != STATUS_DONE || taken))

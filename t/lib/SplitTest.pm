@@ -252,7 +252,7 @@ sub kill_at
 		ok(@open == 1 && $open[0] == $source, "$victim killed: shard $shard stays open on the source") if $shard > 2;
 		write_to($open[0], $shard, "$victim killed") if @open;
 	}
-	moves_ok($source, $target, '1-2', ['status'], 0, "$victim killed: status");
+	moves_ok($source, $target, '1-2', ['status'], 1, "$victim killed: status");
 	return;
 }
 

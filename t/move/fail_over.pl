@@ -268,7 +268,7 @@ subtest 'after the move' => sub {
 	fail_over('target');
 	($code, $said) = run_move('back');
 	is($code, 1, 'back');
-	like($said, qr/no way back for shard 5: the target has failed over/, '... is refused');
+	like($said, qr/is lost.*There is no way back any more/s, '... finds its slot lost');
 	lives_on_ok($now{target}, $now{source}, 'the shard');
 	is((run_move('finish'))[0], 0, 'finished');
 	nothing_left_ok($_, 'no way back') for values %now;

@@ -40,7 +40,7 @@ subtest 'an emptied journal' => sub {
 	fresh_shard($a, $b);
 	hold_and_kill($b, 'open', 1, 'move', $a, $b);
 	$b->safe_psql('postgres', 'CREATE TABLE kept AS SELECT * FROM snowid.moves; DELETE FROM snowid.moves');
-	moves_ok($a, $b, 5, ['abort'], 3, 'a target that has forgotten', qr/has no row for it/);
+	moves_ok($a, $b, 5, ['abort'], 3, 'a target that has forgotten', qr/has no row of it/);
 	is(sqlstate($a, "INSERT INTO $s.users (name) VALUES ('guard')"), 'SN001', 'and it stays closed');
 	$b->safe_psql('postgres', 'INSERT INTO snowid.moves SELECT * FROM kept; DROP TABLE kept');
 	moves_ok($a, $b, 5, [], 0, 'the move goes on');

@@ -86,11 +86,11 @@ like(slurp_file($c->logfile, $log), qr/PLANTED/, 'what is planted would run');
 # Run a command; on no server does it run what is planted.
 sub clean_ok
 {
-	my ($command, $options, $name) = @_;
+	my ($command, $options, $name, $code) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my %end = map { $_->name => -s $_->logfile } $a, $b, $c;
 
-	moves_ok($a, $b, 5, [ $command, @$options ], 0, $name);
+	moves_ok($a, $b, 5, [ $command, @$options ], $code // 0, $name);
 	for my $node ($a, $b, $c)
 	{
 		my %ran = map { $_ => 1 } slurp_file($node->logfile, $end{ $node->name }) =~ /PLANTED (.*)/g;
@@ -102,7 +102,7 @@ sub clean_ok
 my @registry = ('--registry', $c->connstr('postgres'));
 clean_ok('plan', \@registry, 'plan');
 clean_ok('move', [ @registry, '--stop-after', 'copied' ], 'copied');
-clean_ok('status', [], 'status');
+clean_ok('status', [], 'status', 1);
 clean_ok('abort', [], 'abort');
 clean_ok('move', [ @registry, '--reverse', '--verify', 'checksums' ], 'moved');
 clean_ok('back', [], 'back');
