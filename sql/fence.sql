@@ -91,7 +91,7 @@ RESET session_replication_role;
 SELECT snowid.fence_shard(5);
 \echo :LAST_ERROR_SQLSTATE
 BEGIN;
-SELECT snowid.drop_shard(5, true);
+SELECT snowid.drop_shard(5);
 \echo :LAST_ERROR_SQLSTATE
 ROLLBACK;
 SET client_min_messages = warning;
