@@ -30,6 +30,7 @@ extern struct Options
 	bool		keep_texts;
 	bool		snapshot;		/* query: each server in one */
 	bool		partial;
+	bool		json;
 	const char *then;
 	const char *format;
 }			options;

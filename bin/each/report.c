@@ -28,6 +28,31 @@ compare_notes(const void *a, const void *b)
 	return c != 0 ? c : x->shard - y->shard;
 }
 
+static void
+print_json(const char *text)
+{
+	putchar('"');
+	for (; *text !='\0'; text ++)
+		if ((unsigned char) *text <' ')
+			printf("\\u%04x", *text);
+		else
+			printf(*text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+	putchar('"');
+}
+
+/* A fact as an object; the page of the manual has what is in it. */
+static void
+print_fact(const Note *x, const int *shards, int n, bool first)
+{
+	printf(first ? "\n{\"subject\": " : ",\n{\"subject\": ");
+	print_json(x->subject);
+	printf(", \"what\": ");
+	print_json(x->what);
+	for (int i = 0; i < n; i++)
+		printf(i == 0 ? ", \"shards\": [%d" : ", %d", shards[i]);
+	printf("]}");
+}
+
 /* Tell what is not true of so many shards, which are all.  False if there is nothing. */
 bool
 tell_notes(int all)
@@ -37,13 +62,20 @@ tell_notes(int all)
 	int			n = 0;
 
 	qsort(notes, nnotes, sizeof(Note), compare_notes);
+	if (options.json)
+		printf("{\"facts\": [");
 	for (Note *x = notes; x < notes + nnotes; x++)
 	{
 		if (n == 0 || shards[n - 1] != x->shard)
 			shards[n++] = x->shard;
 		if (x + 1 < notes + nnotes && strcmp(x[1].subject, x->subject) == 0 && strcmp(x[1].what, x->what) == 0)
 			continue;
-		if (n != all)
+		if (n != all && options.json)
+		{
+			print_fact(x, shards, n, subject[0] == '\0');
+			subject = "told";
+		}
+		else if (n != all)
 		{
 			if (strcmp(x->subject, subject) != 0)
 				printf("%s\n", subject = x->subject);
@@ -51,6 +83,8 @@ tell_notes(int all)
 		}
 		n = 0;
 	}
+	if (options.json)
+		printf("]}\n");
 	return subject[0] != '\0';
 }
 

@@ -28,6 +28,7 @@ static const Option table[] = {
 	{"format", 0, "FORMAT", "query: table, csv or json (default: table)",.string = &options.format},
 	{"partial", 0, NULL, "query: tell what there is, though not all answer",.flag = &options.partial},
 	{"snapshot", 0, NULL, "query: all shards of a server in one snapshot",.flag = &options.snapshot},
+	{"json", 0, NULL, "status, diff, the report of run: as JSON",.flag = &options.json},
 	{"like", 0, "SHARD", "create: the shard that the new ones are like",.number = &options.like,.max = MAX_SHARD},
 	{"bindir", 0, "DIR", "where pg_dump is",.string = &options.bindir},
 	{"verbose", 'v', NULL, "show queries that fail",.flag = &verbose},
@@ -67,6 +68,8 @@ command_run(PGconn *registry, Action action, const char *done)
 		}
 		else if (task->state == DONE && options.dry_run)
 			note("would run", task->message, task->shard);
+		else if (options.json)
+			note("done", task->state == DONE ? "now" : "before", task->shard);
 	report_info("%d shards %s in %.1f s, %d had it before, %d are left",
 				count_tasks(DONE), done, (now_ms() - start) / 1000.0, count_tasks(HAD), left);
 	(void) tell_notes(-1);

@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use EachTest;
+use JSON::PP ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
@@ -65,6 +66,17 @@ subtest 'a shard that fails' => sub {
 	# However long it is.
 	each_ok($a, 1, qr/failed\n  statement 1, line 1: xy(\xc3\xa4){244}: 20 shards/, '--name', 'long', '--file', script_file(qq{DO \$\$BEGIN RAISE 'xy@{[ "\xc3\xa4" x 300 ]}'; END\$\$}));
 	is($a->safe_psql('postgres', q{SELECT length(error) FROM insta0.snowid_migrations WHERE name = 'long'}), 267, 'a long message is in the ledger');
+
+	# As JSON, for other programs.
+	my $json = sub { JSON::PP::decode_json(each_ok(@_, '--json') =~ s/^snowid-each: .*\n//gmr)->{facts} };
+	is_deeply($json->($a, 1, qr/facts/, 'status', '--shard', '2,13'), [
+		{ subject => 'add_place', what => 'done', shards => [ 2, 13 ] }, { subject => 'index', what => 'done', shards => [ 2, 13 ] },
+		map { { subject => 'long', what => "not done, failed: statement 1, line 1: xy" . "\x{e4}" x 244, shards => [ 2, 13 ] } } 1 ], 'status');
+	is_deeply($json->($a, 0, qr/facts/, '--name', 'q"\\', '--file', script_file('SELECT 1'), '--shard', '2-3'),
+		[ { subject => 'done', what => 'now', shards => [ 2, 3 ] } ], 'the report of run');
+	is_deeply($json->($a, 1, qr/facts/, 'status', '--shard', '3-4')->[-1], { subject => 'q"\\', what => 'not begun', shards => [4] }, 'a name with quotes');
+	is_deeply($json->($a, 0, qr/facts/, 'diff', '--shard', '2-4'), [], 'diff');
+	each_ok($a, 0, qr/2 shards have forgotten/, 'forget', '--name', 'q"\\', '--shard', '2-3');
 
 	# It ends nothing: the script is no part of a transaction of its own making.
 	each_ok($a, 2, qr/line 2: $_: each shard has its own transaction/, '--name', 'ends', '--file', script_file("INSERT INTO runs VALUES (5); -- x\n$_ WORK"))
