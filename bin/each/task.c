@@ -333,6 +333,8 @@ tell_progress(int left, int64 start)
 		task++;
 	if (task < tasks + ntasks)
 		waits = text_of("; waiting: shard %d: %s", task->shard, task->message);
+	else if (now_ms() - start < 2000)
+		return;
 	tell_now_and_then("%d of %d shards, on %d servers; %d failed, %d s left%s", ntasks - left, ntasks, nservers,
 					  count_tasks(FAILED), (int) ((now_ms() - start) * left / Max(ntasks - left, 1) / 1000), waits);
 }
@@ -352,8 +354,7 @@ work_off(PGconn *registry, Action action)
 
 		tend_workers(action);
 		left = count_left();
-		if (left < ntasks || now_ms() - start > 2000)
-			tell_progress(left, start);
+		tell_progress(left, start);
 		wait_ms(LOOK_MS);
 
 		/* Once a second: where have shards gone? */

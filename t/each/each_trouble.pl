@@ -52,7 +52,8 @@ subtest 'locked shards' => sub {
 	is(ledgers($run), "  done: 17 shards: 0-2,4-12,15-19\n  not begun: 3 shards: 3,13-14\n", 'the others go on');
 	$_->query_safe('COMMIT') for @holders;
 	ok($run->{run}->finish, 'done when their holders end');
-	like($run->{said}, qr/: \d+ of 20 shards, on 2 servers; 0 failed, \d+ s left\n/, 'it tells how far it is');
+	like($run->{said}, qr/: \d+ of 20 shards, on 2 servers; 0 failed, \d+ s left; waiting: shard (3|13|14): .*; process \d+ .*holds AccessShareLock/,
+		'it tells how far it is, and what it waits for');
 	is(runs($a, $b), '20 20', 'each once');
 
 	$holders[0]->query_safe('BEGIN; LOCK TABLE insta3.photos IN ACCESS SHARE MODE');
@@ -79,6 +80,7 @@ subtest 'a server that is down' => sub {
 	wait_for_runs($a, 10);
 	$b->start;
 	ok($run->{run}->finish, 'done when it is up again');
+	like($run->{said}, qr/waiting: shard 1\d: connection to server/, 'it says what it waits for');
 	is(runs($a, $b), '20 20', 'each once');
 	$b->stop;
 	each_ok($a, 1, qr/10 shards done.*failed\n  connection to server .*: 10 shards: 10-19/s, '--name', 'down', '--wait', 0,
