@@ -294,6 +294,33 @@ ALTER TABLE snowid.shard_registry ENABLE ALWAYS TRIGGER registry_changed;
 
 -- The journal of shards that are being moved, or that are closed by hand.  It is
 -- not dumped, since it says what is true of this server now.
+--
+-- The keys of details.  Ours, of a closed shard; snowid-move carries the first over to
+-- the other server:
+--	sequences		states and definitions when it was closed, by name: close_shards
+--					writes them, open_shards reads and removes them
+--	home			what the registry said before: the same two
+-- Written and read by snowid-move, on both servers:
+--	move_id			the move, the same on both; without it, a shard is closed by hand
+--	begun_as		the role when the move began; a way back has it turned
+--	name, reverse_name	of publication, slot and subscription, there and back
+--	reverse			whether it is replicated back
+--	peer_system		the other server's system identifier
+--	registry		connection string of the registry of all, without password
+--	fingerprint		of the definitions, and the snapshot from before it
+-- On the server at which the move began:
+--	timelines		of both servers, when both had the same rows
+--	reader			the session that has read the slot since
+--	poolers			consoles whose pools may be paused
+--	keep_name, target_ddl_md5	options that must be the same when it goes on
+--	reopened		a fail-over had opened it after the decision
+-- On the other one:
+--	registered		the registry's row is the move's
+--	schema_made		the schema is the move's, and may be dropped
+--	owner, rights	whose it is, while rows are copied
+--	reverse_lsn		where its own changes begin
+-- Of a split: split, from, to, slot, promoting; stays: of shards that are closed on the
+-- new server.
 CREATE TABLE snowid.moves (
 	shard int PRIMARY KEY CHECK (shard BETWEEN 0 AND 8191),
 	schema name NOT NULL UNIQUE,

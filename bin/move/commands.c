@@ -74,6 +74,7 @@ command_plan(Move *set)
 			   query_text(set->source.conn, "SELECT pg_size_pretty(%lld::bigint)", (long long) bytes),
 			   batch->source.home, batch->target.home);
 	}
+	printf("%d of %d shards can be moved; %d failures, %d warnings\n", good->nshards, set->nshards, nfailures, nwarnings);
 	return good->nshards < set->nshards ? EXIT_FAILED : EXIT_DONE;
 }
 

@@ -23,6 +23,8 @@ static const Move *asked_for;	/* the shards that it is run for */
 static Severity worst;			/* of the check that is running */
 static bool printed;			/* has it printed its line? */
 static Severity shown;			/* the severity from which on it is printed */
+int			nfailures = 0;
+int			nwarnings = 0;
 
 /* Print a finding of the running check. */
 static void
@@ -33,6 +35,8 @@ print_finding(const Check *check, Severity severity, const char *what, const cha
 	printed = true;
 	if (severity < shown)
 		return;
+	nfailures += severity == FOUND_FAILED;
+	nwarnings += severity == FOUND_WARNING;
 	printf("%-8s %s%s%s\n",
 		   severity == FOUND_OK ? "ok" :
 		   severity == FOUND_WARNING ? "warning" : "FAILED",

@@ -31,6 +31,10 @@ typedef enum Status
  */
 extern void run_prechecks(const Move *move);
 
+/* How many findings were printed. */
+extern int	nfailures;
+extern int	nwarnings;
+
 /* The same before a split; true if none has failed. */
 extern bool run_split_checks(const Move *move, bool again);
 extern bool has_manager(const Move *set);
