@@ -26,6 +26,8 @@ extern struct Options
 	int64		max_lag;		/* -1: don't look */
 	bool		stop_on_error;
 	bool		dry_run;
+	bool		each_server;	/* tasks are servers: their shard is a
+								 * server's number */
 	bool		trust_owners;
 	bool		keep_texts;
 	bool		snapshot;		/* query: each server in one */
@@ -76,6 +78,8 @@ extern PGconn *connect_server(int server);
 extern PGconn *reach_server(int server);
 extern bool is_down(const Task *task);
 extern void read_registry(PGconn *registry);
+extern void take_servers(void);
+extern const char *names_of_tasks(const int *numbers, int n);
 extern PGresult *shards_here(PGconn *conn, const char *columns, const char *join);
 extern void set_message(Task *task, const char *fmt,...) pg_attribute_printf(2, 3);
 extern int	count_tasks(State state);

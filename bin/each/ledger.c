@@ -13,6 +13,7 @@
 /* Of the two-key advisory locks: "EACH", and the shard; or this, for builds on a server. */
 #define LOCK_CLASS	0x45414348
 #define BUILDS		(-1)
+#define SERVER		(MAX_SHARD + 1)
 
 #define OTHER_SCRIPT	"another script was run under this name"
 
@@ -52,6 +53,14 @@
 	"FROM (SELECT pg_try_advisory_lock(%d, %d) AS got, %s AS lag) l LEFT JOIN (SELECT r.*, n.oid, snowid_internal.lives(r), %s AS owner " \
 	"FROM snowid.shard_registry r LEFT JOIN pg_namespace n ON nspname = schema) r ON shard = %d LEFT JOIN pg_namespace n ON n.oid = r.oid"
 
+/* The same of a server, whose ledger is in a schema of its own. */
+#define SERVERS_SCHEMA	"snowid_each"
+#define LOOK_AT_SERVER \
+	"SELECT CASE WHEN NOT got THEN 'another snowid-each is at it: ' || coalesce(%s, '') " \
+	"WHEN owner IS NOT NULL THEN 'schema " SERVERS_SCHEMA " is of another role: ' || owner END, owner IS NOT NULL, " \
+	"'" SERVERS_SCHEMA "', (SELECT reset_val FROM pg_settings WHERE name = 'search_path') " \
+	"FROM (SELECT pg_try_advisory_lock(%d, %d) AS got, (SELECT " UNTRUSTED " FROM pg_namespace n WHERE nspname = '" SERVERS_SCHEMA "') AS owner) l"
+
 /* The shard in which an attempt is made. */
 typedef struct Place
 {
@@ -75,12 +84,12 @@ lock_shard(PGconn *conn, int shard)
 static char *
 open_ledger(PGconn *conn, const char *ledger, const char *then)
 {
-	char	   *open = text_of("BEGIN CREATE TABLE IF NOT EXISTS %s (name text PRIMARY KEY, checksum text NOT NULL, script text NOT NULL, "
+	char	   *open = text_of("BEGIN %sCREATE TABLE IF NOT EXISTS %s (name text PRIMARY KEY, checksum text NOT NULL, script text NOT NULL, "
 							   "statements int NOT NULL DEFAULT 0, run_by name NOT NULL DEFAULT session_user, "
 							   "started_at timestamptz NOT NULL DEFAULT clock_timestamp(), finished_at timestamptz, error text); "
 							   "LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE; IF NOT (SELECT " TRUSTED " OR %s FROM pg_class WHERE oid = %s::regclass) THEN "
 							   "RAISE 'its ledger is of another role: %%', (SELECT relowner::regrole FROM pg_class WHERE oid = %s::regclass); "
-							   "END IF; %s END", ledger, ledger, options.trust_owners ? "true" : "false",
+							   "END IF; %s END", options.each_server ? "CREATE SCHEMA IF NOT EXISTS " SERVERS_SCHEMA "; " : "", ledger, ledger, options.trust_owners ? "true" : "false",
 							   literal(conn, ledger), literal(conn, ledger), then);
 
 	return text_of("DO %s", literal(conn, open));
@@ -187,10 +196,12 @@ static State
 run_whole(PGconn *conn, Place *place)
 {
 	int64		start = now_ms();
-	char	   *check = text_of("SELECT snowid_internal.run_in_shard(%d, %s, '', '', NULL)", place->task->shard, literal(conn, place->schema));
+	const char *schema = options.each_server ? NULL : place->schema;
+	char	   *check = schema == NULL ? "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED" :
+	text_of("SELECT snowid_internal.run_in_shard(%d, %s, '', '', NULL)", place->task->shard, literal(conn, schema));
 
 	TRY(try_run(conn, "%s; SELECT set_config('search_path', concat_ws(', ', quote_ident(%s), nullif(%s, '')), true)",
-				check, literal(conn, place->schema), literal(conn, place->path)), -1);
+				check, literal(conn, schema), literal(conn, place->path)), -1);
 	for (int i = 0; i < script.nstatements; i++)
 		TRY(limit_time(conn, start) && try_run(conn, "%s", script.statements[i]), i);
 	TRY(limit_time(conn, 0) && try_run(conn, "RESET SESSION AUTHORIZATION; RESET ROLE; SET LOCAL search_path = pg_catalog, pg_temp; %s; %s; COMMIT",
@@ -220,7 +231,7 @@ run_statements(PGconn *conn, Place *place, int done)
 	TRY(try_run(conn, "DO %s",
 				literal(conn, text_of("DECLARE i record; BEGIN "
 									  "FOR i IN SELECT indexrelid, indrelid FROM pg_index JOIN pg_class c ON c.oid = indexrelid "
-									  "WHERE NOT indisvalid AND relkind = 'i' AND relnamespace = quote_ident(%s)::regnamespace LOOP "
+									  "WHERE NOT indisvalid AND relkind = 'i' AND relnamespace = to_regnamespace(quote_ident(%s)) LOOP "
 									  "EXECUTE format('LOCK TABLE %%s IN SHARE UPDATE EXCLUSIVE MODE', i.indrelid::regclass); "
 									  "IF EXISTS (SELECT FROM pg_index WHERE indexrelid = i.indexrelid AND NOT indisvalid) THEN "
 									  "EXECUTE format('DROP INDEX %%s', i.indexrelid::regclass); END IF; END LOOP; END",
@@ -234,7 +245,7 @@ run_statements(PGconn *conn, Place *place, int done)
 		if (build > 0)
 			await_builds(conn, shared);
 		TRY(try_run(conn, "SET lock_timeout = %d; SELECT set_config('search_path', concat_ws(', ', quote_ident(%s), nullif(%s, '')), false)",
-					blocks_nobody(statement) ? 0 : options.lock_timeout_ms, schema, literal(conn, place->path)), -1);
+					blocks_nobody(statement) ? 0 : options.lock_timeout_ms, options.each_server ? "NULL" : schema, literal(conn, place->path)), -1);
 		TRY(limit_time(conn, start) && try_run(conn, "%s", statement), done);
 		TRY(limit_time(conn, 0) && try_run(conn, "SET search_path = pg_catalog, pg_temp; %s; %s", update_of(conn, place->ledger, text_of("statements = %d", done + 1)),
 										   build > 0 ? text_of("SELECT pg_advisory_unlock%s(%d, %d)", shared, LOCK_CLASS, BUILDS) : ""), -1);
@@ -248,10 +259,12 @@ static State
 look(PGconn *conn, Place *place)
 {
 	Task	   *task = place->task;
-	PGresult   *res = try_query(conn, "SET lock_timeout = %d; " LOOK, options.lock_timeout_ms,
-								text_of(HOLDER, text_of("locktype = 'advisory' AND classid = %d AND objid = %d AND objsubid = 2", LOCK_CLASS, task->shard)),
-								(long long) Max(options.max_lag, 0), LOCK_CLASS, task->shard,
-								options.max_lag < 0 ? "0" : LAG, options.trust_owners ? "NULL::regrole" : UNTRUSTED, task->shard);
+	int			key = options.each_server ? SERVER : task->shard;
+	char	   *holder = text_of(HOLDER, text_of("locktype = 'advisory' AND classid = %d AND objid = %d AND objsubid = 2", LOCK_CLASS, key));
+	PGresult   *res = options.each_server ? try_query(conn, "SET lock_timeout = %d; " LOOK_AT_SERVER, options.lock_timeout_ms, holder, LOCK_CLASS, key)
+	: try_query(conn, "SET lock_timeout = %d; " LOOK, options.lock_timeout_ms, holder,
+				(long long) Max(options.max_lag, 0), LOCK_CLASS, task->shard,
+				options.max_lag < 0 ? "0" : LAG, options.trust_owners ? "NULL::regrole" : UNTRUSTED, task->shard);
 	State		state = DONE;
 
 	if (res == NULL)

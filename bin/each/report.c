@@ -79,7 +79,7 @@ tell_notes(int all)
 		{
 			if (strcmp(x->subject, subject) != 0)
 				printf("%s\n", subject = x->subject);
-			printf("  %s: %d shard%s: %s\n", x->what, n, n == 1 ? "" : "s", keep_text(ranges_of(shards, n)));
+			printf("  %s: %s\n", x->what, names_of_tasks(shards, n));
 		}
 		n = 0;
 	}

@@ -21,6 +21,7 @@ static const Option table[] = {
 	{"canary", 0, "N", "only the first N shards of each server",.number = &options.canary,.min = 1,.max = MAX_SHARD + 1},
 	{"max-lag", 0, "SIZE", "wait while a standby is further behind",.size = &options.max_lag},
 	{"stop-on-error", 0, NULL, "begin no other shard after a failure",.flag = &options.stop_on_error},
+	{"each-server", 0, NULL, "run: once on each server, not in its shards",.flag = &options.each_server},
 	{"dry-run", 0, NULL, "only tell in which shards the script would run",.flag = &options.dry_run},
 	{"trust-owners", 0, NULL, "let code of the shards' owners run with your rights",.flag = &options.trust_owners},
 	{"keep-texts", 0, NULL, "create: keep texts that name the other schema",.flag = &options.keep_texts},
@@ -70,8 +71,8 @@ command_run(PGconn *registry, Action action, const char *done)
 			note("would run", task->message, task->shard);
 		else if (options.json)
 			note("done", task->state == DONE ? "now" : "before", task->shard);
-	report_info("%d shards %s in %.1f s, %d had it before, %d are left",
-				count_tasks(DONE), done, (now_ms() - start) / 1000.0, count_tasks(HAD), left);
+	report_info("%d %s %s in %.1f s, %d had it before, %d are left",
+				count_tasks(DONE), options.each_server ? "servers" : "shards", done, (now_ms() - start) / 1000.0, count_tasks(HAD), left);
 	(void) tell_notes(-1);
 	return left == 0 ? EXIT_DONE : EXIT_FAILED;
 }
@@ -102,6 +103,8 @@ main(int argc, char *argv[])
 	if (options.registry == NULL || ((*command == 'r' || *command == 'f') && options.name == NULL) ||
 		(*command == 'f' && options.shards.n == 0) || (*command == 'c' && (options.like < 0 || options.shards.n == 0)))
 		refuse_usage("--registry is needed; to run, --name; to create, --like and --shard; to forget, --name and --shard");
+	if (options.each_server && (*command != 'r' || options.file == NULL || options.shards.n > 0 || options.canary > 0))
+		refuse_usage("--each-server is for run, with --file, without --shard and --canary");
 	add_registry(options.registry);
 	registry = connect_server(0);
 	if (PQstatus(registry) != CONNECTION_OK)
@@ -112,6 +115,8 @@ main(int argc, char *argv[])
 	if (*command == 'c')
 		return command_create(registry);
 	read_registry(registry);
+	if (options.each_server)
+		take_servers();
 	if (*command == 's')
 		return command_status();
 	if (*command == 'd')

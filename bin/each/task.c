@@ -182,6 +182,34 @@ read_registry(PGconn *registry)
 		refuse_call("the registry does not know all of these shards");
 }
 
+/* Let the servers be the tasks. */
+void
+take_servers(void)
+{
+	ntasks = 0;
+	for (int i = 0; i < nservers; i++)
+		if (servers[i].same_as == i)
+			tasks[ntasks++] = (Task)
+		{
+			.shard = i,.server = i
+		};
+}
+
+/* So many tasks, for people: "2 shards: 3-4", or each server's name. */
+const char *
+names_of_tasks(const int *numbers, int n)
+{
+	PQExpBufferData names;
+
+	if (!options.each_server)
+		return text_of("%d shard%s: %s", n, n == 1 ? "" : "s", keep_text(ranges_of(numbers, n)));
+	initPQExpBuffer(&names);
+	appendPQExpBuffer(&names, "%d server%s: ", n, n == 1 ? "" : "s");
+	for (int i = 0; i < n; i++)
+		appendPQExpBuffer(&names, "%s%s", i > 0 ? "; " : "", servers[numbers[i]].label);
+	return keep_text(names.data);
+}
+
 /* Of the shards that are wanted: those that live on this server.  n is the schema. */
 PGresult *
 shards_here(PGconn *conn, const char *columns, const char *join)
@@ -332,7 +360,7 @@ tell_progress(int left, int64 start)
 	while (task < tasks + ntasks && (task->state != TODO || task->message[0] == '\0'))
 		task++;
 	if (task < tasks + ntasks)
-		waits = text_of("; waiting: shard %d: %s", task->shard, task->message);
+		waits = text_of("; waiting: %s %d: %s", options.each_server ? "server" : "shard", task->shard, task->message);
 	else if (now_ms() - start < 2000)
 		return;
 	tell_now_and_then("%d of %d shards, on %d servers; %d failed, %d s left%s", ntasks - left, ntasks, nservers,
@@ -358,7 +386,7 @@ work_off(PGconn *registry, Action action)
 		wait_ms(LOOK_MS);
 
 		/* Once a second: where have shards gone? */
-		if (++round % (1000 / LOOK_MS) == 0)
+		if (!options.each_server && ++round % (1000 / LOOK_MS) == 0)
 			read_registry(registry);
 		free_texts(mark);
 	} while (left > 0);

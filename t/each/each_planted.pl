@@ -74,6 +74,9 @@ each_harmless(1, qr/warning: ledgers of other roles are not read: shards 2-4\n.*
 each_harmless(2, qr/what is in shard 3 is of another role: planter.*--trust-owners/s, 'create', '--like', 3, '--shard', 5);
 each_harmless(1, qr/^definitions$/m, 'diff');
 
+as_planter("CREATE SCHEMA snowid_each; CREATE TABLE snowid_each.snowid_migrations ($columns, CHECK (evil.bite('check') > ''))");
+each_harmless(1, qr/schema snowid_each is of another role: planter: 1 server: registry/, '--name', 'server', '--each-server', '--file', script_file('SELECT 1'));
+
 # Whoever trusts him says so.
 each_ok($node, 0, qr/1 shards done/, '--name', 'trusted', '--file', $file, '--shard', 4, '--trust-owners');
 each_ok($node, 0, qr/shard 6 is there/, 'create', '--like', 2, '--shard', 6, '--trust-owners');

@@ -98,4 +98,21 @@ subtest 'a server has two names' => sub {
 	is($a->safe_psql('postgres', "SELECT count(*) FROM insta2.snowid_migrations WHERE name = 'n$n'"), 0, 'and its canaries are two');
 };
 
+# What belongs to a server is run once there, though two names lead to one.
+subtest 'each server' => sub {
+	my $text = q{CREATE ROLE of_server; CREATE TABLE on_server (a int); ALTER DATABASE postgres SET work_mem = '5MB'};
+	my @args = ('--name', 'roles', '--each-server');
+	each_ok($a, 0, qr/2 servers done in .*, 0 had it before, 0 are left/, @args, '--file', script_file($text));
+	is($_->safe_psql('postgres', q{SELECT 'public.on_server'::regclass IS NOT NULL, (SELECT count(*) FROM pg_roles WHERE rolname = 'of_server'),
+		(SELECT string_agg(name, ' ') FROM snowid_each.snowid_migrations)}), 't|1|roles', 'once') for $a, $b;
+	each_ok($a, 0, qr/0 servers done in .*, 2 had it/, @args, '--file', script_file($text));
+	each_ok($a, 1, qr/failed\n  another script was run under this name: 2 servers: registry; host=/, @args, '--file', script_file('SELECT 1'));
+	each_ok($a, 0, qr/2 servers done/, '--name', 'vacuum', '--each-server', '--file', script_file("-- no transaction\nVACUUM on_server; VACUUM public.on_server"));
+	each_ok($a, 0, qr/20 shards done/, '--name', 'roles', '--file', script_file('SELECT 1'));
+	each_ok($a, 2, qr/--each-server is for run/, @args);
+	$b->stop;
+	each_ok($a, 1, qr/1 servers done.*connection to server.*: 1 server: host=/s, '--name', 'down', '--each-server', '--wait', 0, '--file', script_file('SELECT 1'));
+	$b->start;
+};
+
 done_testing();
