@@ -324,6 +324,14 @@ check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be
 	return STATUS_DONE;
 }
 
+/* What finish would drop. */
+Status
+tell_copies(const Move *move, const Side *source)
+{
+	report_info("%s: schemas %s at %s would be dropped; nothing was changed", move->title, name_list(move, source), source->home);
+	return STATUS_DONE;
+}
+
 /* Drop what was left behind, and the journal. The registries stay. */
 Status
 finish(const Move *move)
@@ -331,8 +339,11 @@ finish(const Move *move)
 	const Side *source = &move->source;
 	const Side *target = &move->target;
 
-	if (check_owner(move, target, source, false) != STATUS_DONE)
+	if (check_owner(move, target, source, false) != STATUS_DONE ||
+		(move->options->dry_run && check_copies(move, source) != STATUS_DONE))
 		return STATUS_FAILED;
+	if (move->options->dry_run)
+		return tell_copies(move, source);
 	failure_exit_code = EXIT_INCOMPLETE;
 	if (check_copies(move, source) != STATUS_DONE ||
 		end_replication(target, source, move->reverse_name) != STATUS_DONE)
@@ -362,6 +373,8 @@ finish_alone(const Move *move)
 
 	if (check_gone(move, &move->source) != STATUS_DONE)
 		return STATUS_FAILED;
+	if (move->options->dry_run)
+		return STATUS_DONE;
 	remove_fence(move, target);
 	forget_journal(move, target);
 	report_info("%s: lives at %s; the source had nothing of it", move->title, target->home);

@@ -56,6 +56,7 @@ typedef struct MoveOptions
 	bool		stop_after_copy;	/* cut over later */
 	bool		reverse;		/* replicate back afterwards */
 	bool		keep_name;		/* don't rename the source's copy */
+	bool		dry_run;		/* finish only looks */
 	const char *fix_script;		/* where plan writes commands; NULL: nowhere */
 	bool		trust_owners;	/* with whatever replication runs as superuser */
 	bool		cascade;		/* finish drops what others have made of the

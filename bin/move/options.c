@@ -48,6 +48,7 @@ static const Option table[] = {
 	{"keep-name", 0, NULL, "don't rename the copy that is left behind",.flag = &given.keep_name,.commands = COPIES},
 	{"trust-owners", 0, NULL, "let functions of the shard's owners run as superuser",.flag = &given.trust_owners,.commands = OF_ANY_MOVE},
 	{"cascade", 0, NULL, "finish and abort also drop what other schemas have on the copy,\nand a copy that was changed after it was closed",.flag = &given.cascade,.commands = OF_FINISH | OF_ABORT},
+	{"dry-run", 0, NULL, "finish says what it would drop, and drops nothing",.flag = &given.dry_run,.commands = OF_FINISH},
 	{"fix-script", 0, "FILE", "plan writes the commands for the source there",.string = &given.fix_script,.commands = OF_PLAN},
 	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir,.commands = OF_ANY_MOVE},
 	{"verbose", 'v', NULL, "show each step",.flag = &verbose},

@@ -890,6 +890,13 @@ finish_split(Move *set)
 	if (check_owner(set, target, source, false) != STATUS_DONE ||
 		(staying->nshards > 0 && check_owner(staying, source, target, true) != STATUS_DONE))
 		return failure();
+	if (set->options->dry_run)
+	{
+		if (check_copies(set, source) != STATUS_DONE ||
+			(staying->nshards > 0 && (check_copies(staying, target) != STATUS_DONE || tell_copies(staying, target) != STATUS_DONE)))
+			return failure();
+		return tell_copies(set, source) == STATUS_DONE ? EXIT_DONE : failure();
+	}
 	failure_exit_code = EXIT_INCOMPLETE;
 	if (check_copies(set, source) != STATUS_DONE ||
 		(staying->nshards > 0 && (check_copies(staying, &staying->source) != STATUS_DONE ||

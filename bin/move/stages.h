@@ -160,6 +160,7 @@ extern Status tell_registry(const Move *move);
 extern Status check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be_gone);
 extern Status check_copies(const Move *move, const Side *source);
 extern Status drop_copies(const Move *move, const Side *source, bool throttled);
+extern Status tell_copies(const Move *move, const Side *source);
 extern Status finish(const Move *move);
 extern Status finish_alone(const Move *move);
 extern Status check_gone(const Move *move, const Side *side);

@@ -98,7 +98,8 @@ CREATE FUNCTION insta2.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW
 CREATE TRIGGER t BEFORE INSERT ON insta3.users FOR EACH ROW EXECUTE FUNCTION insta2.f();
 CREATE TRIGGER t BEFORE INSERT ON insta2.users FOR EACH ROW EXECUTE FUNCTION insta2.f()});
 	moves_ok($a, $b, '2-4', [], 0, 'moved');
-	moves_ok($a, $b, '2-4', ['finish'], 0, 'finished');
+	moves_ok($a, $b, '2-4', [ 'finish', '--dry-run' ], 0, 'what finish would drop', qr/shards 2-4: schemas 'insta2_moved', .* would be dropped; nothing was changed/);
+	moves_ok($a, $b, '2-4', ['finish'], 0, 'finished', qr/are dropped/);
 	nothing_left_ok($_, 'shards that use each other') for $a, $b;
 };
 

@@ -72,6 +72,7 @@ for ([ $b, 1 ], [ $a, 3 ])
 # What others have made of the copies is told before anything is dropped.
 $b->safe_psql('postgres', 'CREATE VIEW public.three AS SELECT * FROM insta3.users');
 moves_ok($a, $b, $all, ['finish'], 1, 'a view is in the way', qr/other schemas at .* use the copy.*public\.three|view three/s);
+moves_ok($a, $b, $all, [ 'finish', '--cascade', '--dry-run' ], 0, 'what finish would drop', qr/shards 3-4: schemas .* would be dropped.*shards 1-2: schemas .* would be dropped/s);
 is($b->safe_psql('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname ~ '^insta'}), '4', 'nothing is dropped');
 moves_ok($a, $b, $all, [ 'finish', '--cascade' ], 0, 'finish', qr/shards 3-4: the copies at .* are dropped.*shards 1-2: the copies at .* are dropped/s);
 nothing_left_ok($_, 'finished') for $a, $b;
