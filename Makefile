@@ -27,7 +27,7 @@ REGRESS = install layout vectors next_id epochs set_to_id cache errors privilege
 	shards shards_bulk shards_default shards_adopt shards_names \
 	shards_privileges shard_of safe_upper_id partitions newest_rows shard_load fence
 REGRESS_OPTS = --encoding=UTF8
-ISOLATION = order lock advance set_default safe_upper create_partition fence_waits
+ISOLATION = order lock advance set_default safe_upper create_partition fence_waits rename
 TAP_TESTS ?= 1
 PROVE_TESTS ?= t/*/*.pl
 

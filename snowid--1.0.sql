@@ -1949,10 +1949,11 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
 			MESSAGE = 'create_partition needs a table and two times';
 	END IF;
-	SELECT c.relname, n.nspname, c.relowner, k.partstrat, k.partnatts, a.atttypid, s.spcname
+	SELECT c.relname, n.nspname, c.relowner, k.partstrat, k.partnatts, a.atttypid, s.spcname, r.epoch
 	INTO t
 	FROM pg_class c
 	JOIN pg_namespace n ON n.oid = c.relnamespace
+	LEFT JOIN snowid.shard_registry r ON r.schema = n.nspname
 	LEFT JOIN pg_partitioned_table k ON k.partrelid = c.oid
 	LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.partattrs[0]
 	LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace
@@ -1968,9 +1969,7 @@ BEGIN
 			DETAIL = format('It is partitioned by %s.', pg_get_partkeydef(parent));
 	END IF;
 
-	epoch := coalesce(epoch,
-					  (SELECT r.epoch FROM snowid.shard_registry r WHERE r.schema = t.nspname),
-					  snowid.id_timestamp(0::bigint));
+	epoch := coalesce(epoch, t.epoch, snowid.id_timestamp(0::bigint));
 	IF NOT isfinite(since) OR NOT isfinite(until) THEN
 		RAISE EXCEPTION USING ERRCODE = 'datetime_field_overflow',
 			MESSAGE = 'times of a partition must be finite';

@@ -11,6 +11,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_attrdef.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_sequence.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
@@ -21,6 +22,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "args.h"
@@ -44,7 +46,8 @@ Oid			shard_registry = InvalidOid;
 
 static bool epoch_of_schema(Oid namespace, TimestampTz *epoch);
 static bool epoch_of_default(Oid seqid, TimestampTz *epoch);
-static HeapTuple find_row(Relation rel, Oid index, int nkeys, ScanKeyData *keys);
+static HeapTuple find_row(Relation rel, Oid index, Snapshot snapshot, int nkeys,
+						  ScanKeyData *keys);
 static bool find_epoch(Node *node, EpochSearch *search);
 
 
@@ -129,31 +132,42 @@ check_sequence_epoch(Relation rel, TimestampTz epoch, bool *is_known)
 /*
  * Has the schema's shard an epoch, or the extension's schema?
  *
- * Who has waited for the registry's lock may find another one in its place.
+ * Who has waited for the registry's lock may find another one in its place.  Both
+ * names are read at one moment, since a shard is renamed here and there at once.
  */
 static bool
 epoch_of_schema(Oid namespace, TimestampTz *epoch)
 {
-	Oid			snowid = get_namespace_oid("snowid", false);
-	char	   *schema = get_namespace_name(namespace);
 	Relation	rel;
+	Relation	namespaces;
+	Snapshot	snapshot;
 	ScanKeyData key;
-	HeapTuple	row;
+	HeapTuple	schema;
+	HeapTuple	row = NULL;
 
 	*epoch = DEFAULT_EPOCH;
-	if (namespace == snowid)
-		return true;
 	do
 	{
+		Oid			snowid = get_namespace_oid("snowid", false);
+
 		shard_registry = get_relname_relid("shard_registry", snowid);
-		if (!OidIsValid(shard_registry) || schema == NULL)
-			return false;
+		if (namespace == snowid || !OidIsValid(shard_registry))
+			return namespace == snowid;
 		rel = try_relation_open(shard_registry, AccessShareLock);
 	} while (rel == NULL);
 
-	ScanKeyInit(&key, REGISTRY_SCHEMA, BTEqualStrategyNumber, F_NAMEEQ,
-				CStringGetDatum(schema));
-	row = find_row(rel, get_relname_relid("shard_registry_schema_key", snowid), 1, &key);
+	namespaces = table_open(NamespaceRelationId, AccessShareLock);
+	snapshot = RegisterSnapshot(GetCatalogSnapshot(shard_registry));
+	ScanKeyInit(&key, Anum_pg_namespace_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(namespace));
+	schema = find_row(namespaces, NamespaceOidIndexId, snapshot, 1, &key);
+	if (schema != NULL)
+	{
+		ScanKeyInit(&key, REGISTRY_SCHEMA, BTEqualStrategyNumber, F_NAMEEQ,
+					NameGetDatum(&((Form_pg_namespace) GETSTRUCT(schema))->nspname));
+		row = find_row(rel, get_relname_relid("shard_registry_schema_key", RelationGetNamespace(rel)),
+					   snapshot, 1, &key);
+	}
 	if (row != NULL)
 	{
 		bool		is_null;
@@ -162,6 +176,8 @@ epoch_of_schema(Oid namespace, TimestampTz *epoch)
 		if (!is_null)
 			*epoch = DatumGetTimestampTz(value);
 	}
+	UnregisterSnapshot(snapshot);
+	table_close(namespaces, AccessShareLock);
 	relation_close(rel, AccessShareLock);
 	return row != NULL;
 }
@@ -190,7 +206,7 @@ epoch_of_default(Oid seqid, TimestampTz *epoch)
 				ObjectIdGetDatum(table));
 	ScanKeyInit(&keys[1], Anum_pg_attrdef_adnum, BTEqualStrategyNumber, F_INT2EQ,
 				Int16GetDatum((int16) column));
-	row = find_row(rel, AttrDefaultIndexId, 2, keys);
+	row = find_row(rel, AttrDefaultIndexId, NULL, 2, keys);
 	if (row != NULL)
 	{
 		bool		is_null;
@@ -205,9 +221,9 @@ epoch_of_default(Oid seqid, TimestampTz *epoch)
 
 /* A copy of the one row with these keys; NULL if there is none. */
 static HeapTuple
-find_row(Relation rel, Oid index, int nkeys, ScanKeyData *keys)
+find_row(Relation rel, Oid index, Snapshot snapshot, int nkeys, ScanKeyData *keys)
 {
-	SysScanDesc scan = systable_beginscan(rel, index, OidIsValid(index), NULL, nkeys, keys);
+	SysScanDesc scan = systable_beginscan(rel, index, OidIsValid(index), snapshot, nkeys, keys);
 	HeapTuple	row = heap_copytuple(systable_getnext(scan));
 
 	systable_endscan(scan);
@@ -222,12 +238,13 @@ find_epoch(Node *node, EpochSearch *search)
 	{
 		List	   *args = ((FuncExpr *) node)->args;
 		Oid			function = ((FuncExpr *) node)->funcid;
+		char	   *name;
 		Const	   *seq = list_length(args) >= 2 ? lsecond(args) : NULL;
 		Const	   *epoch = list_length(args) == 3 ? lthird(args) : NULL;
 
 		if (seq != NULL && IsA(seq, Const) && DatumGetObjectId(seq->constvalue) == search->seqid &&
 			get_func_namespace(function) == get_namespace_oid("snowid", false) &&
-			strcmp(get_func_name(function), "next_id") == 0)
+			(name = get_func_name(function)) != NULL && strcmp(name, "next_id") == 0)
 		{
 			if (epoch == NULL)
 				search->epoch = DEFAULT_EPOCH;
