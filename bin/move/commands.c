@@ -558,7 +558,8 @@ find_command(const char *name)
 		{"status", OF_STATUS, command_status, status_of_split,.locks = false},
 		{"abort", OF_ABORT, command_abort, abort_split,.locks = true,.needs_source = true},
 		{"back", OF_BACK, command_back,.locks = true,.needs_source = true,.needs_target = true},
-		{"route", OF_ROUTE,.run = NULL},
+		{"route", OF_ROUTE,.run_alone = print_route},
+		{"audit", OF_AUDIT,.run_alone = command_audit},
 		{"finish", OF_FINISH, command_finish, finish_split,.locks = true,.needs_source = true,.needs_target = true},
 	};
 

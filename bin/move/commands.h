@@ -11,12 +11,13 @@ typedef struct Command
 {
 	const char *name;
 	int			bit;
-	int			(*run) (Move *move);	/* NULL: print_route(), of no shard */
+	int			(*run) (Move *move);	/* NULL: of no shard, run_alone */
 	int			(*run_split) (Move *set);	/* for shards of a split; NULL:
 											 * refuse */
 	bool		locks;			/* against other snowid-moves */
 	bool		needs_source;	/* else it says what it can without it */
 	bool		needs_target;
+	int			(*run_alone) (const MoveOptions *options);
 } Command;
 
 /* batch.c */
@@ -45,6 +46,10 @@ extern int	status_of_split(Move *set);
 extern int	abort_split(Move *set);
 extern int	finish_split(Move *set);
 extern int	refuse_split(Move *set);
+
+/* audit.c */
+
+extern int	command_audit(const MoveOptions *options);
 
 /* commands.c */
 

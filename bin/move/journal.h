@@ -59,6 +59,7 @@ typedef struct MoveOptions
 	bool		dry_run;		/* finish only looks */
 	const char *fix_script;		/* where plan writes commands; NULL: nowhere */
 	bool		trust_owners;	/* with whatever replication runs as superuser */
+	bool		fix;			/* audit mends what can lose nothing */
 	bool		cascade;		/* finish drops what others have made of the
 								 * copy, and a changed one */
 } MoveOptions;

@@ -21,24 +21,24 @@ static const char *target_ddl;
 #define HANDS_OVER		(COPIES | OF_SPLIT | OF_BACK)
 
 /* What does no harm if it is repeated with a command that goes on. */
-#define OF_ANY_MOVE		(~(OF_SPLIT | OF_ROUTE))
+#define OF_ANY_MOVE		(~(OF_SPLIT | OF_ROUTE | OF_AUDIT))
 
 static const Option table[] = {
-	{"shard", 's', "SET", "the shards: numbers and ranges, as in 0-999,1500",.shards = &shards,.commands = ~OF_ROUTE},
-	{"from", 'f', "CONNSTR", "the server where they live",.string = &given.from},
-	{"to", 't', "CONNSTR", "the server to move them to",.string = &given.to,.commands = ~OF_ROUTE},
+	{"shard", 's', "SET", "the shards: numbers and ranges, as in 0-999,1500",.shards = &shards,.commands = OF_SHARDS},
+	{"from", 'f', "CONNSTR", "the server where they live",.string = &given.from,.commands = ~OF_AUDIT},
+	{"to", 't', "CONNSTR", "the server to move them to",.string = &given.to,.commands = OF_SHARDS},
 	{"batch", 0, "N", "how many to copy together (default: by what the\nservers have free)",.number = &given.batch,.min = 1,.max = MAX_SHARD + 1,.commands = COPIES},
 	{"jobs", 0, "N", "sessions that copy (default: by processors)",.number = &given.jobs,.min = 1,.max = 64,.commands = COPIES},
 	{"target-ddl", 0, "FILE", "SQL to run in each new schema before the rows",.string = &target_ddl,.commands = COPIES},
 	{"source-for-target", 0, "CONNSTR", "how the target reaches the source (default: as --from)",.string = &given.source_for_target,.commands = OF_ANY_MOVE},
 	{"target-for-source", 0, "CONNSTR", "how the source reaches the target (default: as --to)",.string = &given.target_for_source,.commands = OF_ANY_MOVE},
 	{"registry", 0, "CONNSTR", "a third server that keeps the registry of all",.string = &given.registry,.commands = ~OF_ROUTE},
-	{"pooler", 0, "CONNSTR", "PgBouncer's admin console, to let its clients wait and\nfollow; may be given several times",.strings = &poolers,.commands = ~OF_ROUTE},
-	{"pooler-file", 0, "PATH", "the entries, which its configuration includes",.string = &given.pooler_file,.commands = ~OF_ROUTE},
-	{"pooler-command", 0, "CMD", "run with that path, to bring the file to other machines",.string = &given.pooler_command,.commands = ~OF_ROUTE},
+	{"pooler", 0, "CONNSTR", "PgBouncer's admin console, to let its clients wait and\nfollow; may be given several times",.strings = &poolers,.commands = OF_SHARDS},
+	{"pooler-file", 0, "PATH", "the entries, which its configuration includes",.string = &given.pooler_file,.commands = OF_SHARDS},
+	{"pooler-command", 0, "CMD", "run with that path, to bring the file to other machines",.string = &given.pooler_command,.commands = OF_SHARDS},
 	{"entry-options", 0, "TEXT", "what each entry has besides (%p: its pool)",.string = &given.entry_options},
-	{"pause-limit", 0, "MS", "longest time that writes may wait (default: 1000)",.number = &given.pause_limit_ms,.min = 1,.max = INT_MAX,.commands = ~OF_ROUTE},
-	{"lock-timeout", 0, "MS", "longest wait for a lock (default: 100)",.number = &given.lock_timeout_ms,.min = 1,.max = INT_MAX,.commands = ~OF_ROUTE},
+	{"pause-limit", 0, "MS", "longest time that writes may wait (default: 1000)",.number = &given.pause_limit_ms,.min = 1,.max = INT_MAX,.commands = OF_SHARDS},
+	{"lock-timeout", 0, "MS", "longest wait for a lock (default: 100)",.number = &given.lock_timeout_ms,.min = 1,.max = INT_MAX,.commands = OF_SHARDS},
 	{"retries", 0, "N", "how often to try again to cut over (default: 20)",.number = &given.retries,.max = INT_MAX,.commands = HANDS_OVER},
 	{"verify", 0, "DEPTH", "compare none, counts or checksums (default: counts)",.string = &verify_depth,.commands = COPIES},
 	{"max-wal", 0, "SIZE", "log that the source may keep for it (default: 10GB)",.size = &given.max_wal,.commands = COPIES | OF_BACK},
@@ -49,6 +49,7 @@ static const Option table[] = {
 	{"trust-owners", 0, NULL, "let functions of the shard's owners run as superuser",.flag = &given.trust_owners,.commands = OF_ANY_MOVE},
 	{"cascade", 0, NULL, "finish and abort also drop what other schemas have on the copy,\nand a copy that was changed after it was closed",.flag = &given.cascade,.commands = OF_FINISH | OF_ABORT},
 	{"dry-run", 0, NULL, "finish says what it would drop, and drops nothing",.flag = &given.dry_run,.commands = OF_FINISH},
+	{"fix", 0, NULL, "audit mends what can lose nothing",.flag = &given.fix,.commands = OF_AUDIT},
 	{"fix-script", 0, "FILE", "plan writes the commands for the source there",.string = &given.fix_script,.commands = OF_PLAN},
 	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir,.commands = OF_ANY_MOVE},
 	{"verbose", 'v', NULL, "show each step",.flag = &verbose},
@@ -67,7 +68,9 @@ static const char synopsis[] =
 "  status                 show how far a move is\n"
 "  abort                  undo a move that has not been completed\n"
 "  back                   take the shards back, after a move with --reverse\n"
-"  finish                 drop the copies that a move has left behind\n";
+"  finish                 drop the copies that a move has left behind\n"
+"  audit                  look at every server of the --registry for what\n"
+"                         contradicts itself, and say what mends it\n";
 
 static const char epilogue[] =
 "Exit status: 0 done; 1 failed, and the shard is where it was; 2 wrong usage, or\n"
@@ -162,8 +165,10 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 	given.poolers = poolers.items;
 	given.npoolers = poolers.n;
 	*options = given;
-	if (command->run == NULL && given.from != NULL)
+	if (command->run_alone != NULL && (command->bit == OF_AUDIT ? given.registry : given.from) != NULL)
 		return command;
+	if (command->bit == OF_AUDIT)
+		refuse_usage("--registry is needed");
 	if (given.npoolers > 0 && given.pooler_file == NULL)
 		refuse_usage("--pooler needs --pooler-file");
 	if (given.target_ddl != NULL && given.reverse)

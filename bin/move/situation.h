@@ -56,6 +56,8 @@ typedef struct Stand
 #define OF_BACK		(1 << 5)
 #define OF_ROUTE	(1 << 6)
 #define OF_FINISH	(1 << 7)
+#define OF_AUDIT	(1 << 8)
+#define OF_SHARDS	~(OF_ROUTE | OF_AUDIT)
 
 /* Also as sets. */
 typedef enum Situation

@@ -236,8 +236,8 @@ main(int argc, char *argv[])
 	signal(SIGPIPE, SIG_IGN);
 	waits_for_start = true;
 	command = parse_options(argc, argv, &options);
-	if (command->run == NULL)
-		return print_route(&options);
+	if (command->run_alone != NULL)
+		return command->run_alone(&options);
 	set = make_set(&options);
 	if (join_sides(set, command, &exit_code))
 		exit_code = run_command(command, set);

@@ -1,0 +1,110 @@
+-- What audit asks of each server, and what it finds in all answers.
+
+-- One server, as a row: what it is, and lists of what it has.  A second address of a server
+-- is told by when it was started: a clone has the system identifier, too.
+\echo audit_facts_sql
+SELECT json_build_object(
+ 'run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()),
+ 'system', (SELECT system_identifier::text FROM pg_control_system()),
+ 'is_standby', pg_is_in_recovery(),
+ 'version', (SELECT substring(obj_description(oid) FROM '[0-9.]+$') FROM pg_proc WHERE oid = to_regprocedure('snowid.version()')),
+ 'shards', (SELECT json_agg(json_build_object('shard', r.shard, 'schema', r.schema, 'home', r.home, 'lives', snowid_internal.lives(r),
+   'has_schema', to_regnamespace(quote_ident(r.schema)) IS NOT NULL)) FROM snowid.shard_registry r),
+ 'moves', (SELECT json_agg(json_build_object('shard', shard, 'schema', schema, 'role', role, 'step', step, 'closed', closed, 'peer', peer,
+   'move_id', details ->> 'move_id', 'name_made', details ->> 'name', 'reverse_name', details ->> 'reverse_name')) FROM snowid.moves),
+ 'made', (SELECT json_agg(json_build_object('what', what, 'name', name)) FROM (
+   SELECT 'slot', slot_name FROM pg_replication_slots WHERE database = current_database()
+   UNION ALL SELECT 'publication', pubname FROM pg_publication
+   UNION ALL SELECT 'subscription', subname FROM pg_subscription WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())) x (what, name)
+  WHERE name ~ '^snowid_(move|back)_\d+_[0-9a-f]{8}$'),
+ 'followers', (SELECT json_agg(json_build_object('name', s.subname, 'enabled', subenabled, 'works', pid IS NOT NULL))
+  FROM pg_subscription s JOIN pg_subscription_rel ON srsubid = s.oid
+  LEFT JOIN pg_stat_subscription t ON t.subid = s.oid AND t.relid IS NULL AND t.pid IS NOT NULL
+  WHERE srrelid = to_regclass('snowid.shard_registry')));
+
+-- What split has set, for who may see it; our own sessions have a setting of their own.
+\echo audit_read_only_sql
+SELECT count(*) > 0 FROM pg_file_settings
+WHERE name = 'default_transaction_read_only' AND setting = 'on' AND sourcefile LIKE '%postgresql.auto.conf';
+
+-- All answers are in a temporary table at the directory, audit: name, is_directory, facts.
+-- The result is sorted by what is worst: what is found, where to type, what; and whether that
+-- loses nothing, so that --fix may.
+-- arguments: registry
+\echo audit_findings_sql
+WITH server AS MATERIALIZED (SELECT name, is_directory, f.* FROM audit, jsonb_to_record(facts) f (
+  run text, system text, is_standby bool, version text, read_only bool, shards jsonb, moves jsonb, made jsonb, followers jsonb)),
+shard AS MATERIALIZED (SELECT server.name, is_directory, s.* FROM server, jsonb_to_recordset(shards) s (shard int, schema text, home text, lives text, has_schema bool)),
+move AS MATERIALIZED (SELECT server.name, m.* FROM server, jsonb_to_recordset(moves) m (
+  shard int, schema text, role text, step text, closed bool, peer text, move_id text, name_made text, reverse_name text)),
+directory AS MATERIALIZED (SELECT shard, schema, coalesce((SELECT a.name FROM audit_address a WHERE a.address = s.home), s.home, s.name) AS home
+ FROM shard s WHERE is_directory),
+-- Where each shard is open, and what a command for its move is.
+place AS MATERIALIZED (SELECT d.shard, d.schema, d.home, array_agg(s.name) FILTER (WHERE s.lives = 'here') AS open,
+  bool_or(s.name = d.home AND s.lives = 'here') AS is_home, bool_or(m.shard IS NOT NULL AND m.move_id IS NOT NULL) AS is_moving
+ FROM directory d LEFT JOIN shard s USING (shard) LEFT JOIN move m ON m.shard = d.shard AND m.name = s.name GROUP BY 1, 2, 3),
+typed AS MATERIALIZED (SELECT m.*, o.name AS other,
+  format('--shard %s --from %s --to %s --registry %s', (SELECT string_agg(n.shard::text, ',' ORDER BY n.shard) FROM move n WHERE n.name = m.name AND n.move_id = m.move_id),
+   quote_literal(CASE role WHEN 'source' THEN m.name ELSE coalesce(o.name, m.peer) END),
+   quote_literal(CASE role WHEN 'source' THEN coalesce(o.name, m.peer) ELSE m.name END), quote_literal(:'registry')) AS sides
+ FROM move m LEFT JOIN audit_address o ON o.address = m.peer WHERE move_id IS NOT NULL)
+SELECT what, place, type, is_safe FROM (
+ -- Close what the directory knows elsewhere, if it is open there; unless a move has opened it, which the directory may not know yet.
+ SELECT 1, format('shard %s is open at %s, and at %s', p.shard, s.name, p.home), s.name,
+  format('SELECT snowid.fence_shard(%s, %L);', p.shard, p.home),
+  NOT EXISTS (SELECT FROM move m WHERE m.shard = p.shard AND m.name = s.name AND role = 'target' AND step = 'open')
+ FROM place p JOIN shard s ON s.shard = p.shard AND s.lives = 'here' AND s.name <> p.home WHERE cardinality(open) > 1 AND is_home
+ UNION ALL SELECT 1, format('shard %s is open at %s, and the directory names %s', shard, array_to_string(open, ' and '), home), NULL,
+  'Close all but the right one there: SELECT snowid.fence_shard(' || shard || ');', false
+ FROM place WHERE cardinality(open) > 1 AND NOT is_home
+ UNION ALL SELECT 2, format('shard %s is open nowhere', p.shard), p.home,
+  coalesce((SELECT 'snowid-move ' || CASE WHEN bool_or(step = 'ready') OR bool_or(role = 'target' AND step = 'open') THEN 'move ' ELSE 'abort ' END || min(sides)
+   FROM typed t WHERE t.shard = p.shard), (SELECT format('SELECT snowid.unfence_shard(%s);', p.shard) FROM move m WHERE m.shard = p.shard AND m.name = p.home AND m.closed),
+   'Restore it: no server has it.'), false
+ FROM place p WHERE open IS NULL AND NOT EXISTS (SELECT FROM audit_missing)
+ -- What the directory, and other servers, say of a shard that is open in one place.
+ UNION ALL SELECT 3, format('shard %s is open at %s, and the directory names %s', shard, open[1], home), (SELECT name FROM server WHERE is_directory),
+  format('UPDATE snowid.shard_registry SET home = %L WHERE shard = %s;', open[1], shard), true
+ FROM place WHERE cardinality(open) = 1 AND open[1] <> home AND NOT is_moving AND NOT EXISTS (SELECT FROM audit_missing)
+ UNION ALL SELECT 3, format('shard %s is open at %s, and %s names %s', p.shard, open[1], s.name, s.home), s.name,
+  format('UPDATE snowid.shard_registry SET home = %L WHERE shard = %s;', open[1], p.shard), true
+ FROM place p JOIN shard s ON s.shard = p.shard LEFT JOIN audit_address a ON a.address = s.home
+ WHERE cardinality(open) = 1 AND NOT is_moving AND NOT s.is_directory AND s.name <> open[1] AND s.home IS NOT NULL AND coalesce(a.name, s.home) <> open[1]
+ -- Copies that are closed by hand, as of a server that was restored.  Only who knows what was written to one drops it.
+ UNION ALL SELECT 4, format('%s has a closed copy of shard %s, which is open at %s', m.name, m.shard, open[1]), m.name,
+  format('SELECT snowid.drop_shard(%s, true);', m.shard), false
+ FROM move m JOIN place p ON p.shard = m.shard AND cardinality(open) = 1 AND open[1] <> m.name WHERE m.closed AND move_id IS NULL
+ -- Moves: one that is done, and one of which the other server knows nothing.
+ UNION ALL SELECT 5, format('the copy of shard %s at %s can go', m.shard, m.name), NULL, 'snowid-move finish ' || sides, false
+ FROM typed m JOIN place p ON p.shard = m.shard AND cardinality(open) = 1 AND open[1] = other WHERE role = 'source' AND step = 'moved'
+ UNION ALL SELECT 6, format('the journal of %s has a move of shard %s (%s, %s), of which %s knows nothing', m.name, m.shard, role, step, coalesce(other, peer)), NULL,
+  format('snowid-move %s %s', CASE WHEN role = 'target' AND step = 'open' OR role = 'source' AND step = 'moved' AND p.open[1] = other THEN 'finish' ELSE 'abort' END, sides), false
+ FROM typed m LEFT JOIN place p USING (shard)
+ WHERE NOT EXISTS (SELECT FROM move o WHERE o.shard = m.shard AND o.name <> m.name AND o.move_id = m.move_id) AND NOT EXISTS (SELECT FROM audit_missing)
+ AND (role <> 'source' OR step <> 'moved' OR p.open[1] IS DISTINCT FROM other)
+ -- What no move uses any more.
+ UNION ALL SELECT 7, format('%s has a %s that no move uses: %s', server.name, x.what, x.name), server.name, CASE x.what
+  WHEN 'slot' THEN format('SELECT pg_drop_replication_slot(%L);', x.name)
+  WHEN 'publication' THEN format('DROP PUBLICATION %I;', x.name)
+  ELSE format('ALTER SUBSCRIPTION %1$I DISABLE; ALTER SUBSCRIPTION %1$I SET (slot_name = NONE); DROP SUBSCRIPTION %1$I;', x.name) END, true
+ FROM server, jsonb_to_recordset(made) x (what text, name text)
+ WHERE NOT EXISTS (SELECT FROM audit_missing) AND NOT EXISTS (SELECT FROM move WHERE x.name IN (name_made, reverse_name))
+ UNION ALL SELECT 7, format('%s is read-only by ALTER SYSTEM, and is not being split off', name), name,
+  'ALTER SYSTEM RESET default_transaction_read_only; SELECT pg_reload_conf();', false
+ FROM server WHERE read_only AND NOT is_standby AND NOT EXISTS (SELECT FROM move m WHERE m.step IN ('fenced', 'ready'))
+ -- Servers.
+ UNION ALL SELECT 8, format('%s is a standby', name), (SELECT name FROM server WHERE is_directory),
+  format('UPDATE snowid.shard_registry SET home = ''host=… target_session_attrs=read-write'' WHERE home = %L; with the hosts of all', name), false FROM server WHERE is_standby
+ UNION ALL SELECT 8, format('%s has snowid %s, and the directory %s', s.name, coalesce(s.version, 'without a version'), d.version), s.name, 'ALTER EXTENSION snowid UPDATE;', false
+ FROM server s JOIN server d ON d.is_directory WHERE s.version IS DISTINCT FROM d.version
+ UNION ALL SELECT 9, format('pool %s leads to shards on several servers: %s', pool, string_agg(DISTINCT home, ' and ')), (SELECT name FROM server WHERE is_directory),
+  format('UPDATE snowid.shard_registry SET pool = … WHERE shard IN (%s);', string_agg(shard::text, ', ' ORDER BY shard)), false
+ FROM snowid.shard_registry r WHERE pool IS NOT NULL GROUP BY pool HAVING count(DISTINCT coalesce((SELECT a.name FROM audit_address a WHERE a.address = r.home), r.home, '')) > 1
+ UNION ALL SELECT 10, format('subscription %s of %s, to the registry, is %s', f.name, server.name, CASE WHEN enabled THEN 'not at work' ELSE 'disabled' END), server.name,
+  CASE WHEN enabled THEN 'See the server log for the reason; if its slot is lost, drop and create it again.' ELSE format('ALTER SUBSCRIPTION %I ENABLE;', f.name) END, false
+ FROM server, jsonb_to_recordset(followers) f (name text, enabled bool, works bool) WHERE NOT (enabled AND works)
+ UNION ALL SELECT 10, format('the registry of %s lacks shards of the directory: %s', server.name, string_agg(d.shard::text, ', ')), server.name,
+  format('ALTER SUBSCRIPTION %I REFRESH PUBLICATION;', min(f.name)), false
+ FROM server, jsonb_to_recordset(followers) f (name text), directory d
+ WHERE NOT is_directory AND NOT EXISTS (SELECT FROM shard s WHERE s.name = server.name AND s.shard = d.shard) GROUP BY server.name) found (rank, what, place, type, is_safe)
+ORDER BY rank, what;
