@@ -106,12 +106,11 @@ reserve(TimestampTz last, TimestampTz now, XLogRecPtr after, Reserve how)
 	/* In the transaction that has created it, it may have no log. */
 	if (!is_enough && last < next && RelationNeedsWAL(rel))
 	{
-		SlotState	logged;
+		SlotState	logged = {0, true, false};
 
 		state.reserved = next;
 		state.is_live = true;
 		logged.last = reservation_last_value(state);
-		logged.is_called = true;
 		MarkBufferDirty(page.buffer);
 		write_page(REL_LOCATOR(rel), &page, logged, &logged.last);
 		page.data->log_cnt = reservation_log_cnt(state, reservation_mark(&page));

@@ -120,7 +120,7 @@ extern void take_command(char **argv);
 #define LEDGER "snowid_migrations"
 
 /* Of a ledger's row in pg_class: its owner gains nothing if we run his code. */
-#define TRUSTED "pg_has_role(relowner, current_user, 'MEMBER')"
+#define TRUSTED "pg_has_role(relowner, session_user, 'MEMBER')"
 
 /*
  * Who owns something in the schema n, or what its triggers call, and would gain if we
@@ -132,7 +132,7 @@ extern void take_command(char **argv);
 	"UNION ALL SELECT 'pg_proc'::regclass, tgfoid FROM pg_depend JOIN pg_trigger ON tgrelid = objid " \
 	"WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_namespace'::regclass AND refobjid = n.oid) o " \
 	"JOIN pg_shdepend s USING (classid, objid) WHERE deptype = 'o' " \
-	"AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND NOT pg_has_role(s.refobjid, current_user, 'MEMBER') LIMIT 1)"
+	"AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND NOT pg_has_role(s.refobjid, session_user, 'MEMBER') LIMIT 1)"
 
 extern bool lock_shard(PGconn *conn, int shard);
 extern State migrate(PGconn *conn, Task *task);

@@ -113,7 +113,11 @@ append_argument(PQExpBuffer line, const char *option, const char *value)
 		return;
 	appendPQExpBuffer(line, " %s '", option);
 	for (const char *p = value; *p != '\0'; p++)
-		appendPQExpBufferStr(line, *p == '\'' ? "'\\''" : (char[]) {*p, '\0'});
+	{
+		if (*p == '\'')
+			appendPQExpBufferStr(line, "'\\'");
+		appendPQExpBufferChar(line, *p);
+	}
 	appendPQExpBufferChar(line, '\'');
 }
 

@@ -54,9 +54,10 @@ typedef struct Console
 	PGconn	   *spare;			/* takes the place of one that gives no answer */
 	bool		pending;		/* it has been asked, and has not answered */
 	PGresult   *answer;			/* the last one; NULL: none in time, or lost */
-	const char *login_retry;	/* server_login_retry, to be put back; NULL: it
-								 * is as it was */
-	const char *const *before;	/* what else to ask before a pool; ends in NULL */
+	const char *login_retry;	/* server_login_retry, to be put back; NULL:
+								 * it is as it was */
+	const char *const *before;	/* what else to ask before a pool; ends in
+								 * NULL */
 	int			asked;			/* for the pool of which shard; -1: none yet */
 } Console;
 
@@ -105,7 +106,9 @@ add_console(const char *conninfo)
 	if (i == nconsoles)
 	{
 		consoles = pg_realloc(consoles, ++nconsoles * sizeof(Console));
-		consoles[i] = (Console) {.conninfo = conninfo,.name = name};
+		memset(&consoles[i], 0, sizeof(Console));
+		consoles[i].conninfo = conninfo;
+		consoles[i].name = name;
 	}
 	return &consoles[i];
 }

@@ -155,7 +155,7 @@ check_home(const Move *move, const Check *check, Shard *shard, const char *home)
 	conn = open_connection("home", home);
 	if (PQstatus(conn) != CONNECTION_OK)
 		found_of(check, shard, FOUND_WARNING, text_of("Look whether it is open there, too. If that is --from, type at the registry: UPDATE snowid.shard_registry SET home = %s WHERE shard = %d;",
-													 literal(source->conn, source->home), shard->number),
+													  literal(source->conn, source->home), shard->number),
 				 "it says that shard %d lives at %s, which cannot be asked", shard->number, home);
 	else if (strcmp(query_text(conn, IDENTITY), query_text(source->conn, IDENTITY)) != 0 &&
 			 query_bool(conn, "SELECT EXISTS (SELECT FROM snowid.shard_registry r WHERE shard = %d AND snowid_internal.lives(r) = 'here')", shard->number))

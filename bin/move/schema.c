@@ -195,7 +195,8 @@ copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive
 /* What pg_dump says of an object, by its header. */
 typedef struct Entry
 {
-	const char *header;			/* "NAME; Type: TYPE; Schema: SCHEMA; Owner: OWNER" */
+	const char *header;			/* "NAME; Type: TYPE; Schema: SCHEMA; Owner:
+								 * OWNER" */
 	char	   *body;			/* statements, without comments and settings */
 } Entry;
 

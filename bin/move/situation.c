@@ -138,7 +138,10 @@ situation_of_pair(Stand from, Stand to, bool may_return)
 			if (is_same(from, lines[i].from) && is_same(to, columns[j]))
 				letter = lines[i].letters[j];
 
-	/* Who turns the journals begins with that of the server that has the shard. */
+	/*
+	 * Who turns the journals begins with that of the server that has the
+	 * shard.
+	 */
 	if (from.step == MOVED && to.role == SOURCE && (to.step == COPIED || to.step == VERIFIED || to.step == FENCED))
 		letter = 't';
 	if (may_return && to.role != NO_ROW && (letter == 'm' || letter == 'h'))
