@@ -5,7 +5,6 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -154,13 +153,9 @@ session_read_catalogs(SessionSequence *session, int32 shard, TimestampTz epoch)
 	 * Set the generation first.  A message that arrives while we read, as of
 	 * a REVOKE, which takes no lock, then still drops what we read.  State
 	 * without a user is never used.
-	 *
-	 * With wal_level = minimal, needs_wal changes at the end of the
-	 * transaction that created the file, without a message.  So read it again
-	 * on each call.
 	 */
 	session->userid = InvalidOid;
-	session->generation = XLogIsNeeded() ? catalog_generation : 0;
+	session->generation = catalog_generation;
 
 	check_sequence_acl(rel, ACL_USAGE | ACL_UPDATE);
 	if (!citus_check_sequence(rel, shard))
