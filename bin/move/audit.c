@@ -65,7 +65,8 @@ open_servers(Audit *audit)
 		return false;
 	}
 	audit->servers = pg_malloc(sizeof(Server));
-	audit->servers[0] = (Server) {home_of_connection(audit->directory), audit->directory};
+	audit->servers[0].name = home_of_connection(audit->directory);
+	audit->servers[0].conn = audit->directory;
 	audit->nservers = 1;
 	for (int i = 0; i < audit->nservers; i++)
 	{
