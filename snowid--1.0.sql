@@ -1207,40 +1207,6 @@ $$;
 COMMENT ON FUNCTION snowid_internal.newest_id(regclass, name, timestamptz) IS
 'largest id in a column, unless it is too far ahead of the clock';
 
--- The CHECK that ids of a column name the shard.
-CREATE FUNCTION snowid_internal.guard_name("table" regclass, "column" name)
-RETURNS name
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN (SELECT snowid_internal.clip_name(c.relname || '_' || $2, '_shard_check'::text)::name
-		FROM pg_class c WHERE c.oid = $1);
-
-COMMENT ON FUNCTION snowid_internal.guard_name(regclass, name) IS
-'name of the constraint that ids of a column name the shard';
-
-/*
- * has_guard: whether a column has its guard, under whatever name.
- *
- * By what it depends on, since how names read is a matter of settings.
- */
-CREATE FUNCTION snowid_internal.has_guard("table" regclass, "column" name,
-	shard int)
-RETURNS boolean
-LANGUAGE plpgsql STABLE PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN EXISTS (SELECT FROM pg_constraint c
-				   JOIN pg_attribute a ON a.attrelid = c.conrelid AND c.conkey = ARRAY[a.attnum]
-				   JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = c.oid
-				   WHERE c.conrelid = "table" AND a.attname = "column" AND c.contype = 'c'
-					 AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = 'snowid.id_shard(bigint)'::regprocedure
-					 AND pg_get_constraintdef(c.oid) ~ format('^CHECK [(][(][^ ]*[(].*[)] = %s[)][)]', shard));
-END
-$$;
-
-COMMENT ON FUNCTION snowid_internal.has_guard(regclass, name, int) IS
-'is the constraint there that ids of a column name the shard?';
-
 /*
  * add_guard: adds the guard, and validates it if the table is small.
  *
@@ -1255,7 +1221,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	small_table CONSTANT bigint := 8 * 1024 * 1024;
-	guard CONSTANT name := snowid_internal.guard_name("table", "column");
+	guard CONSTANT name := snowid_internal.clip_name(
+		(SELECT c.relname FROM pg_class c WHERE c.oid = "table") || '_' || "column", '_shard_check'::text);
 	validate CONSTANT text := format('ALTER TABLE %s VALIDATE CONSTRAINT %I', "table", guard);
 BEGIN
 	EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (snowid.id_shard(%I) = %s) NOT VALID',
@@ -1569,7 +1536,14 @@ BEGIN
 	-- The same mode for all who alter the table, so that none waits for another in a circle.
 	PERFORM snowid_internal.lock_table("table", 'SHARE UPDATE EXCLUSIVE'::text);
 
-	new_guard := guard AND NOT snowid_internal.has_guard("table", "column", s.shard);
+	-- By what it depends on, since its name can be another, and names read as settings say.
+	new_guard := guard AND NOT EXISTS (
+		SELECT FROM pg_constraint c
+		JOIN pg_attribute a ON a.attrelid = c.conrelid AND c.conkey = ARRAY[a.attnum]
+		JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = c.oid
+		WHERE c.conrelid = "table" AND a.attname = "column" AND c.contype = 'c'
+		  AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = 'snowid.id_shard(bigint)'::regprocedure
+		  AND pg_get_constraintdef(c.oid) ~ format('^CHECK [(][(][^ ]*[(].*[)] = %s[)][)]', s.shard));
 	IF new_guard THEN
 		PERFORM snowid_internal.refuse_strays("table", "column", s.shard);
 	END IF;
@@ -2380,50 +2354,36 @@ COMMENT ON FUNCTION snowid_internal.shard_tables(name[]) IS
 'tables of schemas, those first that others refer to';
 
 /*
- * make_fence: makes the fence's trigger, enabled; or disabled if it is prepared.
+ * prepare_table: makes the fence's trigger, disabled, so that to close the table
+ * is to enable it.  Does nothing then if the table has a trigger of that name.
+ *
+ * Its argument says that it stays when the shard is opened, disabled.  If the table
+ * is to be closed, the trigger is enabled, and has none.
+ *
+ * Errors: 42501 not the owner, 55P03 lock_timeout, 42710 there is one to be closed.
  */
-CREATE FUNCTION snowid_internal.make_fence("table" regclass, prepared boolean)
+CREATE FUNCTION snowid_internal.prepare_table("table" regclass, closed boolean DEFAULT false)
 RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	IF NOT closed AND EXISTS (SELECT FROM pg_trigger WHERE tgrelid = "table" AND tgname = 'snowid_fence') THEN
+		RETURN;
+	END IF;
 	PERFORM snowid_internal.lock_table("table", 'SHARE ROW EXCLUSIVE'::text);
 	EXECUTE format('CREATE TRIGGER snowid_fence '
 				   'BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
 				   'FOR EACH STATEMENT EXECUTE FUNCTION snowid_internal.refuse_write(%s)',
-				   "table", CASE WHEN prepared THEN 'prepared' END);
-	IF prepared THEN
+				   "table", CASE WHEN NOT closed THEN 'prepared' END);
+	IF NOT closed THEN
 		EXECUTE format('ALTER TABLE %s DISABLE TRIGGER snowid_fence', "table");
 	END IF;
 END
 $$;
 
-COMMENT ON FUNCTION snowid_internal.make_fence(regclass, boolean) IS
-'makes the fence''s trigger on a table';
-
-/*
- * prepare_table: makes the fence's trigger, disabled, so that to close the table
- * is to enable it.  Does nothing if the table has a trigger of that name.
- *
- * Its argument says that it stays when the shard is opened, disabled.
- *
- * Errors: 42501 not the owner, 55P03 lock_timeout.
- */
-CREATE FUNCTION snowid_internal.prepare_table("table" regclass)
-RETURNS void
-LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = "table" AND tgname = 'snowid_fence') THEN
-		PERFORM snowid_internal.make_fence("table", true);
-	END IF;
-END
-$$;
-
-COMMENT ON FUNCTION snowid_internal.prepare_table(regclass) IS
-'makes the fence''s trigger on a table, disabled';
+COMMENT ON FUNCTION snowid_internal.prepare_table(regclass, boolean) IS
+'makes the fence''s trigger on a table, disabled or enabled';
 
 /*
  * lock_relations: locks tables and sequences, in this order, against all who
@@ -2649,7 +2609,7 @@ BEGIN
 		  AND d.refobjid = c.oid AND snowid_internal.makes_ids(d.objid)));
 
 	FOREACH t IN ARRAY snowid_internal.enable_fence(tables, true) LOOP
-		PERFORM snowid_internal.make_fence(t::regclass, false);
+		PERFORM snowid_internal.prepare_table(t::regclass, true);
 	END LOOP;
 	UPDATE snowid.moves m
 	SET details = m.details || jsonb_build_object('sequences', coalesce(c.states, '{}'), 'home', r.home)
