@@ -487,15 +487,11 @@ BEGIN
 			MESSAGE = format('shard number %s is out of range', shard),
 			DETAIL = 'Shard numbers are between 0 and 8191.';
 	END IF;
-	IF schema = '$user' THEN
+	IF schema ^@ 'pg_' OR schema IN ('$user', 'information_schema', 'snowid', 'snowid_internal') THEN
 		RAISE EXCEPTION USING ERRCODE = 'reserved_name',
 			MESSAGE = format('schema "%s" cannot be a shard', schema),
-			DETAIL = 'In a search path, this name means the schema of the current user.';
-	END IF;
-	IF schema ^@ 'pg_' OR schema IN ('information_schema', 'snowid', 'snowid_internal') THEN
-		RAISE EXCEPTION USING ERRCODE = 'reserved_name',
-			MESSAGE = format('schema "%s" cannot be a shard', schema),
-			DETAIL = 'The name is reserved for the system, or for the extension.';
+			DETAIL = CASE schema WHEN '$user' THEN 'In a search path, this name means the schema of the current user.'
+					 ELSE 'The name is reserved for the system, or for the extension.' END;
 	END IF;
 	IF epoch > clock_timestamp() OR NOT isfinite(epoch)
 	   OR snowid.min_id(clock_timestamp(), epoch) = snowid.min_id('infinity'::timestamptz)

@@ -110,14 +110,10 @@ snowid_sequence_state(PG_FUNCTION_ARGS)
 	if (state.is_called &&
 		slot_ms(state.last) >= 0 && slot_ms(state.last) <= MS_MAX)
 	{
-		TimestampTz last = ms_to_timestamp(slot_ms(state.last), epoch);
-		TimestampTz now = GetCurrentTimestamp();
-
-		values[0] = TimestampTzGetDatum(last);
+		values[0] = TimestampTzGetDatum(ms_to_timestamp(slot_ms(state.last), epoch));
 		values[1] = Int32GetDatum(SEQ_MAX - slot_seq(state.last));
-		values[2] = DirectFunctionCall2(timestamp_mi,
-										TimestampTzGetDatum(last),
-										TimestampTzGetDatum(now));
+		values[2] = DirectFunctionCall2(timestamp_mi, values[0],
+										TimestampTzGetDatum(GetCurrentTimestamp()));
 		nulls[0] = nulls[1] = nulls[2] = false;
 	}
 	PG_RETURN_DATUM(result_row(fcinfo, values, nulls));
