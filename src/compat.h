@@ -38,11 +38,17 @@ typedef struct sequence_magic
 typedef RelFileNode RelFileLocator;
 #endif
 
-/* 19 keeps the buffer's content lock in its state, which has 64 bits then. */
+/*
+ * 19 keeps the buffer's content lock in its state, which has 64 bits then.  After an
+ * error such a lock lasts until the resource owner releases the pin, where before
+ * it was gone when callbacks ran.
+ */
 #if PG_VERSION_NUM >= 190000
 #define BUFFER_STATE(desc)		pg_atomic_read_u64(&(desc)->state)
+#define HAS_CONTENT_LOCK(buffer) (!BufferIsLocal(buffer) && BufferIsLockedByMe(buffer))
 #else
 #define BUFFER_STATE(desc)		pg_atomic_read_u32(&(desc)->state)
+#define HAS_CONTENT_LOCK(buffer) false
 #endif
 
 /* 16 asks for all kinds of objects alike who owns them. */

@@ -212,6 +212,7 @@ session_pin_page(SessionSequence *session)
 	return session->buffer;
 }
 
+/* Unpin the page.  An error may have come while it was locked. */
 static void
 unpin_page(void)
 {
@@ -220,6 +221,12 @@ unpin_page(void)
 	if (pinned_sequence == NULL)
 		return;
 
+	if (HAS_CONTENT_LOCK(pinned_sequence->buffer))
+	{
+		/* The error has forgotten that interrupts were held off. */
+		HOLD_INTERRUPTS();
+		LockBuffer(pinned_sequence->buffer, BUFFER_LOCK_UNLOCK);
+	}
 	CurrentResourceOwner = TopTransactionResourceOwner;
 	ReleaseBuffer(pinned_sequence->buffer);
 	CurrentResourceOwner = current;

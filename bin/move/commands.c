@@ -115,6 +115,16 @@ refuse_to_move(Move *part)
 	return EXIT_DONE;
 }
 
+/* Have definitions changed?  The pause looks again; a catalog that somebody has locked is not awaited before. */
+static void
+look_at_definitions(const Move *move, const Side *side)
+{
+	run(side->conn, "SET lock_timeout = %d", move->options->lock_timeout_ms);
+	if (try_fingerprints(move, side) != NULL)
+		(void) check_definitions(move, side);
+	run(side->conn, "SET lock_timeout = 0");
+}
+
 /* From the claim to a copy that follows, and has been compared. */
 static Status
 copy_and_compare(const Move *move)
@@ -155,7 +165,7 @@ copy_and_compare(const Move *move)
 		report_info("the copy is there and follows; the same command without --stop-after cuts over");
 	else if (move->nshards > 0)
 	{
-		(void) check_definitions(move, source);
+		look_at_definitions(move, source);
 		return verify(select_shards(move, has_not_failed, NULL));
 	}
 	return STATUS_DONE;
@@ -188,7 +198,7 @@ copy_and_hand_over(const Move *move)
 	if ((status = fill_views(move)) != STATUS_DONE)
 		return status;
 	if (set_journal(move, source)->target_ddl_md5 == NULL)
-		(void) check_definitions(move, &move->target);
+		look_at_definitions(move, &move->target);
 	for (int i = 0; i < move->nshards; i++)
 		if (move->shards[i]->failed && is_way_back(move->shards[i]))
 			stay(select_range(move, i, 1));

@@ -209,6 +209,7 @@ subtest 'what fails after the decision' => sub {
 subtest 'a login in flight at the pause' => sub {
 	moves_ok($a, $b, 7, [ pooler_options($p), '--stop-after', 'copied' ], 0, 'copied');
 	my $hold = hold_at_step($a, 'verified');
+	my $pause = hold_at_step($b, 'ready');
 	my $run = IPC::Run::start([ move_command($a, $b, 7, pooler_options($p)) ], '>', \my $out, '2>', \my $err);
 	wait_until_held($a) or die "does not get there: $err";
 
@@ -218,11 +219,14 @@ subtest 'a login in flight at the pause' => sub {
 	my $client = IPC::Run::start([ 'psql', '-XAtqc', "SELECT current_setting('port')", '-d', pooled($p, 'insta7') ], '>', \my $home, '2>', \my $error);
 	await_pooler($p, 'SHOW SERVERS', qr/^S\|[^|]*\|insta7\|new\|/m);
 	$hold->{run}->kill_kill;
-	await_pooler($p, 'SHOW DATABASES', qr/^insta7\|.*\|1\|0$/m);
+	wait_until_held($b) or die "does not get there: $err";
+	like(led_to($p, 'insta7'), qr/ paused/, 'in the pause');
 	is(login_retry($p), 0, 'nothing waits for server_login_retry');
 	$lock->query_safe('COMMIT');
 	my $start = time;
+	$pause->{run}->kill_kill;
 	$run->finish;
+	let_go_steps($b);
 	is($? >> 8, 0, 'moved') or diag($err);
 	$client->finish;
 	is("$error$home", $b->port . "\n", 'the client goes on at the new home') or diag(slurp_file("$p->{dir}/log"));

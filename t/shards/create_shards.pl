@@ -78,14 +78,14 @@ my ($made_in, $made_out, $made_err) = ('', '', '');
 my $first = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ], '<', \$made_in, '>', \$made_out, '2>', \$made_err);
 $made_in = "BEGIN; SELECT snowid.create_shard(5000); SELECT 'made';\n";
 $first->pump until $made_out =~ /made/;
-my $range = session('range', 'CALL snowid.create_shards(5000, 5002)');
+my $ranging = session('range', 'CALL snowid.create_shards(5000, 5002)');
 ok($node->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 	WHERE a.application_name = 'range' AND NOT l.granted)), 'a range waits for a shard that is being made');
 $made_in = "COMMIT;\n";
 $first->finish;
-$range->{handle}->finish;
-like($range->{err}, qr/NOTICE:  .*3 shards done/, '... and skips it');
-unlike($range->{err}, qr/ERROR/, '... without an error');
+$ranging->{handle}->finish;
+like($ranging->{err}, qr/NOTICE:  .*3 shards done/, '... and skips it');
+unlike($ranging->{err}, qr/ERROR/, '... without an error');
 $node->psql('postgres', 'SELECT snowid.drop_shard(s) FROM generate_series(5000, 5002) s');
 
 # Two sessions that make the same range share the work.
