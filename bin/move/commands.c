@@ -111,6 +111,8 @@ refuse_to_move(Move *part)
 {
 	if (is_way_back(part->shards[0]) || (situation_of(part->shards[0]) & (HAS_MOVED | RETURNABLE)) == 0)
 		return refuse_part(part, "moved");
+	if (check_owner(part, &part->target, &part->source, false) != STATUS_DONE)
+		return EXIT_FAILED;
 	report_info("%s: moved already; type: %s", part->title, whole_command(part, "finish"));
 	return EXIT_DONE;
 }

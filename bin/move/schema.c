@@ -275,7 +275,7 @@ static void
 tell_difference(const Move *move, const Entry *entry, const char *what)
 {
 	const char *schema = strstr(entry->header, "; Schema: ");
-	char	   *name = schema == NULL ? "" : pg_strdup(schema + strlen("; Schema: "));
+	char	   *name = pg_strdup(schema == NULL ? "" : schema + strlen("; Schema: "));
 
 	name[strcspn(name, ";")] = '\0';
 	report_error("the copy is not as the shard is: on the target, %s: %s", what, entry->header);

@@ -73,6 +73,14 @@ print_all(void)
 		}
 }
 
+static Stand
+at(Role role, Step step)
+{
+	Stand		stand = {role, step};
+
+	return stand;
+}
+
 static Situation
 of(Stand from, Stand to)
 {
@@ -93,7 +101,7 @@ main(int argc, char *argv[])
 	stands[nstands++] = none;
 	for (Role role = SOURCE; role <= TARGET; role++)
 		for (Step step = ABORTED; step <= MOVED; step++)
-			stands[nstands++] = (Stand) {role, step};
+			stands[nstands++] = at(role, step);
 	if (argc > 1)
 	{
 		print_all();
@@ -117,7 +125,10 @@ main(int argc, char *argv[])
 			if (from.role == SOURCE && from.step == FENCED && (to.role == TARGET || to.role == NO_ROW) && situation != ABORTING)
 				decided = decided && is_decided_in(situation);
 
-			/* Nothing undoes what is open; nothing drops what is open nowhere else. */
+			/*
+			 * Nothing undoes what is open; nothing drops what is open nowhere
+			 * else.
+			 */
 			if (is_open_there)
 				safe = safe && (both & OF_ABORT) == 0;
 			if ((both & OF_FINISH) != 0)
@@ -128,17 +139,17 @@ main(int argc, char *argv[])
 	ok(decided, "a decided move cannot be left");
 	ok(safe, "no abort of what is open there, no finish of what is not");
 	ok(of(none, none) == NOT_BEGUN && of(unreached, none) == UNKNOWN_THERE, "nothing is known");
-	ok(of((Stand) {SOURCE, VERIFIED}, (Stand) {TARGET, READY}) == COPYING, "ready is not yet the decision");
-	ok(of((Stand) {SOURCE, FENCED}, (Stand) {TARGET, READY}) == DECIDED, "the decision");
-	ok(of((Stand) {SOURCE, FENCED}, none) == ROW_LOST, "the target has forgotten it");
-	ok(of((Stand) {SOURCE, COPIED}, (Stand) {TARGET, OPEN}) == OPEN_TWICE, "the source has forgotten it");
-	ok(of((Stand) {SOURCE, MOVED}, (Stand) {TARGET, READY}) == UNOPENED, "the target has forgotten that it was open");
-	ok(of((Stand) {SOURCE, MOVED}, (Stand) {TARGET, OPEN}) == HAS_MOVED &&
-	   situation_of_pair((Stand) {SOURCE, MOVED}, (Stand) {TARGET, OPEN}, true) == RETURNABLE, "moved");
-	ok(of((Stand) {SOURCE, MOVED}, none) == HAS_MOVED && is_turned(none, (Stand) {SOURCE, MOVED}), "half of a finish");
-	ok(of((Stand) {SOURCE, MOVED}, (Stand) {SOURCE, COPIED}) == TURNING && of((Stand) {SOURCE, MOVED}, (Stand) {SOURCE, FENCED}) == TURNING, "half of a turn");
-	ok(of((Stand) {SOURCE, ABORTED}, (Stand) {TARGET, OPEN}) == CONTRADICTION, "undone, and open");
-	ok(of((Stand) {TARGET, OPEN}, (Stand) {TARGET, OPEN}) == CONTRADICTION, "two targets");
+	ok(of(at(SOURCE, VERIFIED), at(TARGET, READY)) == COPYING, "ready is not yet the decision");
+	ok(of(at(SOURCE, FENCED), at(TARGET, READY)) == DECIDED, "the decision");
+	ok(of(at(SOURCE, FENCED), none) == ROW_LOST, "the target has forgotten it");
+	ok(of(at(SOURCE, COPIED), at(TARGET, OPEN)) == OPEN_TWICE, "the source has forgotten it");
+	ok(of(at(SOURCE, MOVED), at(TARGET, READY)) == UNOPENED, "the target has forgotten that it was open");
+	ok(of(at(SOURCE, MOVED), at(TARGET, OPEN)) == HAS_MOVED &&
+	   situation_of_pair(at(SOURCE, MOVED), at(TARGET, OPEN), true) == RETURNABLE, "moved");
+	ok(of(at(SOURCE, MOVED), none) == HAS_MOVED && is_turned(none, at(SOURCE, MOVED)), "half of a finish");
+	ok(of(at(SOURCE, MOVED), at(SOURCE, COPIED)) == TURNING && of(at(SOURCE, MOVED), at(SOURCE, FENCED)) == TURNING, "half of a turn");
+	ok(of(at(SOURCE, ABORTED), at(TARGET, OPEN)) == CONTRADICTION, "undone, and open");
+	ok(of(at(TARGET, OPEN), at(TARGET, OPEN)) == CONTRADICTION, "two targets");
 	for (Step step = CLOSED; step <= MOVED; step++)
 		ok(step_of(step_name(step)) == step, step_name(step));
 	ok(step_of("later") == NO_STEP, "a step that this program does not know");
