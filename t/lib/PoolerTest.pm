@@ -61,7 +61,12 @@ sub restart_pooler
 
 	unlink "$p->{dir}/pid";
 	system_or_bail($pgbouncer, '-q', '-d', "$p->{dir}/ini");
-	IPC::Run::run([ 'psql', '-XAtqc', 'SHOW VERSION', console($p) ], '>', \my $out) or die 'PgBouncer does not answer';
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	until (IPC::Run::run([ 'psql', '-XAtqc', 'SHOW VERSION', console($p) ], '>', \my $out, '2>', \my $err))
+	{
+		die "PgBouncer does not answer: $err" if time > $end;
+		usleep(10_000);
+	}
 	return $p;
 }
 

@@ -118,6 +118,7 @@ CREATE FUNCTION any_text() RETURNS text LANGUAGE sql VOLATILE AS $$
 SELECT quote_literal(any_of(snowid.id_to_base62(('x' || md5(random()::text))::bit(64)::bigint), md5(random()::text), 'LygHa16AHYF',
 	'LygHa16AHYG', 'zzzzzzzzzzz', '', 'Küche', '数据', '0000000000 ', '00000000000')) $$;
 });
+no warnings 'qw';	# commas
 my @calls = qw(id_timestamp(b) id_timestamp(b,t) id_shard(b) id_seq(b) id_parts(b) id_parts(b,t) make_id(t,i,i)
   make_id(t,i,i,t) min_id(t) min_id(t,t) max_id(t) max_id(t,t) id_between(b,t,t) id_between(b,t,t,t)
   id_to_base62(b) base62_to_id(x) shard_of(b,i) shard_of(x,i));
