@@ -119,7 +119,7 @@ sub kill_at
 		write_to($open[0], 'killed') if @open;
 
 		my ($code, $out) = snowid_move($source, $target, 5, $end);
-		if ($end eq 'abort' && $code == 1 && $out =~ /has been opened/)
+		if ($end eq 'abort' && $code == 3 && $out =~ /cannot be aborted now: decided/)
 		{
 			ok(1, 'too late to abort');
 			($code, $out) = snowid_move($source, $target, 5);

@@ -127,7 +127,7 @@ is_deeply(
 ($code, $said) = run_move(@with_password, @both_ways);
 is($code, 0, 'moved, with a way back') or diag $said;
 my $last = $b->safe_psql('postgres', q{SET ROLE owner; INSERT INTO insta7.users (name) VALUES ('there') RETURNING id});
-($code, $said) = run_move('back', @with_password, @both_ways);
+($code, $said) = run_move('back', @with_password, grep { $_ ne '--reverse' } @both_ways);
 is($code, 0, 'moved back') or diag $said;
 is($a->safe_psql('postgres', 'SELECT count(*), max(id) FROM insta7.users'), "101|$last", 'with what was written there');
 cmp_ok($a->safe_psql('postgres', q{SET ROLE owner; INSERT INTO insta7.users (name) VALUES ('here') RETURNING id}), '>', $last, 'and ids go on');
