@@ -38,7 +38,7 @@ my %wanted = (
 my @settings;
 
 # It is always on there.
-$wanted{standard_conforming_strings} = undef if $node{a}->pg_version >= 19;
+$wanted{standard_conforming_strings} = undef if ask($node{a}, 'SHOW server_version_num') >= 190000;
 for (split /\n/, ask($node{a}, q{
 SELECT name, vartype, reset_val, min_val, max_val, array_to_string(array_remove(enumvals, reset_val), ',') FROM pg_settings
 WHERE (context = 'user' OR name IN ('session_replication_role', 'event_triggers', 'zero_damaged_pages', 'lo_compat_privileges'))
