@@ -262,7 +262,7 @@ CREATE TABLE snowid.shard_registry (
 	sequence name NOT NULL DEFAULT 'id_seq',
 	epoch timestamptz CHECK (isfinite(epoch)),
 	home text CONSTRAINT home_without_password
-		CHECK (home !~ '(^|[[:space:]?&])(ssl)?password[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
+		CHECK (home !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
 	pool text
 );
 SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');

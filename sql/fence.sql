@@ -108,6 +108,8 @@ UPDATE snowid.shard_registry SET home = 'postgresql://app:secret@b/app' WHERE sh
 \echo :LAST_ERROR_SQLSTATE
 UPDATE snowid.shard_registry SET home = 'postgres://b/app?sslpassword=secret' WHERE shard = 5;
 \echo :LAST_ERROR_SQLSTATE
+UPDATE snowid.shard_registry SET home = $$host='b'password=secret$$ WHERE shard = 5;
+\echo :LAST_ERROR_SQLSTATE
 BEGIN;
 UPDATE snowid.shard_registry SET home = 'postgresql://app@b:5432,[::1]:5433/app?passfile=/p' WHERE shard = 5;
 ROLLBACK;
