@@ -424,15 +424,27 @@ sub lose_unflushed
 
 my @stopped;
 
-# Let only the sessions flush the log, until the next crash.
+# Let only the sessions flush the log, until the next crash.  The walwriter is stopped where it
+# sleeps: anywhere else it may hold a lock that they need.
 sub stop_walwriter
 {
 	my ($node) = @_;
-
-	push @stopped, $node->safe_psql('postgres', q{
+	my $pid = $node->safe_psql('postgres', q{
 SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'});
-	kill 'STOP', $stopped[-1];
-	return;
+	my $event;
+
+	push @stopped, $pid;
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		kill 'STOP', $pid;
+		usleep(500) while state_of($pid) !~ /[TZ]/;
+		$event = $node->safe_psql('postgres', qq{
+SELECT wait_event FROM pg_stat_activity WHERE pid = $pid});
+		return if $event eq 'WalWriterMain';
+		kill 'CONT', $pid;
+		usleep(100_000);
+	}
+	die "the walwriter never sleeps: $event";
 }
 
 # A test that ends here would wait a minute for a server that waits for it.
