@@ -1,5 +1,5 @@
 # Who reads changes by logical decoding, as Debezium does, and follows the registry
-# (doc/moving.md, "Who reads changes"), sees each change of a shard once, in order, while the shard is
+# (doc/moves.md, "Who reads changes"), sees each change of a shard once, in order, while the shard is
 # written on both servers, moves, and moves back.  Who does not, sees changes twice.
 #
 # The consumer here reads slots of pgoutput, and parses what they send.

@@ -35,8 +35,8 @@ cmp_ok($rate{1} * 5, '<=', $now, 'no more than it has');
 is("$rate{0} $rate{2} $rate{3}", '0 0 0', 'and those that do not');
 $load->kill_kill;
 
-# The query of doc/moving.md.
-my ($query) = slurp_file("$FindBin::RealBin/../../doc/moving.md") =~ /^(SELECT string_agg.*?;)$/ms;
+# The query of doc/moves.md.
+my ($query) = slurp_file("$FindBin::RealBin/../../doc/moves.md") =~ /^(SELECT string_agg.*?;)$/ms;
 my $set = $a->safe_psql('postgres', $query);
 is($set, '1,2,3', 'half of the bytes');
 moves_ok($a, $b, $set, [], 0, 'and they move', qr/3 of 3 shards have moved/);

@@ -491,7 +491,7 @@ FROM pg_publication p WHERE pubname <> :'name' AND EXISTS (
 \echo other slots
 -- pgoutput shows a publication's tables, others show all.
 SELECT 'warning', format('who reads slot "%s" (%s) will hear no more of the shard once it has moved', slot_name, plugin),
- 'Make a slot on the target, too, before the move; see doc/moving.md.'
+ 'Make a slot on the target, too, before the move; see doc/moves.md.'
 FROM pg_replication_slots s WHERE database = current_database() AND NOT temporary
 AND slot_name NOT LIKE 'snowid\_move\_%' AND slot_name !~ '^pg_[0-9]+_sync_[0-9]+_[0-9]+$'
 AND (plugin <> 'pgoutput' OR EXISTS (

@@ -25,7 +25,7 @@ $$ AS owned_in \gset
 \c :target
 SELECT 'FAILED', format('%s runs it (%s)', manager, sign),
  'Once it is promoted, that would make it a standby again, and its rows would be lost.'
- ' First take it out of its cluster: see doc/moving.md.'
+ ' First take it out of its cluster: see doc/splitting.md.'
 FROM (SELECT DISTINCT ON (manager) * FROM (
  SELECT 'Patroni', 'it was started with cluster_name, wal_level and max_locks_per_transaction'
  FROM pg_settings WHERE source = 'command line'
@@ -202,7 +202,7 @@ SELECT 'ok', format('"%s", of the target, keeps %s of log, and will be dropped',
 FROM pg_replication_slots WHERE slot_name = :'other'
 UNION ALL
 SELECT 'warning', format('who reads slot "%s" (%s) will hear no more of the set', slot_name, plugin),
- 'Once the set lives on the target, make a slot there, too; see doc/moving.md.'
+ 'Once the set lives on the target, make a slot there, too; see doc/moves.md.'
 FROM pg_replication_slots WHERE slot_type = 'logical' AND NOT temporary;
 
 \echo disk room
