@@ -24,7 +24,8 @@
 /* message.c */
 
 extern const char *progname;
-extern bool verbose;
+extern bool verbose;			/* messages have times then */
+extern void begin_messages(const char *name);
 
 /* "snowid-move: error: ...", as PostgreSQL's programs have it. */
 #define report_error		pg_log_error

@@ -66,6 +66,22 @@ set_up_session(PGconn *conn)
 		"WHERE current_setting('synchronous_commit') IN ('off', 'local')");
 }
 
+/*
+ * Is snowid there, if it is, of the version that the program knows?  What they have agreed
+ * on (functions, the journal) goes by version.  It is read from a comment, which runs nothing.
+ */
+bool
+knows_version(PGconn *conn)
+{
+	char	   *version = query_text(conn, "SELECT substring(obj_description(p.oid, 'pg_proc') FROM '[0-9.]+$') FROM pg_proc p "
+									 "WHERE proname = 'version' AND pronargs = 0 AND pronamespace = "
+									 "(SELECT oid FROM pg_namespace WHERE nspname = 'snowid')");
+
+	return version == NULL || strcmp(version, PROGRAM_VERSION) == 0 ||
+		refuse(false, "Use the program of that version; or there, type: ALTER EXTENSION snowid UPDATE;",
+			   "%s has snowid %s, and this is %s %s", label_of(conn), version, progname, PROGRAM_VERSION);
+}
+
 bool		waits_for_start = false;
 
 PGconn *

@@ -61,6 +61,7 @@ extern char *home_of_connection(PGconn *conn);
  * Each connection of the program is made by open_connection().  It returns one
  * that may have failed, as PQstatus() tells.
  */
+extern bool knows_version(PGconn *conn);
 extern bool waits_for_start;	/* a server that is starting is waited for */
 extern PGconn *connect_to(const char *label, const char *conninfo, const char *replication);
 

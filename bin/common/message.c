@@ -3,12 +3,36 @@
  */
 #include "base.h"
 
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 const char *progname;
 bool		verbose = false;
 int			failure_exit_code = EXIT_FAILED;
+
+/* Before each message, for who wants to see each step. */
+static void
+tell_time(void)
+{
+	struct timeval now;
+	time_t		seconds;
+	char text[	16];
+
+	if (!verbose)
+		return;
+	gettimeofday(&now, NULL);
+	seconds = now.tv_sec;
+	strftime(text, sizeof(text), "%H:%M:%S", localtime(&seconds));
+	fprintf(stderr, "%s.%03d ", text, (int) (now.tv_usec / 1000));
+}
+
+void
+begin_messages(const char *name)
+{
+	pg_logging_init(progname = name);
+	pg_logging_set_pre_callback(tell_time);
+}
 
 void
 tell_now_and_then(const char *fmt,...)

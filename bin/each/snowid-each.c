@@ -32,7 +32,7 @@ static const Option table[] = {
 	{"json", 0, NULL, "status, diff, the report of run: as JSON",.flag = &options.json},
 	{"like", 0, "SHARD", "create: the shard that the new ones are like",.number = &options.like,.max = MAX_SHARD},
 	{"bindir", 0, "DIR", "where pg_dump is",.string = &options.bindir},
-	{"verbose", 'v', NULL, "show queries that fail",.flag = &verbose},
+	{"verbose", 'v', NULL, "show queries that fail, with times",.flag = &verbose},
 	{.name = NULL}
 };
 
@@ -85,7 +85,7 @@ main(int argc, char *argv[])
 	PGconn	   *registry;
 	int			i = 0;
 
-	pg_logging_init(progname = "snowid-each");
+	begin_messages("snowid-each");
 	command = parse_command_line(argc, argv, table, synopsis, epilogue);
 	command = command != NULL ? command : "run";
 	while (i < (int) lengthof(commands) && strcmp(command, commands[i]) != 0)
@@ -109,6 +109,8 @@ main(int argc, char *argv[])
 	registry = connect_server(0);
 	if (PQstatus(registry) != CONNECTION_OK)
 		refuse_call("registry: %s", PQerrorMessage(registry));
+	if (!knows_version(registry))
+		return EXIT_USAGE;
 
 	/* A home names no role. */
 	setenv("PGUSER", PQuser(registry), 1);

@@ -567,7 +567,7 @@ find_command(const char *name)
 		{"move", OF_MOVE, command_move,.locks = true,.needs_source = true,.needs_target = true},
 		{"split", OF_SPLIT, command_split, command_split,.locks = true},
 		{"plan", OF_PLAN, command_plan, plan_split,.needs_source = true,.needs_target = true},
-		{"status", OF_STATUS, command_status, status_of_split,.locks = false},
+		{"status", OF_STATUS, command_status, status_of_split,.run_alone = status_of_all},
 		{"abort", OF_ABORT, command_abort, abort_split,.locks = true,.needs_source = true},
 		{"back", OF_BACK, command_back,.locks = true,.needs_source = true,.needs_target = true},
 		{"route", OF_ROUTE,.run_alone = print_route},

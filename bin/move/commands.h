@@ -17,7 +17,7 @@ typedef struct Command
 	bool		locks;			/* against other snowid-moves */
 	bool		needs_source;	/* else it says what it can without it */
 	bool		needs_target;
-	int			(*run_alone) (const MoveOptions *options);
+	int			(*run_alone) (const MoveOptions *options);	/* without --shard */
 } Command;
 
 /* batch.c */
@@ -35,6 +35,7 @@ extern bool is_whole(const Move *batch);
 extern const char *outlook(const Move *move);
 extern const char *what_to_type(const Move *move, int i);
 extern int	command_status(Move *move);
+extern int	status_of_all(const MoveOptions *options);
 
 /* split.c: the commands, as they are for the shards of a split */
 
@@ -54,6 +55,10 @@ extern int	command_audit(const MoveOptions *options);
 /* commands.c */
 
 extern const Command *find_command(const char *name);
+
+/* snowid-move.c: a command of the shards that the options name */
+
+extern int	run_on_sides(const Command *command, const MoveOptions *options);
 
 /* options.c: exits by itself for --help, --version, and what is wrong */
 

@@ -52,7 +52,7 @@ static const Option table[] = {
 	{"fix", 0, NULL, "audit mends what can lose nothing",.flag = &given.fix,.commands = OF_AUDIT},
 	{"fix-script", 0, "FILE", "plan writes the commands for the source there",.string = &given.fix_script,.commands = OF_PLAN},
 	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir,.commands = OF_ANY_MOVE},
-	{"verbose", 'v', NULL, "show each step",.flag = &verbose},
+	{"verbose", 'v', NULL, "show each step, with times",.flag = &verbose},
 	{.name = NULL}
 };
 
@@ -65,7 +65,8 @@ static const char synopsis[] =
 "  move                   move the shards, or go on with it (default)\n"
 "  split                  split the shards off to a standby of their server\n"
 "  route                  print the entries of PgBouncer; needs only --from\n"
-"  status                 show how far a move is\n"
+"  status                 show how far a move is; without --shard, all that --from,\n"
+"                         --to or the --registry know\n"
 "  abort                  undo a move that has not been completed\n"
 "  back                   take the shards back, after a move with --reverse\n"
 "  finish                 drop the copies that a move has left behind\n"
@@ -169,7 +170,7 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 	given.poolers = poolers.items;
 	given.npoolers = poolers.n;
 	*options = given;
-	if (command->run_alone != NULL && (command->bit == OF_AUDIT ? given.registry : given.from) != NULL)
+	if (command->run_alone != NULL && given.nshards == 0 && (given.registry != NULL || given.from != NULL || given.to != NULL))
 		return command;
 	if (command->bit == OF_AUDIT)
 		refuse_usage("--registry is needed");

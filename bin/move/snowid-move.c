@@ -14,7 +14,8 @@ typedef enum Joined
 {
 	JOINED,
 	NOT_JOINED,
-	NOT_ALLOWED					/* by our role's rights, or another program */
+	NOT_ALLOWED					/* by its version, our role's rights, or
+								 * another program */
 } Joined;
 
 /* Connect to a server, and read its journal under the lock that the command needs. */
@@ -28,6 +29,10 @@ join_side(const Move *move, const Command *command, Side *side)
 				   is_source ? options->source_for_target : options->target_for_source,
 				   is_source ? command->needs_source : command->needs_target))
 		return NOT_JOINED;
+
+	/* plan tells more of it. */
+	if (command->bit != OF_PLAN && !knows_version(side->conn))
+		return NOT_ALLOWED;
 	if (!check_journal_rights(side))
 		return NOT_ALLOWED;
 	if (command->locks && !lock_shards(move, side))
@@ -223,22 +228,11 @@ run_command(const Command *command, Move *set)
 }
 
 int
-main(int argc, char *argv[])
+run_on_sides(const Command *command, const MoveOptions *options)
 {
-	MoveOptions options;
-	const Command *command;
-	Move	   *set;
+	Move	   *set = make_set(options);
 	int			exit_code;
 
-	pg_logging_init(progname = "snowid-move");
-
-	/* Who reads our messages may go; a move in the middle does not. */
-	signal(SIGPIPE, SIG_IGN);
-	waits_for_start = true;
-	command = parse_options(argc, argv, &options);
-	if (command->run_alone != NULL)
-		return command->run_alone(&options);
-	set = make_set(&options);
 	if (join_sides(set, command, &exit_code))
 		exit_code = run_command(command, set);
 	if (set->tally->unrouted && exit_code == EXIT_DONE)
@@ -246,4 +240,21 @@ main(int argc, char *argv[])
 	close_side(&set->source);
 	close_side(&set->target);
 	return exit_code;
+}
+
+int
+main(int argc, char *argv[])
+{
+	MoveOptions options;
+	const Command *command;
+
+	begin_messages("snowid-move");
+
+	/* Who reads our messages may go; a move in the middle does not. */
+	signal(SIGPIPE, SIG_IGN);
+	waits_for_start = true;
+	command = parse_options(argc, argv, &options);
+	if (command->run_alone != NULL && options.nshards == 0)
+		return command->run_alone(&options);
+	return run_on_sides(command, &options);
 }

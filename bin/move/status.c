@@ -107,3 +107,90 @@ command_status(Move *set)
 {
 	return for_each_batch(set, status_of_batch);
 }
+
+static const char **seen;		/* ids of moves */
+static int	nseen = 0;
+
+/* Is that move new?  Both of its servers have it. */
+static bool
+is_new(const char *id)
+{
+	for (int i = 0; i < nseen; i++)
+		if (strcmp(seen[i], id) == 0)
+			return false;
+	seen = pg_realloc(seen, (nseen + 1) * sizeof(char *));
+	seen[nseen++] = id;
+	return true;
+}
+
+/* Of each move that a server's journal has, with the sides that it was begun with; and what was closed by hand. */
+static int
+status_of_server(const MoveOptions *options, PGconn *conn)
+{
+	char	   *home = home_of_connection(conn);
+	PGresult   *rows = query(conn, JOURNAL_MOVES_SQL, literal(conn, home));
+	int			code = EXIT_DONE;
+
+	for (int row = 0, last; row < PQntuples(rows); row = last)
+	{
+		const char *id = field(rows, row, 0);
+		MoveOptions its = *options;
+		int			found;
+
+		its.shards = pg_malloc(PQntuples(rows) * sizeof(int));
+		its.nshards = 0;
+		for (last = row; last < PQntuples(rows) && strcmp(PQgetvalue(rows, last, 0), PQgetvalue(rows, row, 0)) == 0; last++)
+			its.shards[its.nshards++] = atoi(PQgetvalue(rows, last, 3));
+		its.from = field(rows, row, 1);
+		its.to = field(rows, row, 2);
+		if (id != NULL && !is_new(id))
+			continue;
+		if (id == NULL || its.from == NULL || its.to == NULL)
+		{
+			printf("%s: closed by hand at %s\n  To open it, if it is open nowhere else, type there: SELECT snowid.unfence_shard(N);\n",
+				   make_set(&its)->title, home);
+			found = EXIT_FAILED;
+		}
+		else
+			found = run_on_sides(find_command("status"), &its);
+		code = code == EXIT_DONE ? found : combine(code, found);
+	}
+	if (PQntuples(rows) == 0)
+		report_info("no move at %s", home);
+	PQclear(rows);
+	return code;
+}
+
+/* Without --shard: of all moves at --from, at --to, and at the servers that the --registry names. */
+int
+status_of_all(const MoveOptions *options)
+{
+	const char *given[] = {options->from, options->to, options->registry};
+	int			code = EXIT_DONE;
+
+	for (int i = 0; i < (int) lengthof(given); i++)
+	{
+		PGresult   *homes = NULL;
+		PGconn	   *conn;
+
+		if (given[i] == NULL)
+			continue;
+		for (int row = -1; row < PQntuples(homes); row++)
+		{
+			const char *home = row < 0 ? given[i] : PQgetvalue(homes, row, 0);
+			int			found = EXIT_USAGE;
+
+			conn = open_connection(row < 0 ? "server" : home, home);
+			if (PQstatus(conn) != CONNECTION_OK)
+				report_error("%s", PQerrorMessage(conn));
+			else if (knows_version(conn))
+				found = status_of_server(options, conn);
+			if (row < 0 && given[i] == options->registry && found != EXIT_USAGE)
+				homes = query(conn, "SELECT DISTINCT home FROM snowid.shard_registry WHERE home IS NOT NULL ORDER BY 1");
+			PQfinish(conn);
+			code = code == EXIT_DONE ? found : combine(code, found);
+		}
+		PQclear(homes);
+	}
+	return code;
+}

@@ -17,6 +17,15 @@ SELECT slot_name, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint >> 
 FROM pg_replication_slots LEFT JOIN pg_stat_replication ON pid = active_pid
 WHERE slot_name IN (:'name', :'reverse_name');
 
+-- The journal's shards: the id of the move, and its sides as it was begun; no id if closed by hand.
+-- arguments: home
+\echo journal_moves_sql
+SELECT details ->> 'move_id', coalesce(details ->> 'from', CASE WHEN is_source THEN :'home' ELSE peer END),
+ coalesce(details ->> 'to', CASE WHEN is_source THEN peer ELSE :'home' END), shard
+FROM snowid.moves, LATERAL (SELECT coalesce(details ->> 'begun_as', role) = 'source') x (is_source)
+WHERE NOT details ? 'stays'
+ORDER BY min(shard) OVER (PARTITION BY details ->> 'move_id'), 1, shard;
+
 -- Takes away what the role's default privileges would give to what it makes, and gives
 -- them back: pg_dump counts on those of PostgreSQL.
 \echo default_privileges_sql
