@@ -572,6 +572,7 @@ find_command(const char *name)
 		{"back", OF_BACK, command_back,.locks = true,.needs_source = true,.needs_target = true},
 		{"route", OF_ROUTE,.run_alone = print_route},
 		{"audit", OF_AUDIT,.run_alone = command_audit},
+		{"diff", OF_DIFF,.run_alone = command_diff},
 		{"finish", OF_FINISH, command_finish, finish_split,.locks = true,.needs_source = true,.needs_target = true},
 	};
 

@@ -17,7 +17,8 @@ typedef struct Command
 	bool		locks;			/* against other snowid-moves */
 	bool		needs_source;	/* else it says what it can without it */
 	bool		needs_target;
-	int			(*run_alone) (const MoveOptions *options);	/* without --shard */
+	int			(*run_alone) (const MoveOptions *options);	/* without --shard, or
+															 * not as a move */
 } Command;
 
 /* batch.c */
@@ -51,6 +52,10 @@ extern int	refuse_split(Move *set);
 /* audit.c */
 
 extern int	command_audit(const MoveOptions *options);
+
+/* rowdiff.c */
+
+extern int	command_diff(const MoveOptions *options);
 
 /* commands.c */
 

@@ -59,6 +59,8 @@ typedef struct MoveOptions
 	bool		dry_run;		/* finish only looks */
 	const char *fix_script;		/* where plan writes commands; NULL: nowhere */
 	bool		trust_owners;	/* with whatever replication runs as superuser */
+	const char *as;				/* the schema's name at --to; NULL: its own */
+	bool		keys;			/* diff names each row */
 	bool		fix;			/* audit mends what can lose nothing */
 	bool		cascade;		/* finish drops what others have made of the
 								 * copy, and a changed one */

@@ -21,7 +21,7 @@ static const char *target_ddl;
 #define HANDS_OVER		(COPIES | OF_SPLIT | OF_BACK)
 
 /* What does no harm if it is repeated with a command that goes on. */
-#define OF_ANY_MOVE		(~(OF_SPLIT | OF_ROUTE | OF_AUDIT))
+#define OF_ANY_MOVE		(OF_MOVES & ~OF_SPLIT)
 
 static const Option table[] = {
 	{"shard", 's', "SET", "the shards: numbers and ranges, as in 0-999,1500",.shards = &shards,.commands = OF_SHARDS},
@@ -32,13 +32,13 @@ static const Option table[] = {
 	{"target-ddl", 0, "FILE", "SQL to run in each new schema before the rows",.string = &target_ddl,.commands = COPIES},
 	{"source-for-target", 0, "CONNSTR", "how the target reaches the source (default: as --from)",.string = &given.source_for_target,.commands = OF_ANY_MOVE},
 	{"target-for-source", 0, "CONNSTR", "how the source reaches the target (default: as --to)",.string = &given.target_for_source,.commands = OF_ANY_MOVE},
-	{"registry", 0, "CONNSTR", "a third server that keeps the registry of all",.string = &given.registry,.commands = ~OF_ROUTE},
-	{"pooler", 0, "CONNSTR", "PgBouncer's admin console, to let its clients wait and\nfollow; may be given several times",.strings = &poolers,.commands = OF_SHARDS},
-	{"pooler-file", 0, "PATH", "the entries, which its configuration includes",.string = &given.pooler_file,.commands = OF_SHARDS},
-	{"pooler-command", 0, "CMD", "run with that path, to bring the file to other machines",.string = &given.pooler_command,.commands = OF_SHARDS},
-	{"entry-options", 0, "TEXT", "what each entry has besides (%p: its pool)",.string = &given.entry_options},
-	{"pause-limit", 0, "MS", "longest time that writes may wait (default: 1000)",.number = &given.pause_limit_ms,.min = 1,.max = INT_MAX,.commands = OF_SHARDS},
-	{"lock-timeout", 0, "MS", "longest wait for a lock (default: 100)",.number = &given.lock_timeout_ms,.min = 1,.max = INT_MAX,.commands = OF_SHARDS},
+	{"registry", 0, "CONNSTR", "a third server that keeps the registry of all",.string = &given.registry,.commands = ~(OF_ROUTE | OF_DIFF)},
+	{"pooler", 0, "CONNSTR", "PgBouncer's admin console, to let its clients wait and\nfollow; may be given several times",.strings = &poolers,.commands = OF_MOVES},
+	{"pooler-file", 0, "PATH", "the entries, which its configuration includes",.string = &given.pooler_file,.commands = OF_MOVES},
+	{"pooler-command", 0, "CMD", "run with that path, to bring the file to other machines",.string = &given.pooler_command,.commands = OF_MOVES},
+	{"entry-options", 0, "TEXT", "what each entry has besides (%p: its pool)",.string = &given.entry_options,.commands = ~(OF_DIFF | OF_ERASE)},
+	{"pause-limit", 0, "MS", "longest time that writes may wait (default: 1000)",.number = &given.pause_limit_ms,.min = 1,.max = INT_MAX,.commands = OF_MOVES},
+	{"lock-timeout", 0, "MS", "longest wait for a lock (default: 100)",.number = &given.lock_timeout_ms,.min = 1,.max = INT_MAX,.commands = OF_MOVES},
 	{"retries", 0, "N", "how often to try again to cut over (default: 20)",.number = &given.retries,.max = INT_MAX,.commands = HANDS_OVER},
 	{"verify", 0, "DEPTH", "compare none, counts or checksums (default: counts)",.string = &verify_depth,.commands = COPIES},
 	{"max-wal", 0, "SIZE", "log that the source may keep for it (default: 10GB)",.size = &given.max_wal,.commands = COPIES | OF_BACK},
@@ -51,6 +51,8 @@ static const Option table[] = {
 	{"dry-run", 0, NULL, "finish says what it would drop, and drops nothing",.flag = &given.dry_run,.commands = OF_FINISH},
 	{"fix", 0, NULL, "audit mends what can lose nothing",.flag = &given.fix,.commands = OF_AUDIT},
 	{"fix-script", 0, "FILE", "plan writes the commands for the source there",.string = &given.fix_script,.commands = OF_PLAN},
+	{"as", 0, "SCHEMA", "diff with a copy of that name at --to",.string = &given.as,.commands = OF_DIFF},
+	{"keys", 0, NULL, "diff names each row",.flag = &given.keys,.commands = OF_DIFF},
 	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir,.commands = OF_ANY_MOVE},
 	{"verbose", 'v', NULL, "show each step, with times",.flag = &verbose},
 	{.name = NULL}
@@ -71,7 +73,9 @@ static const char synopsis[] =
 "  back                   take the shards back, after a move with --reverse\n"
 "  finish                 drop the copies that a move has left behind\n"
 "  audit                  look at every server of the --registry for what\n"
-"                         contradicts itself, and say what mends it\n";
+"                         contradicts itself, and say what mends it\n"
+"  diff                   count the rows that are only at --from, only at --to,\n"
+"                         or differ\n";
 
 static const char epilogue[] =
 "Exit status: 0 done; 1 failed, and the shard is where it was; 2 wrong usage, or\n"
@@ -170,7 +174,7 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 	given.poolers = poolers.items;
 	given.npoolers = poolers.n;
 	*options = given;
-	if (command->run_alone != NULL && given.nshards == 0 && (given.registry != NULL || given.from != NULL || given.to != NULL))
+	if (command->run_alone != NULL && command->bit != OF_DIFF && given.nshards == 0 && (given.registry != NULL || given.from != NULL || given.to != NULL))
 		return command;
 	if (command->bit == OF_AUDIT)
 		refuse_usage("--registry is needed");
@@ -180,5 +184,7 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 		refuse_usage("--target-ddl and --reverse cannot be used together: the source could not take what the target then has");
 	if (given.nshards == 0 || given.from == NULL || given.to == NULL)
 		refuse_usage("--shard, --from and --to are needed");
+	if (given.as != NULL && given.nshards > 1)
+		refuse_usage("--as is the name of one shard");
 	return command;
 }

@@ -57,7 +57,12 @@ typedef struct Stand
 #define OF_ROUTE	(1 << 6)
 #define OF_FINISH	(1 << 7)
 #define OF_AUDIT	(1 << 8)
+#define OF_DIFF		(1 << 9)
+#define OF_ERASE	(1 << 10)
 #define OF_SHARDS	~(OF_ROUTE | OF_AUDIT)
+
+/* What hands shards over, and what goes with it. */
+#define OF_MOVES	(OF_SHARDS & ~(OF_DIFF | OF_ERASE))
 
 /* Also as sets. */
 typedef enum Situation

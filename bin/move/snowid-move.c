@@ -254,7 +254,7 @@ main(int argc, char *argv[])
 	signal(SIGPIPE, SIG_IGN);
 	waits_for_start = true;
 	command = parse_options(argc, argv, &options);
-	if (command->run_alone != NULL && options.nshards == 0)
+	if (command->run_alone != NULL && (options.nshards == 0 || command->run == NULL))
 		return command->run_alone(&options);
 	return run_on_sides(command, &options);
 }

@@ -125,6 +125,10 @@ extern bool close_locked_shards(const Move *move, const Side *side, const char *
 extern Status verify(const Move *move);
 extern bool compare_tables(const Move *move, bool is_doubtful);
 
+/* rowdiff.c */
+
+extern int64 diff_rows(PGconn *const conns[2], const char *const schemas[2], const char *const words[3], bool with_keys);
+
 /* entries.c: the registry for PgBouncer */
 
 extern PGconn *connect_briefly(const char *conninfo, const char *user);

@@ -357,3 +357,35 @@ LATERAL (SELECT CASE WHEN shard = ANY (ARRAY[:'moved']::int[]) THEN :'home'
  WHEN r.home IS NULL OR c.oid IS NOT NULL AND NOT coalesce(closed AND step NOT IN ('closed', 'open'), false) THEN :'here'
  ELSE r.home END COLLATE "C") h (home)
 GROUP BY p.pool, h.home ORDER BY p.pool, h.home;
+
+-- Tables of a schema, with their columns, and those of what names a row: partitions are
+-- read with their table.
+-- arguments: schema
+\echo diff_facts_sql
+SELECT coalesce(json_agg(json_build_object('name', relname, 'part', CASE WHEN relkind = 'r' THEN 'ONLY ' ELSE '' END,
+ 'columns', ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum),
+ 'key', ARRAY(SELECT attname FROM (SELECT indkey, indnkeyatts FROM pg_index WHERE indrelid = c.oid AND (indisprimary OR indisreplident)
+   ORDER BY indisprimary DESC LIMIT 1) i, unnest(indkey) WITH ORDINALITY k (attnum, n) JOIN pg_attribute a USING (attnum)
+  WHERE n <= indnkeyatts AND attrelid = c.oid ORDER BY n))), '[]')
+FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = :'schema' AND relkind IN ('r', 'p') AND NOT relispartition;
+
+-- A query for each of two sides and each table: rows as key and hash, in the order of the bytes of
+-- the keys.  Without a key that both have, the row is the key.  Texts are made as in comparisons_sql.
+-- arguments: schema facts other_schema other_facts
+\echo diff_tables_sql
+SELECT format('%I.%I', CASE WHEN h.name IS NULL THEN :'other_schema' ELSE :'schema' END, name), CASE
+ WHEN h.name IS NULL OR t.name IS NULL THEN ', all of the table'
+ WHEN differ IS NOT NULL THEN ', without columns that one side lacks: ' || differ ELSE '' END,
+ CASE WHEN h.name IS NULL THEN 'SELECT WHERE false' ELSE concat(rows, h.part, format('%I.%I', :'schema', name), sorted) END,
+ CASE WHEN t.name IS NULL THEN 'SELECT WHERE false' ELSE concat(rows, t.part, format('%I.%I', :'other_schema', name), sorted) END
+FROM json_to_recordset(:'facts') h (name text, part text, columns text[], key text[])
+FULL JOIN json_to_recordset(:'other_facts') t (name text, part text, columns text[], key text[]) USING (name),
+LATERAL (SELECT array_agg(c) FILTER (WHERE is_common), string_agg(c, ', ') FILTER (WHERE NOT is_common)
+ FROM (SELECT c, (c = ANY (h.columns) AND c = ANY (t.columns)) IS NOT FALSE AS is_common
+  FROM unnest(coalesce(h.columns, '{}') || coalesce(t.columns, '{}')) WITH ORDINALITY u (c, n) GROUP BY c ORDER BY min(n)) u) u (common, differ),
+LATERAL (SELECT CASE WHEN of_one <@ common AND of_one <> '{}' THEN of_one ELSE common END FROM (SELECT coalesce(nullif(h.key, '{}'), t.key)) o (of_one)) k (named),
+LATERAL (SELECT (SELECT string_agg('t.' || quote_ident(c), ', ') FROM unnest(common) c),
+ (SELECT string_agg('t.' || quote_ident(c), ', ') FROM unnest(named) c), (SELECT string_agg(quote_ident(c), ', ') FROM unnest(named) c)) x (texts, keys, names),
+LATERAL (SELECT format($$SELECT concat('(', %L, ')=', k), h FROM (SELECT textin(record_out(ROW(%s))) AS k, sha256(convert_to(textin(record_out(ROW(%s))), 'UTF8')) AS h
+ FROM $$, names, keys, texts), $$ t) x ORDER BY convert_to(k, 'UTF8')$$) r (rows, sorted)
+ORDER BY name COLLATE "C";
