@@ -263,7 +263,8 @@ CREATE TABLE snowid.shard_registry (
 	epoch timestamptz CHECK (isfinite(epoch)),
 	home text CONSTRAINT home_without_password
 		CHECK (home !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
-	pool text
+	pool text,
+	homes jsonb NOT NULL DEFAULT '[]'
 );
 SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
 
@@ -277,6 +278,37 @@ COMMENT ON COLUMN snowid.shard_registry.home IS
 
 COMMENT ON COLUMN snowid.shard_registry.pool IS
 'entry of PgBouncer that leads to the shard, and to others that move together with it; NULL for the schema''s name';
+
+-- In the row, so that it goes wherever that does: replicated, dumped, carried by a move.
+COMMENT ON COLUMN snowid.shard_registry.homes IS
+'where the shard has lived, the oldest first: as shard_homes shows it';
+
+CREATE FUNCTION snowid_internal.note_home()
+RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NEW.homes = '[]' OR NEW.homes -> -1 ->> 'home' IS DISTINCT FROM NEW.home THEN
+		NEW.homes := NEW.homes || jsonb_build_object('home', NEW.home, 'since', clock_timestamp());
+	END IF;
+	RETURN NEW;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.note_home() IS
+'trigger on the registry, which adds a new home to the history';
+
+-- Not where a worker of logical replication writes: its row has the history.
+CREATE OR REPLACE TRIGGER note_home BEFORE INSERT OR UPDATE OF home ON snowid.shard_registry
+	FOR EACH ROW EXECUTE FUNCTION snowid_internal.note_home();
+
+CREATE VIEW snowid.shard_homes AS
+SELECT r.shard, h.home, h.since
+FROM snowid.shard_registry r, pg_catalog.jsonb_to_recordset(r.homes) AS h (home text, since timestamptz);
+
+COMMENT ON VIEW snowid.shard_homes IS
+'where each shard has lived, and since when; home is NULL for the server that made it, until the shard moves';
 
 -- Sessions remember which epoch a shard has.  Also where a worker of logical
 -- replication writes.
@@ -2810,7 +2842,7 @@ GRANT USAGE ON SCHEMA snowid, snowid_internal TO PUBLIC;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA snowid, snowid_internal TO PUBLIC;
 
 -- Everybody may look; the owners may grant the rest to those who make shards.
-GRANT SELECT ON snowid.shards, snowid.shard_registry, snowid_internal.reservation TO PUBLIC;
+GRANT SELECT ON snowid.shards, snowid.shard_homes, snowid.shard_registry, snowid_internal.reservation TO PUBLIC;
 GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry, snowid.moves
 	TO @extowner@, pg_database_owner WITH GRANT OPTION;
 GRANT USAGE, SELECT, UPDATE ON SEQUENCE snowid.id_seq

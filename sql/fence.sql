@@ -102,6 +102,7 @@ CALL snowid.create_shards(5, 5);
 RESET client_min_messages;
 
 -- A home is shown to everybody, so it has no password.
+\set VERBOSITY terse
 SELECT snowid.unfence_shard(5, 'host=b password=secret');
 \echo :LAST_ERROR_SQLSTATE
 UPDATE snowid.shard_registry SET home = 'postgresql://app:secret@b/app' WHERE shard = 5;
@@ -110,6 +111,7 @@ UPDATE snowid.shard_registry SET home = 'postgres://b/app?sslpassword=secret' WH
 \echo :LAST_ERROR_SQLSTATE
 UPDATE snowid.shard_registry SET home = $$host='b'password=secret$$ WHERE shard = 5;
 \echo :LAST_ERROR_SQLSTATE
+\set VERBOSITY default
 BEGIN;
 UPDATE snowid.shard_registry SET home = 'postgresql://app@b:5432,[::1]:5433/app?passfile=/p' WHERE shard = 5;
 ROLLBACK;

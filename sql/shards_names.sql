@@ -102,7 +102,9 @@ line'), (26, '"$user"'), (27, '{}'), (28, 'pg-catalog'), (29, E'tab\t');
 -- a search path has no way to say this one
 SELECT snowid.create_shard(30, '$user');
 \echo :LAST_ERROR_SQLSTATE
+\set VERBOSITY terse
 INSERT INTO snowid.shard_registry VALUES (30, '$user');
+\set VERBOSITY default
 DO $$
 DECLARE h record; id bigint;
 BEGIN

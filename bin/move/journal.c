@@ -448,6 +448,10 @@ claim_source(const Move *move)
 	const char *registry = move->options->registry;
 	PQExpBufferData shards;
 
+	/* For others, the server that made a shard has a name. */
+	run(conn, "UPDATE snowid.shard_registry SET homes = (SELECT jsonb_agg(CASE WHEN h ->> 'home' IS NULL "
+		"THEN h || jsonb_build_object('home', %s::text) ELSE h END ORDER BY n) FROM jsonb_array_elements(homes) WITH ORDINALITY e (h, n)) "
+		"WHERE shard IN (%s) AND homes <> '[]'", literal(conn, source->home), shard_list(move));
 	initPQExpBuffer(&shards);
 	for (int i = 0; i < move->nshards; i++)
 		appendPQExpBuffer(&shards, "%s(%d, %s, %s)", i > 0 ? ", " : "", move->shards[i]->number,
@@ -475,15 +479,15 @@ claim_target(const Move *move)
 	PGconn	   *conn = target->conn;
 	const Journal *claimed = set_journal(move, &move->source);
 	char	   *given = query_text(move->source.conn,
-								   "SELECT json_agg(r) FROM (SELECT shard, schema, sequence, epoch, pool FROM snowid.shard_registry WHERE shard IN (%s)) r",
+								   "SELECT json_agg(r) FROM (SELECT shard, schema, sequence, epoch, pool, homes FROM snowid.shard_registry WHERE shard IN (%s)) r",
 								   shard_list(move));
 	char	   *others;
 
-	given = text_of("json_to_recordset(%s) g (shard int, schema name, sequence name, epoch timestamptz, pool text)", literal(conn, given));
+	given = text_of("json_to_recordset(%s) g (shard int, schema name, sequence name, epoch timestamptz, pool text, homes jsonb)", literal(conn, given));
 	run(conn, "BEGIN");
 	run(conn,
-		"WITH added AS (INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, home, pool) "
-		"SELECT shard, schema, sequence, epoch, %s, pool FROM %s ON CONFLICT DO NOTHING RETURNING shard) "
+		"WITH added AS (INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, home, pool, homes) "
+		"SELECT shard, schema, sequence, epoch, %s, pool, homes FROM %s ON CONFLICT DO NOTHING RETURNING shard) "
 		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
 		"SELECT shard, schema, 'target', 'claimed', %s, jsonb_build_object('begun_as', 'target', 'move_id', %s::text, 'reverse', %s, "
 		"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
