@@ -326,7 +326,7 @@ SELECT snowid_internal.prepare_table('insta100.photos');
 SELECT snowid.fence_shard(1), snowid.fence_shard(100, 'host=b');
 BEGIN;
 CREATE TRIGGER directory_is_right BEFORE INSERT ON snowid.shard_registry FOR EACH ROW EXECUTE FUNCTION snowid_internal.directory_is_right('host=c');
-INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (101, 'insta101', 'host=c');
+INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (4001, 'nowhere', 'host=c');
 ROLLBACK;
 INSERT INTO insta100.photos VALUES (1);
 SELECT snowid.next_id(100, 'insta100.id_seq');
