@@ -573,6 +573,7 @@ find_command(const char *name)
 		{"route", OF_ROUTE,.run_alone = print_route},
 		{"audit", OF_AUDIT,.run_alone = command_audit},
 		{"diff", OF_DIFF,.run_alone = command_diff},
+		{"erase", OF_ERASE,.run_alone = command_erase},
 		{"finish", OF_FINISH, command_finish, finish_split,.locks = true,.needs_source = true,.needs_target = true},
 	};
 

@@ -57,6 +57,10 @@ extern int	command_audit(const MoveOptions *options);
 
 extern int	command_diff(const MoveOptions *options);
 
+/* erase.c */
+
+extern int	command_erase(const MoveOptions *options);
+
 /* commands.c */
 
 extern const Command *find_command(const char *name);

@@ -61,6 +61,7 @@ typedef struct MoveOptions
 	bool		trust_owners;	/* with whatever replication runs as superuser */
 	const char *as;				/* the schema's name at --to; NULL: its own */
 	bool		keys;			/* diff names each row */
+	bool		yes;			/* erase does not ask */
 	bool		fix;			/* audit mends what can lose nothing */
 	bool		cascade;		/* finish drops what others have made of the
 								 * copy, and a changed one */

@@ -25,8 +25,8 @@ static const char *target_ddl;
 
 static const Option table[] = {
 	{"shard", 's', "SET", "the shards: numbers and ranges, as in 0-999,1500",.shards = &shards,.commands = OF_SHARDS},
-	{"from", 'f', "CONNSTR", "the server where they live, if not as the registry has it",.string = &given.from,.commands = ~OF_AUDIT},
-	{"to", 't', "CONNSTR", "the server to move them to; with a registry, a name will do",.string = &given.to,.commands = OF_SHARDS},
+	{"from", 'f', "CONNSTR", "the server where they live",.string = &given.from,.commands = ~OF_AUDIT},
+	{"to", 't', "CONNSTR", "the server to move them to",.string = &given.to,.commands = OF_SHARDS & ~OF_ERASE},
 	{"batch", 0, "N", "how many to copy together (default: by what the\nservers have free)",.number = &given.batch,.min = 1,.max = MAX_SHARD + 1,.commands = COPIES},
 	{"jobs", 0, "N", "sessions that copy (default: by processors)",.number = &given.jobs,.min = 1,.max = 64,.commands = COPIES},
 	{"target-ddl", 0, "FILE", "SQL to run in each new schema before the rows",.string = &target_ddl,.commands = COPIES},
@@ -38,8 +38,8 @@ static const Option table[] = {
 	{"pooler-command", 0, "CMD", "run with that path, to bring the file to other machines",.string = &given.pooler_command,.commands = OF_MOVES},
 	{"entry-options", 0, "TEXT", "what each entry has besides (%p: its pool)",.string = &given.entry_options,.commands = ~(OF_DIFF | OF_ERASE)},
 	{"pause-limit", 0, "MS", "longest time that writes may wait (default: 1000)",.number = &given.pause_limit_ms,.min = 1,.max = INT_MAX,.commands = OF_MOVES},
-	{"lock-timeout", 0, "MS", "longest wait for a lock (default: 100)",.number = &given.lock_timeout_ms,.min = 1,.max = INT_MAX,.commands = OF_MOVES},
-	{"retries", 0, "N", "how often to try again to cut over (default: 20)",.number = &given.retries,.max = INT_MAX,.commands = HANDS_OVER},
+	{"lock-timeout", 0, "MS", "longest wait for a lock (default: 100)",.number = &given.lock_timeout_ms,.min = 1,.max = INT_MAX,.commands = OF_MOVES | OF_ERASE},
+	{"retries", 0, "N", "how often to try again to cut over (default: 20)",.number = &given.retries,.max = INT_MAX,.commands = HANDS_OVER | OF_ERASE},
 	{"verify", 0, "DEPTH", "compare none, counts or checksums (default: counts)",.string = &verify_depth,.commands = COPIES},
 	{"max-wal", 0, "SIZE", "log that the source may keep for it (default: 10GB)",.size = &given.max_wal,.commands = COPIES | OF_BACK},
 	{"max-lag", 0, "SIZE", "how close to follow before the cut-over (default: 1MB)",.size = &given.max_lag,.commands = HANDS_OVER},
@@ -47,12 +47,13 @@ static const Option table[] = {
 	{"reverse", 0, NULL, "replicate back afterwards, so that \"back\" loses nothing",.flag = &given.reverse,.commands = COPIES},
 	{"keep-name", 0, NULL, "don't rename the copy that is left behind",.flag = &given.keep_name,.commands = COPIES},
 	{"trust-owners", 0, NULL, "let functions of the shard's owners run as superuser",.flag = &given.trust_owners,.commands = OF_ANY_MOVE},
-	{"cascade", 0, NULL, "finish and abort also drop what other schemas have on the copy,\nand a copy that was changed after it was closed",.flag = &given.cascade,.commands = OF_FINISH | OF_ABORT},
-	{"dry-run", 0, NULL, "finish says what it would drop, and drops nothing",.flag = &given.dry_run,.commands = OF_FINISH},
+	{"cascade", 0, NULL, "finish, abort and erase also drop what other schemas have on the\ncopy, and a copy that was changed after it was closed",.flag = &given.cascade,.commands = OF_FINISH | OF_ABORT | OF_ERASE},
+	{"dry-run", 0, NULL, "finish and erase say what they would drop, and drop nothing",.flag = &given.dry_run,.commands = OF_FINISH | OF_ERASE},
 	{"fix", 0, NULL, "audit mends what can lose nothing",.flag = &given.fix,.commands = OF_AUDIT},
 	{"fix-script", 0, "FILE", "plan writes the commands for the source there",.string = &given.fix_script,.commands = OF_PLAN},
 	{"as", 0, "SCHEMA", "diff with a copy of that name at --to",.string = &given.as,.commands = OF_DIFF},
 	{"keys", 0, NULL, "diff names each row",.flag = &given.keys,.commands = OF_DIFF},
+	{"yes", 0, NULL, "erase without being asked again",.flag = &given.yes,.commands = OF_ERASE},
 	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir,.commands = OF_ANY_MOVE},
 	{"verbose", 'v', NULL, "show each step, with times",.flag = &verbose},
 	{.name = NULL}
@@ -75,7 +76,9 @@ static const char synopsis[] =
 "  audit                  look at every server of the --registry for what\n"
 "                         contradicts itself, and say what mends it\n"
 "  diff                   count the rows that are only at --from, only at --to,\n"
-"                         or differ\n";
+"                         or differ\n"
+"  erase                  drop a shard and its copies on all servers that --from or\n"
+"                         the --registry knows of\n";
 
 static const char epilogue[] =
 "Exit status: 0 done; 1 failed, and the shard is where it was; 2 wrong usage, or\n"
@@ -174,7 +177,7 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 	given.poolers = poolers.items;
 	given.npoolers = poolers.n;
 	*options = given;
-	if (command->run_alone != NULL && command->bit != OF_DIFF && given.nshards == 0 && (given.registry != NULL || given.from != NULL || given.to != NULL))
+	if (command->run_alone != NULL && (command->bit & (OF_DIFF | OF_ERASE)) == 0 && given.nshards == 0 && (given.registry != NULL || given.from != NULL || given.to != NULL))
 		return command;
 	if (command->bit == OF_AUDIT)
 		refuse_usage("--registry is needed");
@@ -182,11 +185,12 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 		refuse_usage("--pooler needs --pooler-file");
 	if (given.target_ddl != NULL && given.reverse)
 		refuse_usage("--target-ddl and --reverse cannot be used together: the source could not take what the target then has");
-	if (given.nshards == 0 || (given.from == NULL && given.registry == NULL) || given.to == NULL)
+	if (command->bit == OF_ERASE)
+		return given.nshards == 1 && (given.from != NULL || given.registry != NULL) ? command :
+			(refuse_usage("--from or --registry is needed, and --shard with one number"), NULL);
+	if (given.nshards == 0 || given.from == NULL || given.to == NULL)
 		refuse_usage("--shard, --from and --to are needed");
 	if (given.as != NULL && given.nshards > 1)
 		refuse_usage("--as is the name of one shard");
-	if (given.registry == NULL && (is_server_name(given.from) || is_server_name(given.to)))
-		refuse_usage("the name of a server needs --registry, which has its home");
 	return command;
 }

@@ -389,3 +389,56 @@ LATERAL (SELECT (SELECT string_agg('t.' || quote_ident(c), ', ') FROM unnest(com
 LATERAL (SELECT format($$SELECT concat('(', %L, ')=', k), h FROM (SELECT textin(record_out(ROW(%s))) AS k, sha256(convert_to(textin(record_out(ROW(%s))), 'UTF8')) AS h
  FROM $$, names, keys, texts), $$ t) x ORDER BY convert_to(k, 'UTF8')$$) r (rows, sorted)
 ORDER BY name COLLATE "C";
+
+-- The schemas that a shard has on a server, by registry, journal, and names that moves and restores give;
+-- never one of another shard.
+-- arguments: shard schema
+\echo erased_schemas_sql
+SELECT coalesce(string_agg(quote_literal(nspname), ', '), 'NULL') FROM pg_namespace n
+WHERE (nspname IN (SELECT schema FROM snowid.shard_registry WHERE shard = :'shard' UNION ALL SELECT schema FROM snowid.moves WHERE shard = :'shard')
+ OR starts_with(nspname, :'schema' || '_') AND substr(nspname, length(:'schema') + 1) ~ '^_(moved\d*|before_.*)$'
+ AND EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relkind = 'S'))
+AND NOT EXISTS (SELECT FROM snowid.shard_registry r WHERE r.schema = nspname AND shard <> :'shard');
+
+-- arguments: schemas shard
+\echo erased_sizes_sql
+SELECT concat_ws(', ', string_agg(format('schema %I with %s tables, %s', nspname, tables, pg_size_pretty(bytes)), ', ' ORDER BY nspname),
+ (SELECT 'its row in the registry' || coalesce(', with pool ' || pool, '') FROM snowid.shard_registry WHERE shard = :'shard'))
+FROM pg_namespace n, LATERAL (SELECT count(*) FILTER (WHERE relkind IN ('r', 'p')) AS tables, coalesce(sum(pg_total_relation_size(oid)) FILTER (WHERE relkind IN ('r', 'm')), 0)::bigint AS bytes
+ FROM pg_class WHERE relnamespace = n.oid) c WHERE nspname IN (:'schemas');
+
+-- The parts, and whether each locks what others use.  Sequences of ids stay to the end: drop_shard() looks at them.
+-- arguments: schemas
+\echo erased_parts_sql
+WITH part AS (SELECT c.* FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname IN (:'schemas'))
+SELECT format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I', conrelid::regclass, conname), true, 0
+FROM pg_constraint JOIN part p ON p.oid = conrelid WHERE contype = 'f' AND conparentid = 0 AND confrelid NOT IN (SELECT oid FROM part)
+UNION ALL SELECT concat((SELECT string_agg(format('ALTER SEQUENCE %s OWNED BY NONE; ', d.objid::regclass), '')
+  FROM pg_depend d JOIN part s ON s.oid = d.objid AND s.relkind = 'S' WHERE d.refobjid = p.oid AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'),
+ format('DROP %s IF EXISTS %s CASCADE', CASE relkind WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'f' THEN 'FOREIGN TABLE' ELSE 'TABLE' END, oid::regclass)),
+ false, CASE WHEN relispartition THEN 1 ELSE 2 END
+FROM part p WHERE relkind IN ('r', 'p', 'm', 'f') ORDER BY 3;
+
+-- With what is left, its rows; but for that of the registry which names the others, while it is needed.
+-- arguments: shard schemas keep
+\echo erased_rest_sql
+SELECT concat_ws('; ', format('DELETE FROM snowid.moves WHERE shard = %s', :'shard'),
+ CASE WHEN NOT :'keep' THEN format('SELECT snowid.drop_shard(shard, true) FROM snowid.shard_registry r WHERE shard = %1$s
+  AND snowid_internal.lives(r) IN (''here'', ''missing''); DELETE FROM snowid.shard_registry WHERE shard = %1$s', :'shard') END,
+ (SELECT format('DROP SCHEMA IF EXISTS %s CASCADE', string_agg(quote_ident(s), ', ')) FROM unnest(ARRAY[:'schemas']::text[]) s WHERE s IS NOT NULL HAVING count(*) > 0));
+
+-- What remains, in lines: what can be seen, and what not.
+-- arguments: schemas home schema
+\echo erased_remains_sql
+SELECT coalesce(string_agg(format(E'remains at %s: %s\n', :'home', what), '' ORDER BY what), '') FROM (
+ SELECT DISTINCT format('what publication %I has sent of it to its subscribers', pubname) FROM pg_publication p WHERE puballtables
+  OR EXISTS (SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname AND schemaname IN (:'schemas'))
+ UNION ALL SELECT format('log since %s, which slot %I keeps', restart_lsn, slot_name) FROM pg_replication_slots
+ UNION ALL SELECT format('schema %I, by its name a copy; to drop it, type: DROP SCHEMA %1$I CASCADE;', nspname) FROM pg_namespace
+  WHERE starts_with(nspname, :'schema' || '_') AND nspname NOT IN (:'schemas') AND nspname NOT IN (SELECT schema FROM snowid.shard_registry)
+ UNION ALL SELECT format('routine %s, which mentions it', f.oid::regprocedure) FROM pg_proc f JOIN pg_namespace n ON n.oid = pronamespace
+  WHERE nspname NOT IN (:'schemas') AND prosrc ~ ('\m' || regexp_replace(:'schema', '(\W)', '\\\1', 'g') || '\M')
+ UNION ALL SELECT format('a setting of %s, which mentions it: %s', coalesce('role ' || nullif(setrole, 0)::regrole::text, 'the database'), s)
+  FROM pg_db_role_setting, unnest(setconfig) s WHERE s ~ ('\m' || regexp_replace(:'schema', '(\W)', '\\\1', 'g') || '\M')
+ UNION ALL SELECT format('not seen: backups and archived log up to %s, each until its retention ends%s; dumps, server logs, standbys that lag', date_trunc('second', now()),
+  CASE WHEN current_setting('archive_mode') <> 'off' THEN format(' (it archives: %s)', coalesce(nullif(current_setting('archive_command'), ''), current_setting('archive_library', true))) END)) r (what);
