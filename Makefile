@@ -33,7 +33,7 @@ PROVE_TESTS ?= t/*/*.pl
 
 # The server's own headers have unused parameters.
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
-EXTRA_CLEAN = t/unit/slot_test t/unit/situation_test tmp_check output_iso results $(DIST) $(DEB_SOURCE)
+EXTRA_CLEAN = t/unit/slot_test t/unit/situation_test t/unit/plan_test tmp_check output_iso results $(DIST) $(DEB_SOURCE)
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
@@ -42,7 +42,7 @@ include $(PGXS)
 $(OBJS): $(SRC_HEADERS)
 
 # The client programs have makefiles of their own: PGXS builds one thing at a time.
-PROGRAMS = move each
+PROGRAMS = move each fleet
 PROGRAM_TARGETS = $(foreach target,all install uninstall clean,$(PROGRAMS:%=%-$(target)))
 all: $(PROGRAMS:%=%-all)
 install: $(PROGRAMS:%=%-install)
@@ -64,9 +64,10 @@ uninstall: uninstall-man
 uninstall-man:
 	rm -f $(PROGRAMS:%='$(man1dir)/snowid-%.1')
 
-unitcheck: t/unit/slot_test t/unit/situation_test
+unitcheck: t/unit/slot_test t/unit/situation_test t/unit/plan_test
 	./t/unit/slot_test
 	./t/unit/situation_test
+	./t/unit/plan_test
 	./t/unit/situation_test print | diff doc/situations.txt -
 
 t/unit/slot_test: t/unit/slot_test.c $(SRC_HEADERS)
@@ -74,6 +75,9 @@ t/unit/slot_test: t/unit/slot_test.c $(SRC_HEADERS)
 
 t/unit/situation_test: t/unit/situation_test.c bin/move/situation.c bin/move/situation.h
 	$(CC) $(CFLAGS) $(PG_CFLAGS) -DFRONTEND -Ibin/move -I$(shell $(PG_CONFIG) --includedir-server) -o $@ $< bin/move/situation.c
+
+t/unit/plan_test: t/unit/plan_test.c bin/fleet/plan.c bin/fleet/plan.h
+	$(CC) $(CFLAGS) $(PG_CFLAGS) -DFRONTEND -Ibin/fleet -I$(shell $(PG_CONFIG) --includedir-server) -o $@ $< bin/fleet/plan.c -lm
 
 portable:
 	$(MAKE) -C portable

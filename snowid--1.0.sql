@@ -324,6 +324,79 @@ CREATE OR REPLACE TRIGGER registry_changed AFTER INSERT OR UPDATE OR DELETE ON s
 	FOR EACH ROW EXECUTE FUNCTION snowid_internal.registry_changed();
 ALTER TABLE snowid.shard_registry ENABLE ALWAYS TRIGGER registry_changed;
 
+-- A fleet: what snowid-fleet keeps at the directory, which publishes it with the registry.  A
+-- name has no hyphen, so that a slot's name tells the server.
+CREATE TABLE snowid.servers (
+	name text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_]{0,29}$'),
+	home text NOT NULL UNIQUE CONSTRAINT home_without_password
+		CHECK (home !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
+	weight float8 NOT NULL DEFAULT 1 CHECK (weight > 0 AND weight < 'Infinity'),
+	state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'full', 'draining')),
+	note text
+);
+SELECT pg_catalog.pg_extension_config_dump('snowid.servers', '');
+
+COMMENT ON TABLE snowid.servers IS
+'servers of a fleet: how much of the whole each should have, and whether it takes more';
+
+CREATE TABLE snowid.placements (
+	shards int4multirange NOT NULL CHECK (NOT isempty(shards)),
+	rule text NOT NULL CHECK (rule IN ('stay', 'only', 'apart')),
+	servers text[],
+	note text,
+	CHECK ((rule = 'only') = (servers IS NOT NULL))
+);
+ALTER TABLE snowid.placements REPLICA IDENTITY FULL;
+SELECT pg_catalog.pg_extension_config_dump('snowid.placements', '');
+
+COMMENT ON TABLE snowid.placements IS
+'which shards stay where they are, live only on some servers, or never two on one';
+
+CREATE TABLE snowid.poolers (
+	console text PRIMARY KEY CONSTRAINT console_without_password
+		CHECK (console !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@')
+);
+SELECT pg_catalog.pg_extension_config_dump('snowid.poolers', '');
+
+COMMENT ON TABLE snowid.poolers IS
+'admin consoles of the PgBouncers whose clients snowid-fleet leads along';
+
+/*
+ * directory_is_right: trigger on the registry of a server that subscribes to the directory's, which
+ * fires for what replication brings.  The directory's row replaces one that is there, but not that of a
+ * shard that was made here, if the directory says that another server has it.  Its argument
+ * is the server's own home.
+ */
+CREATE FUNCTION snowid_internal.directory_is_right()
+RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	DELETE FROM snowid.shard_registry r
+	WHERE r.shard = NEW.shard AND r.schema = NEW.schema AND (r.home IS NOT NULL OR NEW.home = TG_ARGV[0]);
+	RETURN NEW;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.directory_is_right() IS
+'trigger on a registry that follows the directory''s: its rows replace those that are there';
+
+-- Not published.
+CREATE TABLE snowid.fleet_moves (
+	at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	shards text NOT NULL,
+	source text NOT NULL,
+	target text NOT NULL,
+	bytes bigint NOT NULL,
+	seconds float8 NOT NULL,
+	outcome text NOT NULL
+);
+SELECT pg_catalog.pg_extension_config_dump('snowid.fleet_moves', '');
+
+COMMENT ON TABLE snowid.fleet_moves IS
+'what snowid-fleet has moved, and how fast';
+
 -- The journal of shards that are being moved, or that are closed by hand.  It is
 -- not dumped, since it says what is true of this server now.
 --
@@ -2842,8 +2915,9 @@ GRANT USAGE ON SCHEMA snowid, snowid_internal TO PUBLIC;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA snowid, snowid_internal TO PUBLIC;
 
 -- Everybody may look; the owners may grant the rest to those who make shards.
-GRANT SELECT ON snowid.shards, snowid.shard_homes, snowid.shard_registry, snowid_internal.reservation TO PUBLIC;
-GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry, snowid.moves
+GRANT SELECT ON snowid.shards, snowid.shard_homes, snowid.shard_registry, snowid.servers, snowid.placements, snowid.poolers,
+	snowid.fleet_moves, snowid_internal.reservation TO PUBLIC;
+GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry, snowid.moves, snowid.servers, snowid.placements, snowid.poolers, snowid.fleet_moves
 	TO @extowner@, pg_database_owner WITH GRANT OPTION;
 GRANT USAGE, SELECT, UPDATE ON SEQUENCE snowid.id_seq
 	TO @extowner@, pg_database_owner WITH GRANT OPTION;

@@ -55,6 +55,12 @@ extern char *literal_for_subscription(PGconn *conn, const Side *publisher);
 extern char *password_of(const char *conninfo);
 extern char *home_of_connection(PGconn *conn);
 
+/* servers_by_name.c */
+
+extern PGconn *open_directory(const char *conninfo);
+extern bool is_server_name(const char *name);
+extern char *home_of_server(PGconn *directory, const char *name);
+
 /* connection.c */
 
 /*

@@ -25,8 +25,8 @@ static const char *target_ddl;
 
 static const Option table[] = {
 	{"shard", 's', "SET", "the shards: numbers and ranges, as in 0-999,1500",.shards = &shards,.commands = OF_SHARDS},
-	{"from", 'f', "CONNSTR", "the server where they live",.string = &given.from,.commands = ~OF_AUDIT},
-	{"to", 't', "CONNSTR", "the server to move them to",.string = &given.to,.commands = OF_SHARDS & ~OF_ERASE},
+	{"from", 'f', "CONNSTR", "the server where they live, if not as the registry has it",.string = &given.from,.commands = ~OF_AUDIT},
+	{"to", 't', "CONNSTR", "the server to move them to; with a registry, a name will do",.string = &given.to,.commands = OF_SHARDS & ~OF_ERASE},
 	{"batch", 0, "N", "how many to copy together (default: by what the\nservers have free)",.number = &given.batch,.min = 1,.max = MAX_SHARD + 1,.commands = COPIES},
 	{"jobs", 0, "N", "sessions that copy (default: by processors)",.number = &given.jobs,.min = 1,.max = 64,.commands = COPIES},
 	{"target-ddl", 0, "FILE", "SQL to run in each new schema before the rows",.string = &target_ddl,.commands = COPIES},
@@ -188,9 +188,11 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 	if (command->bit == OF_ERASE)
 		return given.nshards == 1 && (given.from != NULL || given.registry != NULL) ? command :
 			(refuse_usage("--from or --registry is needed, and --shard with one number"), NULL);
-	if (given.nshards == 0 || given.from == NULL || given.to == NULL)
+	if (given.nshards == 0 || (given.from == NULL && given.registry == NULL) || given.to == NULL)
 		refuse_usage("--shard, --from and --to are needed");
 	if (given.as != NULL && given.nshards > 1)
 		refuse_usage("--as is the name of one shard");
+	if (given.registry == NULL && (is_server_name(given.from) || is_server_name(given.to)))
+		refuse_usage("the name of a server needs --registry, which has its home");
 	return command;
 }

@@ -227,6 +227,80 @@ run_command(const Command *command, Move *set)
 	return exit_code;
 }
 
+/* What identifies a database of a server; NULL after saying that it is not reached. */
+static char *
+identity_at(const char *home)
+{
+	PGconn	   *conn = open_connection(home, home);
+	char	   *identity = NULL;
+
+	if (PQstatus(conn) != CONNECTION_OK)
+		report_error("%s: %s", home, PQerrorMessage(conn));
+	else
+		identity = query_text(conn, "SELECT concat_ws(' ', system_identifier, pg_postmaster_start_time(), current_database()) FROM pg_control_system()");
+	PQfinish(conn);
+	return identity;
+}
+
+/*
+ * Without --from, the shards leave the server where the registry has them; those that are at
+ * --to have nothing to do.
+ */
+static bool
+find_source(MoveOptions *options, PGconn *directory)
+{
+	Move	   *set = make_set(options);
+	PGresult   *homes = query(directory, "SELECT coalesce(home, %s), array_agg(shard ORDER BY shard) FROM snowid.shard_registry WHERE shard IN (%s) GROUP BY 1",
+							  literal(directory, home_of_connection(directory)), shard_list(set));
+	char	   *target = identity_at(options->to);
+	int			nknown = 0;
+
+	options->nshards = 0;
+	for (int row = 0; row < PQntuples(homes) && target != NULL; row++)
+	{
+		const char *home = field(homes, row, 0);
+		const char *shards = PQgetvalue(homes, row, 1);
+		char	   *identity = identity_at(home);
+		bool		is_there = identity != NULL && strcmp(identity, target) == 0;
+
+		if (identity == NULL)
+			return false;
+		if (is_there)
+			report_info("shards %s live there already", shards);
+		else if (options->from != NULL)
+			return refuse(false, "Move those of one server after the other.", "the shards live on several servers: %s and %s", options->from, home);
+		else
+			options->from = home;
+		for (const char *p = shards + 1; *p != '\0'; p += strcspn(p, ",}") + 1, nknown++)
+			if (!is_there)
+				options->shards[options->nshards++] = atoi(p);
+	}
+	PQclear(homes);
+	return target != NULL && (nknown == set->nshards ||
+							  refuse(false, "There, type: SELECT shard, home FROM snowid.shard_registry;", "the registry does not know all of these shards"));
+}
+
+/* Servers that are given by their names in the directory.  False after saying what is wrong. */
+static bool
+find_servers(MoveOptions *options)
+{
+	bool		found = true;
+	PGconn	   *directory;
+
+	if (options->registry == NULL || (options->from != NULL && !is_server_name(options->from) && !is_server_name(options->to)))
+		return true;
+	if ((directory = open_directory(options->registry)) == NULL)
+		return false;
+	if (is_server_name(options->from))
+		found = (options->from = home_of_server(directory, options->from)) != NULL;
+	if (found && is_server_name(options->to))
+		found = (options->to = home_of_server(directory, options->to)) != NULL;
+	if (found && options->from == NULL)
+		found = find_source(options, directory);
+	PQfinish(directory);
+	return found;
+}
+
 int
 run_on_sides(const Command *command, const MoveOptions *options)
 {
@@ -256,5 +330,7 @@ main(int argc, char *argv[])
 	command = parse_options(argc, argv, &options);
 	if (command->run_alone != NULL && (options.nshards == 0 || command->run == NULL))
 		return command->run_alone(&options);
-	return run_on_sides(command, &options);
+	if (!find_servers(&options))
+		return EXIT_USAGE;
+	return options.nshards == 0 ? EXIT_DONE : run_on_sides(command, &options);
 }

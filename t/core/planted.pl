@@ -258,7 +258,7 @@ BEGIN
 			FROM pg_catalog.pg_attribute a
 			WHERE a.attrelid = ('pg_catalog.' || name)::pg_catalog.regclass AND (a.attnum > 0 OR a.attname = 'oid'));
 	END LOOP;
-	FOREACH name IN ARRAY '{shard_registry,moves,shards,shard_homes}'::pg_catalog.text[] LOOP
+	FOREACH name IN ARRAY '{shard_registry,moves,shards,shard_homes,servers,placements,poolers,fleet_moves}'::pg_catalog.text[] LOOP
 		EXECUTE pg_catalog.format('CREATE VIEW pg_temp.%I AS SELECT * FROM snowid.%I WHERE evil.bite(%L)', name, name, 'view ' || name);
 	END LOOP;
 	FOREACH name IN ARRAY '{text,name,regclass,regtype,regrole,oid,jsonb,timestamptz,int4,int8,bool,numeric,interval}'::pg_catalog.text[] LOOP
@@ -324,6 +324,10 @@ SELECT shard, schema, tables, lives FROM snowid.shards;
 SELECT snowid.shard_home(100);
 SELECT snowid_internal.prepare_table('insta100.photos');
 SELECT snowid.fence_shard(1), snowid.fence_shard(100, 'host=b');
+BEGIN;
+CREATE TRIGGER directory_is_right BEFORE INSERT ON snowid.shard_registry FOR EACH ROW EXECUTE FUNCTION snowid_internal.directory_is_right('host=c');
+INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (4001, 'nowhere', 'host=c');
+ROLLBACK;
 INSERT INTO insta100.photos VALUES (1);
 SELECT snowid.next_id(100, 'insta100.id_seq');
 SELECT snowid_internal.refuse_relation('insta100.id_seq');

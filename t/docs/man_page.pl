@@ -7,7 +7,7 @@ use File::Basename;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-foreach my $program ('snowid-each', 'snowid-move')
+foreach my $program ('snowid-each', 'snowid-fleet', 'snowid-move')
 {
 	my $page = slurp_file(dirname(__FILE__) . "/../../doc/$program.1");
 	my ($help) = run_command([ $program, '--help' ]);

@@ -1,0 +1,50 @@
+/*
+ * The directory of a fleet, and its servers by name.
+ */
+#include "connection.h"
+
+/*
+ * Connect to the directory.  NULL after saying why not: one that subscribes to another's registry is
+ * a member, and what is written there is lost.
+ */
+PGconn *
+open_directory(const char *conninfo)
+{
+	PGconn	   *conn = open_connection("registry", conninfo);
+	char	   *publisher;
+
+	if (PQstatus(conn) != CONNECTION_OK)
+	{
+		report_error("registry: %s", PQerrorMessage(conn));
+		return NULL;
+	}
+	if (!knows_version(conn))
+		return NULL;
+	if (!query_bool(conn, "SELECT to_regclass('snowid.shard_registry') IS NOT NULL"))
+		return refuse(NULL, "There, type: CREATE EXTENSION snowid;", "the registry's database does not have snowid");
+	publisher = query_text(conn, "SELECT subname FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid "
+						   "WHERE srrelid = 'snowid.shard_registry'::regclass AND subname !~ '^snowid_(move|back)_'");
+	if (publisher != NULL)
+		return refuse(NULL, text_of("Give the directory as --registry; in psql, \\dRs+ %s shows where it is.", publisher),
+					  "the server of --registry is not the directory: it subscribes to one");
+	return conn;
+}
+
+/* Is that the name of a server, and no connection string? */
+bool
+is_server_name(const char *name)
+{
+	return name != NULL && name[0] != '\0' && strpbrk(name, "=:/ ") == NULL;
+}
+
+/* The home that the directory has for a name; NULL after saying that there is none. */
+char *
+home_of_server(PGconn *directory, const char *name)
+{
+	char	   *home = query_text(directory, "SELECT home FROM snowid.servers WHERE name = %s", literal(directory, name));
+
+	if (home == NULL)
+		return refuse(NULL, text_of("It has: %s", query_text(directory, "SELECT coalesce(string_agg(name, ', ' ORDER BY name), 'none') FROM snowid.servers")),
+					  "the directory has no server \"%s\"", name);
+	return home;
+}

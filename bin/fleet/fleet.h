@@ -1,0 +1,66 @@
+/*
+ * snowid-fleet: decides which shards live where, and has snowid-move do it.
+ *
+ * The truth is what the servers say when they are asked, and the tables of the directory; the program
+ * keeps nothing.  So each command can be repeated, after whatever has ended it.
+ */
+#ifndef FLEET_H
+#define FLEET_H
+
+#include "connection.h"
+
+extern struct Options
+{
+	const char *registry;
+	const char *for_servers;	/* how they reach the directory; NULL: as we
+								 * do */
+	const char *by;
+	const char *period;
+	const char *weight;
+	const char *until;
+	const char *html;
+	int64		max_bytes;		/* 0: no limit */
+	int64		max_lag;		/* -1: don't look */
+	int			max_moves;
+	int			threshold;		/* percent */
+	int			jobs;			/* pairs of servers at once; 0: all */
+	bool		dry_run;
+	bool		keep;
+	bool		json;
+	char	  **for_move;		/* options for snowid-move; ends with NULL */
+}			options;
+
+typedef struct Server
+{
+	char	   *name;			/* NULL: only the registry has its home */
+	char	   *home;
+	PGconn	   *conn;
+	PGresult   *answer;			/* of the last question; NULL: none came */
+	char	   *trouble;		/* why not */
+} Server;
+
+/* servers.c */
+
+#define ANSWER_MS	20000		/* what a server has for an answer */
+
+extern PGconn *directory;
+extern Server *servers;
+extern int	nservers;
+
+extern void read_servers(void);
+extern void ask_servers(const char *sql, int more_ms);
+extern int	gather_answers(void);
+extern const char *label_of_server(const Server *server);
+extern int	command_add(const char *name, const char *home);
+extern int	command_retire(const char *name);
+
+/* work.c */
+
+extern const char *move_program;
+extern int	command_balance(const char *drained);
+
+/* status.c */
+
+extern int	command_status(void);
+
+#endif							/* FLEET_H */

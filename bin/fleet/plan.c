@@ -1,0 +1,348 @@
+/*
+ * The plan, by local search.
+ *
+ * Load leaves the servers that have most over their share for those that lack most.  From each, the
+ * largest pool goes that leaves neither of the two over its share, so that hardly more is moved
+ * than what is too much: the least that any plan needs.  What is left then is too coarse for that; single
+ * pools, and then exchanges of two, go on while they lower the larger of both servers' loads.
+ */
+#include "plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* port.h has it come from a library that the unit test need not link. */
+#undef qsort
+
+/* Nearer than this to its share, a server is not worth another move. */
+#define NEAR				0.002
+
+typedef struct Plan
+{
+	const		PlanServer *servers;
+	int			nservers;
+	PlanPool   *pools;
+	int			npools;
+	const		PlanLimits *limits;
+	double	   *load;			/* of each server, as planned */
+	double	   *share;			/* what it should have at most */
+	int		  **of;				/* its pools, the largest first */
+	int		   *nof;
+	int		   *apart;			/* how many of a group, by server */
+	double		bytes;			/* planned to be moved */
+	int			nmoves;
+}			Plan;
+
+static const PlanPool *sorted;
+
+static int
+by_load(const void *a, const void *b)
+{
+	const		PlanPool *x = &sorted[*(const int *) a];
+	const		PlanPool *y = &sorted[*(const int *) b];
+
+	if (x->load != y->load)
+		return x->load < y->load ? 1 : -1;
+	return *(const int *) a - *(const int *) b;
+}
+
+/* How full a server is; 1 is its share. */
+static double
+fullness(const Plan * plan, int server, double more)
+{
+	return (plan->load[server] + more) / plan->share[server];
+}
+
+static void
+count_apart(const Plan * plan, const PlanPool * pool, int server, int more)
+{
+	for (const int *g = pool->apart; g != NULL && *g >= 0; g++)
+		plan->apart[server * plan->limits->ngroups + *g] += more;
+}
+
+/* May the pool be there, besides what is there?  "instead_of" leaves. */
+static bool
+may_be_at(const Plan * plan, const PlanPool * pool, int server, const PlanPool * instead_of)
+{
+	if (pool->allowed != NULL && !pool->allowed[server])
+		return false;
+	for (const int *g = pool->apart; g != NULL && *g >= 0; g++)
+	{
+		int			there = plan->apart[server * plan->limits->ngroups + *g] - (pool->to == server);
+
+		for (const int *o = instead_of == NULL ? NULL : instead_of->apart; o != NULL && *o >= 0; o++)
+			there -= *o == *g;
+		if (there > 0)
+			return false;
+	}
+	return true;
+}
+
+/* May it go there?  What has been planned once is not planned again, but to go back. */
+static bool
+may_go(const Plan * plan, const PlanPool * pool, int server, const PlanPool * instead_of)
+{
+	const		PlanLimits *limits = plan->limits;
+
+	return !pool->stays && server != pool->to && !plan->servers[server].drains &&
+		(plan->servers[server].takes || server == pool->server) &&
+		(pool->to != pool->server || limits->max_moves == 0 || plan->nmoves < limits->max_moves) &&
+		(pool->to != pool->server || limits->max_bytes == 0 || plan->bytes + pool->bytes <= limits->max_bytes) &&
+		may_be_at(plan, pool, server, instead_of);
+}
+
+static void
+place(Plan * plan, int index, int server)
+{
+	PlanPool   *pool = &plan->pools[index];
+	int			from = pool->to;
+	int			i = 0;
+
+	while (plan->of[from][i] != index)
+		i++;
+	plan->nof[from]--;
+	for (; i < plan->nof[from]; i++)
+		plan->of[from][i] = plan->of[from][i + 1];
+	for (i = plan->nof[server]++; i > 0 && plan->pools[plan->of[server][i - 1]].load < pool->load; i--)
+		plan->of[server][i] = plan->of[server][i - 1];
+	plan->of[server][i] = index;
+	plan->load[from] -= pool->load;
+	plan->load[server] += pool->load;
+	count_apart(plan, pool, from, -1);
+	count_apart(plan, pool, server, 1);
+	plan->nmoves += (server != pool->server) - (from != pool->server);
+	plan->bytes += ((server != pool->server) - (from != pool->server)) * pool->bytes;
+	pool->to = server;
+}
+
+/* Where a pool may go that is, with it, the least full. */
+static int
+emptiest_for(const Plan * plan, const PlanPool * pool)
+{
+	int			best = -1;
+
+	for (int s = 0; s < plan->nservers; s++)
+		if (may_go(plan, pool, s, NULL) &&
+			(best < 0 || fullness(plan, s, pool->load) < fullness(plan, best, pool->load)))
+			best = s;
+	return best;
+}
+
+/* What may not be where it is. */
+static void
+move_out(Plan * plan)
+{
+	int		   *order = malloc((plan->npools + 1) * sizeof(int));
+
+	for (int i = 0; i < plan->npools; i++)
+		order[i] = i;
+	sorted = plan->pools;
+	qsort(order, plan->npools, sizeof(int), by_load);
+	for (int i = 0; i < plan->npools; i++)
+	{
+		PlanPool   *pool = &plan->pools[order[i]];
+		int			to;
+
+		if (!plan->servers[pool->to].drains && may_be_at(plan, pool, pool->to, NULL))
+			continue;
+		to = emptiest_for(plan, pool);
+		pool->stuck = to < 0;
+		if (to >= 0)
+			place(plan, order[i], to);
+	}
+	free(order);
+}
+
+static int
+fullest(const Plan * plan, const bool *given_up)
+{
+	int			best = -1;
+
+	for (int s = 0; s < plan->nservers; s++)
+		if (!given_up[s] && !plan->servers[s].drains && (best < 0 || fullness(plan, s, 0) > fullness(plan, best, 0)))
+			best = s;
+	return best;
+}
+
+/* The largest pool of a server that fits: into what it has too much, and into what another one lacks. */
+static bool
+move_what_fits(Plan * plan, int from)
+{
+	double		surplus = plan->load[from] - plan->share[from];
+	int			tried = 0;
+
+	for (int i = 0; i < plan->nof[from] && tried < 64; i++)
+	{
+		int			index = plan->of[from][i];
+		const		PlanPool *pool = &plan->pools[index];
+		int			to;
+
+		if (pool->load <= 0 || pool->load > surplus + NEAR * plan->share[from] / 2)
+			continue;
+		tried++;
+		to = emptiest_for(plan, pool);
+		if (to >= 0 && fullness(plan, to, pool->load) <= 1 + NEAR / 2)
+		{
+			place(plan, index, to);
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * One pool, or two in exchange, so that the fuller of both servers is less full than this one
+ * was: the best of them.
+ */
+static bool
+move_what_helps(Plan * plan, int from)
+{
+	double		best = fullness(plan, from, 0) * (1 - 1e-9);
+	int			give = -1,
+				take = -1,
+				to = -1;
+
+	for (int i = 0; i < plan->nof[from]; i++)
+	{
+		const		PlanPool *pool = &plan->pools[plan->of[from][i]];
+
+		if (pool->stays || pool->load <= 0)
+			continue;
+		for (int s = 0; s < plan->nservers; s++)
+		{
+			if (plan->servers[s].drains || fullness(plan, s, 0) >= best)
+				continue;
+			if (may_go(plan, pool, s, NULL))
+			{
+				double		then = Max(fullness(plan, from, -pool->load), fullness(plan, s, pool->load));
+
+				if (then < best)
+				{
+					best = then;
+					give = plan->of[from][i];
+					take = -1;
+					to = s;
+				}
+			}
+
+			/*
+			 * Smaller ones first; what is exchanged for nearly as much gains
+			 * nothing.
+			 */
+			for (int j = plan->nof[s] - 1; j >= 0 && j >= plan->nof[s] - 64; j--)
+			{
+				const		PlanPool *other = &plan->pools[plan->of[s][j]];
+				double		less = pool->load - other->load;
+				double		then = Max(fullness(plan, from, -less), fullness(plan, s, less));
+
+				if (less <= 0)
+					break;
+				if (then < best - NEAR / 8 && may_go(plan, pool, s, other) && may_go(plan, other, from, pool) &&
+					(plan->limits->max_moves == 0 || plan->nmoves + 2 <= plan->limits->max_moves) &&
+					(plan->limits->max_bytes == 0 || plan->bytes + pool->bytes + other->bytes <= plan->limits->max_bytes))
+				{
+					best = then;
+					give = plan->of[from][i];
+					take = plan->of[s][j];
+					to = s;
+				}
+			}
+		}
+	}
+	if (give < 0)
+		return false;
+	place(plan, give, to);
+	if (take >= 0)
+		place(plan, take, from);
+	return true;
+}
+
+/* Lower the fullest until nothing helps. */
+static void
+balance(Plan * plan, bool (*lower) (Plan * plan, int server))
+{
+	bool	   *given_up = calloc(plan->nservers, sizeof(bool));
+	int			s;
+
+	for (int n = 0; n < 4 * plan->npools + plan->nservers && (s = fullest(plan, given_up)) >= 0; n++)
+	{
+		if (fullness(plan, s, 0) <= 1 + NEAR)
+			break;
+		if (!lower(plan, s))
+			given_up[s] = true;
+	}
+	free(given_up);
+}
+
+double
+imbalance_of(const PlanServer * servers, int nservers, const PlanPool * pools, int npools, bool then)
+{
+	double	   *load = calloc(nservers + 1, sizeof(double));
+	double		all = 0,
+				weights = 0,
+				worst = 0,
+				largest = 0;
+
+	for (int i = 0; i < npools; i++)
+	{
+		load[then ? pools[i].to : pools[i].server] += pools[i].load;
+		all += pools[i].load;
+		largest = Max(largest, pools[i].load);
+	}
+	for (int s = 0; s < nservers; s++)
+		weights += servers[s].drains ? 0 : servers[s].weight;
+	for (int s = 0; s < nservers && all > 0 && weights > 0; s++)
+		worst = Max(worst, servers[s].drains ? (load[s] > 0 ? INFINITY : 0) : load[s] / Max(all * servers[s].weight / weights, largest));
+	free(load);
+	return worst;
+}
+
+void
+make_plan(const PlanServer * servers, int nservers, PlanPool * pools, int npools, const PlanLimits * limits, bool balances)
+{
+	Plan		plan = {.servers = servers,.nservers = nservers,.pools = pools,.npools = npools,.limits = limits};
+	double		all = 0,
+				weights = 0,
+				largest = 1e-9;
+
+	plan.load = calloc(nservers + 1, sizeof(double));
+	plan.share = calloc(nservers + 1, sizeof(double));
+	plan.of = calloc(nservers + 1, sizeof(int *));
+	plan.nof = calloc(nservers + 1, sizeof(int));
+	plan.apart = calloc((size_t) nservers * limits->ngroups + 1, sizeof(int));
+	for (int s = 0; s < nservers; s++)
+	{
+		plan.of[s] = malloc((npools + 1) * sizeof(int));
+		weights += servers[s].drains ? 0 : servers[s].weight;
+	}
+	for (int i = 0; i < npools; i++)
+	{
+		int			s = pools[i].to = pools[i].server;
+
+		pools[i].stuck = false;
+		all += pools[i].load;
+		largest = Max(largest, pools[i].load);
+		plan.load[s] += pools[i].load;
+		plan.of[s][plan.nof[s]++] = i;
+		count_apart(&plan, &pools[i], s, 1);
+	}
+	sorted = pools;
+	for (int s = 0; s < nservers; s++)
+	{
+		plan.share[s] = Max(all * servers[s].weight / Max(weights, servers[s].weight), largest);
+		qsort(plan.of[s], plan.nof[s], sizeof(int), by_load);
+	}
+	move_out(&plan);
+	if (balances && imbalance_of(servers, nservers, pools, npools, true) > 1 + limits->threshold)
+	{
+		balance(&plan, move_what_fits);
+		balance(&plan, move_what_helps);
+	}
+	for (int s = 0; s < nservers; s++)
+		free(plan.of[s]);
+	free(plan.load);
+	free(plan.share);
+	free(plan.of);
+	free(plan.nof);
+	free(plan.apart);
+}

@@ -1,0 +1,51 @@
+/*
+ * Which pools go to which servers.
+ *
+ * Pure: knows no server, so that t/unit/plan_test.c can try it with fleets that nobody has.
+ */
+#ifndef PLAN_H
+#define PLAN_H
+
+#include "c.h"
+
+typedef struct PlanServer
+{
+	double		weight;			/* how much of the whole it should have */
+	bool		takes;			/* it may get more */
+	bool		drains;			/* it is to have nothing */
+}			PlanServer;
+
+/* What moves as a whole. */
+typedef struct PlanPool
+{
+	int			server;			/* where it is */
+	double		load;			/* what is to be balanced */
+	double		bytes;			/* what it costs to move it */
+	bool		stays;
+	const bool *allowed;		/* by server; NULL: all */
+	const int  *apart;			/* groups of which no two are on one server;
+								 * ends with -1; or NULL */
+	int			to;				/* the plan: where it is to be */
+	bool		stuck;			/* it should go, and nothing takes it */
+}			PlanPool;
+
+typedef struct PlanLimits
+{
+	double		threshold;		/* nothing moves for an imbalance below 1 +
+								 * this */
+	double		max_bytes;		/* 0: none */
+	int			max_moves;		/* 0: none */
+	int			ngroups;		/* of apart */
+}			PlanLimits;
+
+/*
+ * Fill in "to" of all pools.  What must leave its server goes first; with "balances", then as little as
+ * possible, until no server has more than its share, or the largest pool if that is more.
+ */
+extern void make_plan(const PlanServer * servers, int nservers, PlanPool * pools, int npools,
+					  const PlanLimits * limits, bool balances);
+
+/* The largest share, of what the pools have in their places now or then, over the mean, or over the largest pool. */
+extern double imbalance_of(const PlanServer * servers, int nservers, const PlanPool * pools, int npools, bool then);
+
+#endif							/* PLAN_H */

@@ -1,0 +1,350 @@
+/*
+ * The servers: asked all at once, each with a limit; added to the fleet, and taken out.
+ */
+#include "fleet.h"
+#include "sql/fleet.inc"
+
+#include <poll.h>
+
+PGconn	   *directory;
+Server	   *servers;
+int			nservers;
+
+const char *
+label_of_server(const Server *server)
+{
+	return server->name != NULL ? server->name : server->home != NULL ? server->home : "the directory's own server";
+}
+
+/* As the directory has them now. */
+void
+read_servers(void)
+{
+	PGresult   *res = query(directory, FLEET_SERVERS_SQL);
+
+	nservers = PQntuples(res);
+	servers = pg_malloc0((nservers + 1) * sizeof(Server));
+	for (int i = 0; i < nservers; i++)
+	{
+		servers[i].name = field(res, i, 0);
+		servers[i].home = field(res, i, 1);
+	}
+	PQclear(res);
+}
+
+static void
+give_up(Server *server, const char *why)
+{
+	server->trouble = text_of("%.*s", (int) strcspn(why, "\n"), why);
+	PQfinish(server->conn);
+	server->conn = NULL;
+}
+
+/* A step of a server's: connected, asked, answered.  Returns what to wait for, or 0 when there is no more. */
+static short
+go_on(Server *server, const char *sql)
+{
+	PGresult   *res;
+
+	if (server->conn == NULL)
+		return 0;
+	if (PQstatus(server->conn) != CONNECTION_OK)
+	{
+		PostgresPollingStatusType status = PQconnectPoll(server->conn);
+
+		if (status == PGRES_POLLING_READING)
+			return POLLIN;
+		if (status == PGRES_POLLING_WRITING)
+			return POLLOUT;
+		if (status == PGRES_POLLING_FAILED)
+		{
+			give_up(server, PQerrorMessage(server->conn));
+			return 0;
+		}
+
+		/* As in set_up_session(), but without waiting for it. */
+		PQsendQuery(server->conn, text_of("SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false), "
+										  "pg_catalog.set_config('statement_timeout', '%d', false), pg_catalog.set_config('lock_timeout', '%d', false), "
+										  "pg_catalog.set_config('datestyle', 'ISO', false), pg_catalog.set_config('jit', 'off', false); %s",
+										  ANSWER_MS, ANSWER_MS / 4, sql));
+	}
+	if (!PQconsumeInput(server->conn))
+	{
+		give_up(server, PQerrorMessage(server->conn));
+		return 0;
+	}
+	while (!PQisBusy(server->conn))
+	{
+		if ((res = PQgetResult(server->conn)) == NULL)
+			return 0;
+		if (PQresultStatus(res) != PGRES_TUPLES_OK && server->trouble == NULL)
+			server->trouble = text_of("%s", PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY) != NULL ? PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY) : PQresultErrorMessage(res));
+		PQclear(server->answer);
+		server->answer = res;
+	}
+	return POLLIN;
+}
+
+/* Ask all servers the same, at once.  One that is down or hangs costs its own answer. */
+void
+ask_servers(const char *sql, int more_ms)
+{
+	struct pollfd *waits = pg_malloc((nservers + 1) * sizeof(struct pollfd));
+	int64		end = now_ms() + ANSWER_MS + more_ms;
+	int			left;
+
+	for (int i = 0; i < nservers; i++)
+	{
+		const char *const keywords[] = {"dbname", "fallback_application_name", "client_encoding", NULL};
+		const char *const values[] = {servers[i].home != NULL ? servers[i].home : options.registry, progname, "UTF8", NULL};
+
+		servers[i].answer = NULL;
+		servers[i].trouble = NULL;
+		servers[i].conn = PQconnectStartParams(keywords, values, true);
+		if (PQstatus(servers[i].conn) == CONNECTION_BAD)
+			give_up(&servers[i], PQerrorMessage(servers[i].conn));
+		waits[i] = (struct pollfd)
+		{
+			.fd = -1,.events = POLLOUT
+		};
+	}
+	do
+	{
+		left = 0;
+		for (int i = 0; i < nservers; i++)
+		{
+			if (servers[i].conn == NULL || waits[i].events == 0)
+				continue;
+			if (waits[i].fd < 0)
+				waits[i].revents = POLLOUT;
+			if (waits[i].revents != 0)
+				waits[i].events = go_on(&servers[i], sql);
+			waits[i].fd = waits[i].events == 0 ? -1 : PQsocket(servers[i].conn);
+			left += waits[i].events != 0;
+		}
+		for (int i = 0; i < nservers; i++)
+			waits[i].revents = 0;
+	} while (left > 0 && now_ms() < end && poll(waits, nservers, 200) >= 0);
+	for (int i = 0; i < nservers; i++)
+	{
+		if (servers[i].conn != NULL && waits[i].events != 0)
+			give_up(&servers[i], text_of("no answer in %d s", (ANSWER_MS + more_ms) / 1000));
+		if (servers[i].trouble != NULL)
+		{
+			PQclear(servers[i].answer);
+			servers[i].answer = NULL;
+		}
+		PQfinish(servers[i].conn);
+		servers[i].conn = NULL;
+	}
+	pg_free(waits);
+}
+
+/* Put the answers, each a JSON, together at the directory.  Returns how many servers gave none, which are told. */
+int
+gather_answers(void)
+{
+	int			nmissing = 0;
+
+	run(directory, "DROP TABLE IF EXISTS pg_temp.answer, pg_temp.address, pg_temp.lives, pg_temp.going");
+	run(directory, FLEET_ANSWER_SQL);
+	for (int i = 0; i < nservers; i++)
+	{
+		if (servers[i].answer == NULL)
+		{
+			report_warning("%s: %s", label_of_server(&servers[i]), servers[i].trouble);
+			nmissing++;
+		}
+		run(directory, "INSERT INTO answer VALUES (%d, %s, %s, %s::jsonb)", i, literal(directory, servers[i].name), literal(directory, servers[i].home),
+			literal(directory, servers[i].answer == NULL ? NULL : PQgetvalue(servers[i].answer, 0, 0)));
+	}
+	run(directory, FLEET_ADDRESS_SQL);
+	run(directory, FLEET_LIVES_SQL);
+	run(directory, FLEET_GOING_SQL);
+	return nmissing;
+}
+
+/*
+ * Can a server reach another, as its subscriptions do?  One is made in a transaction that is
+ * rolled back.  NULL, or what is said.
+ */
+static char *
+why_unreachable(PGconn *conn, const char *conninfo)
+{
+	char	   *why = NULL;
+
+	run(conn, "BEGIN");
+	if (!try_run(conn, "CREATE SUBSCRIPTION snowid_fleet_tries CONNECTION %s PUBLICATION snowid_none WITH (create_slot = false, enabled = false, slot_name = NONE)", literal(conn, conninfo)))
+		why = text_of("%s", last_message);
+	run(conn, "ROLLBACK");
+	return why;
+}
+
+/* Look at a server that is to be added.  Each thing is told; true if nothing forbids it. */
+static bool
+may_be_added(Side *server, const char *name, const char *identity)
+{
+	PGresult   *res = query(server->conn, FLEET_ADD_CHECKS_SQL, literal(server->conn, name),
+							literal(server->conn, query_text(directory, FLEET_ADD_FACTS_SQL, literal(directory, identity), literal(directory, name))));
+	int			nfailed = 0;
+
+	for (int row = 0; row < PQntuples(res); row++)
+	{
+		printf("%-8s %s\n", PQgetvalue(res, row, 0), PQgetvalue(res, row, 1));
+		if (!PQgetisnull(res, row, 2))
+			printf("         %s\n", PQgetvalue(res, row, 2));
+		nfailed += strcmp(PQgetvalue(res, row, 0), "FAILED") == 0;
+	}
+	PQclear(res);
+	for (int i = 0; i < nservers && nfailed == 0; i++)
+	{
+		PGconn	   *other = servers[i].home == NULL ? NULL : open_connection(label_of_server(&servers[i]), servers[i].home);
+		char	   *there = servers[i].home == NULL ? NULL : why_unreachable(server->conn, servers[i].home);
+		char	   *back = PQstatus(other) == CONNECTION_OK ? why_unreachable(other, server->conninfo) : PQerrorMessage(other);
+
+		if (there != NULL)
+			printf("warning  %s does not reach %s: %s\n", name, label_of_server(&servers[i]), there);
+		if (servers[i].home != NULL && back != NULL)
+			printf("warning  %s does not reach %s: %.*s\n", label_of_server(&servers[i]), name, (int) strcspn(back, "\n"), back);
+		PQfinish(other);
+	}
+	return nfailed == 0;
+}
+
+/* What identifies a database of a server, whatever address leads there. */
+static char *
+identity_of(PGconn *conn)
+{
+	return query_text(conn, "SELECT concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database())");
+}
+
+/*
+ * Have a server subscribe to the directory.  What it has of its own stays, if the directory knows it; a
+ * subscription that is dead, or leads elsewhere, is made anew.
+ */
+static bool
+subscribe(Side *server, const char *name, const char *home)
+{
+	PGconn	   *conn = server->conn;
+	char	   *subscription = text_of("snowid_registry_%s", name);
+	Side		publisher = {.conn = directory,.label = "registry",.place = 0};
+
+	publisher.conninfo = options.for_servers != NULL ? without_password("--directory-for-servers", options.for_servers) : conninfo_of_connection(directory);
+	publisher.password = options.for_servers != NULL ? password_of(options.for_servers) : NULL;
+	if (query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s)", literal(conn, subscription)))
+	{
+		if (query_bool(directory, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s AND wal_status <> 'lost')", literal(directory, subscription)) &&
+			query_bool(conn, "SELECT subenabled FROM pg_subscription WHERE subname = %s", literal(conn, subscription)))
+			return try_run(conn, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION", subscription) || (report_error("%s: %s", name, last_message), false);
+		run(conn, "ALTER SUBSCRIPTION %s DISABLE", subscription);
+		run(conn, "ALTER SUBSCRIPTION %s SET (slot_name = NONE)", subscription);
+		run(conn, "DROP SUBSCRIPTION %s", subscription);
+	}
+	run(directory, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s AND NOT active", literal(directory, subscription));
+	run(conn, "CREATE OR REPLACE TRIGGER directory_is_right BEFORE INSERT ON snowid.shard_registry "
+		"FOR EACH ROW EXECUTE FUNCTION snowid_internal.directory_is_right(%s)", literal(conn, home));
+	run(conn, "ALTER TABLE snowid.shard_registry ENABLE REPLICA TRIGGER directory_is_right");
+	run(conn, "TRUNCATE snowid.servers, snowid.placements, snowid.poolers");
+	if (try_run(conn, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION shard_registry", subscription, literal_for_subscription(conn, &publisher)))
+		return true;
+	report_error("%s cannot subscribe to the directory: %s", name, last_message);
+	report_hint("If it reaches the directory in another way than you do, say how: --directory-for-servers=CONNSTR.");
+	return false;
+}
+
+/* Take a server into the fleet, or put right what is missing of that. */
+int
+command_add(const char *name, const char *home)
+{
+	Side		server = {.label = name,.place = 1};
+	char	   *identity;
+	char	   *known;
+	char	   *missing;
+
+	if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(name) || name[0] < 'a' || strlen(name) > 30)
+		return refuse(EXIT_USAGE, "Such as s4: letters, digits and _, at most 30.", "invalid name of a server: \"%s\"", name);
+	if (home == NULL && (home = query_text(directory, "SELECT home FROM snowid.servers WHERE name = %s", literal(directory, name))) == NULL)
+		refuse_usage("to add a server, its name and home are needed");
+	home = without_password("HOME", home);
+	if (!open_side(&server, home, NULL, true) || !knows_version(server.conn))
+		return EXIT_USAGE;
+	identity = identity_of(server.conn);
+	read_servers();
+	ask_servers(text_of(FLEET_FACTS_SQL, "NULL"), 0);
+	(void) gather_answers();
+	known = query_text(directory, "SELECT name FROM answer WHERE name <> %s AND facts ->> 'run' = %s", literal(directory, name), literal(directory, identity));
+	if (known != NULL)
+		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status --registry '%s'", without_password("--registry", options.registry)), "that server is in the fleet, as %s", known);
+	if (!may_be_added(&server, name, identity))
+		return refuse(EXIT_FAILED, "Correct that, and type the same command again.", "%s is not added; nothing was changed", name);
+	if (options.dry_run)
+		return EXIT_DONE;
+
+	/*
+	 * The directory first: what it does not publish, the server would not
+	 * get.
+	 */
+	missing = query_text(directory, FLEET_UNPUBLISHED_SQL);
+	if (missing != NULL)
+		run(directory, "%s %s", query_bool(directory, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = 'shard_registry')")
+			? "ALTER PUBLICATION shard_registry ADD TABLE" : "CREATE PUBLICATION shard_registry FOR TABLE", missing);
+	run(directory, "BEGIN");
+	run(directory, "INSERT INTO snowid.servers (name, home, weight) VALUES (%s, %s, %s) "
+		"ON CONFLICT (name) DO UPDATE SET home = excluded.home, weight = CASE WHEN %s THEN excluded.weight ELSE servers.weight END, "
+		"state = CASE servers.state WHEN 'draining' THEN 'open' ELSE servers.state END",
+		literal(directory, name), literal(directory, home), options.weight != NULL ? literal(directory, options.weight) : "1", options.weight != NULL ? "true" : "false");
+	for (PGresult *own = query(server.conn, FLEET_OWN_SHARDS_SQL); own != NULL; PQclear(own), own = NULL)
+		for (int row = 0; row < PQntuples(own); row++)
+			run(directory, "INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool, home) VALUES (%s, %s, %s, %s, %s, %s) "
+				"ON CONFLICT (shard) DO UPDATE SET home = excluded.home WHERE shard_registry.home IS NULL",
+				PQgetvalue(own, row, 0), literal(directory, PQgetvalue(own, row, 1)), literal(directory, PQgetvalue(own, row, 2)),
+				literal(directory, field(own, row, 3)), literal(directory, field(own, row, 4)), literal(directory, home));
+	run(directory, "COMMIT");
+	if (strcmp(identity, identity_of(directory)) != 0 && !subscribe(&server, name, home))
+		return EXIT_FAILED;
+	report_info("%s is in the fleet; to give it its share, type: snowid-fleet balance --registry '%s'", name, without_password("--registry", options.registry));
+	return EXIT_DONE;
+}
+
+/* Take a server that has nothing any more out of the fleet. */
+int
+command_retire(const char *name)
+{
+	char	   *home = home_of_server(directory, name);
+	char	   *subscription = text_of("snowid_registry_%s", name);
+	const char *reason;
+	PGconn	   *conn;
+
+	if (home == NULL)
+		return EXIT_USAGE;
+	read_servers();
+	ask_servers(text_of(FLEET_FACTS_SQL, "NULL"), 0);
+	(void) gather_answers();
+	if ((reason = query_text(directory, FLEET_RETIRE_DOUBTS_SQL, literal(directory, name))) != NULL)
+		return refuse(EXIT_FAILED, text_of("Type first: snowid-fleet drain %s --registry '%s'; or see: snowid-move audit --registry '%s'", name,
+										   without_password("--registry", options.registry), without_password("--registry", options.registry)),
+					  "%s cannot be retired: %s", name, reason);
+	if (options.dry_run)
+		return EXIT_DONE;
+	conn = open_connection(name, home);
+	if (PQstatus(conn) != CONNECTION_OK)
+		report_warning("%s is not reached: its subscription %s stays there", name, subscription);
+	else if (strcmp(identity_of(conn), identity_of(directory)) != 0)
+	{
+		/* Not with its slot: the server may reach the directory no more. */
+		if (query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s)", literal(conn, subscription)))
+		{
+			run(conn, "ALTER SUBSCRIPTION %s DISABLE", subscription);
+			run(conn, "ALTER SUBSCRIPTION %s SET (slot_name = NONE)", subscription);
+			run(conn, "DROP SUBSCRIPTION %s", subscription);
+		}
+		run(conn, "DROP TRIGGER IF EXISTS directory_is_right ON snowid.shard_registry");
+	}
+	PQfinish(conn);
+	run(directory, "DELETE FROM snowid.servers WHERE name = %s", literal(directory, name));
+	for (int64 end = now_ms() + ANSWER_MS; now_ms() < end &&
+		 !try_run(directory, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", literal(directory, subscription));)
+		wait_ms(100);
+	report_info("%s is no more in the fleet", name);
+	return EXIT_DONE;
+}

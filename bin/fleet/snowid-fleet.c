@@ -1,0 +1,129 @@
+/*
+ * snowid-fleet: the command line.
+ */
+#include "fleet.h"
+
+#include <limits.h>
+#include <signal.h>
+
+struct Options options = {
+	.by = "bytes",.threshold = 5,.max_lag = -1
+};
+
+#define OF_ADD		(1 << 0)
+#define OF_RETIRE	(1 << 1)
+#define OF_BALANCE	(1 << 2)
+#define OF_DRAIN	(1 << 3)
+#define OF_STATUS	(1 << 4)
+#define OF_PLAN		(OF_BALANCE | OF_DRAIN)
+
+static const Option table[] = {
+	{"registry", 'r', "CONNSTR", "the directory",.string = &options.registry},
+	{"directory-for-servers", 0, "CONNSTR", "how a server reaches the directory, if not as --registry",.string = &options.for_servers,.commands = OF_ADD},
+	{"weight", 0, "NUMBER", "how much of the whole the server should have (default: 1)",.string = &options.weight,.commands = OF_ADD},
+	{"by", 0, "WHAT", "what to even out: bytes, inserts or shards (default: bytes)",.string = &options.by,.commands = OF_PLAN},
+	{"period", 0, "INTERVAL", "for which inserts are counted; by inserts, 10s if not given",.string = &options.period,.commands = OF_PLAN | OF_STATUS},
+	{"threshold", 0, "PERCENT", "nothing moves for less than this (default: 5)",.number = &options.threshold,.max = 1000,.commands = OF_BALANCE},
+	{"max-bytes", 0, "SIZE", "move no more",.size = &options.max_bytes,.commands = OF_PLAN},
+	{"max-moves", 0, "N", "move no more pools",.number = &options.max_moves,.min = 1,.max = INT_MAX,.commands = OF_PLAN},
+	{"jobs", 0, "N", "pairs of servers at once; a server is in one (default: all)",.number = &options.jobs,.min = 1,.max = 256,.commands = OF_PLAN},
+	{"until", 0, "HH:MM", "begin nothing that would not end by then",.string = &options.until,.commands = OF_PLAN},
+	{"max-lag", 0, "SIZE", "wait for standbys that are further behind",.size = &options.max_lag,.commands = OF_PLAN},
+	{"keep", 0, NULL, "leave the closed copies where the shards were",.flag = &options.keep,.commands = OF_PLAN},
+	{"dry-run", 0, NULL, "only look, and show",.flag = &options.dry_run,.commands = ~OF_STATUS},
+	{"json", 0, NULL, "status as JSON",.flag = &options.json,.commands = OF_STATUS},
+	{"html", 0, "FILE", "status as a page",.string = &options.html,.commands = OF_STATUS},
+	{"verbose", 'v', NULL, "show queries that fail, with times",.flag = &verbose},
+	{.name = NULL}
+};
+
+static const char synopsis[] =
+"snowid-fleet decides which logical shards live on which servers, and moves them.\n\n"
+"Usage:\n"
+"  snowid-fleet COMMAND [NAME [HOME]] --registry=CONNSTR [OPTION]... [-- OPTION...]\n\n"
+"Commands:\n"
+"  add                    take a server into the fleet: its name and home\n"
+"  balance                give each server its share\n"
+"  drain                  move all shards of a server away\n"
+"  retire                 take a server that has nothing out of the fleet\n"
+"  status                 show all servers, and what moves\n";
+
+static const char epilogue[] =
+"What follows -- is given to snowid-move.\n\n"
+"Exit status: 0 done; 1 not all was done, or something is to be looked at; 2 wrong\n"
+"usage, or no connection.\n";
+
+/* What the fleet decides is none of snowid-move's options that can be given.  Any beginning of a name says it, too. */
+static void
+take_options_for_move(char **given)
+{
+	static const char *const ours[] = {"--shard", "--from", "--to", "--registry", "--pooler", "--stop-after", "--reverse", "--dry-run", "--help", "--version"};
+	static const char *const letters = "sftV?";
+
+	options.for_move = given;
+	for (; *given != NULL; given++)
+	{
+		size_t		length = strcspn(*given, "=");
+
+		for (int i = 0; i < (int) lengthof(ours) && length > 2; i++)
+			if (strncmp(*given, ours[i], length) == 0)
+				refuse_usage("%s is decided by snowid-fleet", ours[i]);
+		if ((*given)[0] == '-' && (*given)[1] != '-' && (*given)[1] != '\0' && strchr(letters, (*given)[1]) != NULL)
+			refuse_usage("-%c is decided by snowid-fleet", (*given)[1]);
+	}
+}
+
+int
+main(int argc, char *argv[])
+{
+	static const struct
+	{
+		const char *name;
+		int			bit;
+		int			min,
+					max;		/* arguments */
+	}			commands[] = {
+		{"add", OF_ADD, 1, 2}, {"retire", OF_RETIRE, 1, 1}, {"balance", OF_BALANCE, 0, 0}, {"drain", OF_DRAIN, 1, 1}, {"status", OF_STATUS, 0, 0}
+	};
+	const char *command;
+	int			i = 0,
+				nargs = 0;
+	char	   *slash;
+
+	begin_messages("snowid-fleet");
+	signal(SIGPIPE, SIG_IGN);
+	command = parse_command_line(argc, argv, table, synopsis, epilogue);
+	if (command == NULL)
+		refuse_usage("a command is needed");
+	while (i < (int) lengthof(commands) && strcmp(command, commands[i].name) != 0)
+		i++;
+	if (i == (int) lengthof(commands))
+		refuse_usage("unknown argument \"%s\"", command);
+	while (more_arguments[nargs] != NULL && more_arguments[nargs][0] != '-')
+		nargs++;
+	if (nargs < commands[i].min || nargs > commands[i].max || (more_arguments[nargs] != NULL && (commands[i].bit & OF_PLAN) == 0))
+		refuse_usage("%s takes %s", command, commands[i].max == 0 ? "no name" : commands[i].max == 1 ? "the name of a server" : "the name of a server, and its home");
+	refuse_options_but(table, commands[i].bit, command);
+	take_options_for_move(more_arguments + nargs);
+	if (options.registry == NULL)
+		refuse_usage("--registry is needed");
+	if (strcmp(options.by, "bytes") != 0 && strcmp(options.by, "inserts") != 0 && strcmp(options.by, "shards") != 0)
+		refuse_usage("invalid value \"%s\" for option --by: it must be bytes, inserts or shards", options.by);
+	if ((directory = open_directory(options.registry)) == NULL)
+		return EXIT_USAGE;
+	if (options.period == NULL && (commands[i].bit & OF_PLAN) != 0)
+		options.period = "10s";
+	slash = strrchr(argv[0], '/');
+	move_program = slash == NULL ? "snowid-move" : text_of("%.*s/snowid-move", (int) (slash - argv[0]), argv[0]);
+	switch (commands[i].bit)
+	{
+		case OF_ADD:
+			return command_add(more_arguments[0], nargs > 1 ? more_arguments[1] : NULL);
+		case OF_RETIRE:
+			return command_retire(more_arguments[0]);
+		case OF_STATUS:
+			return command_status();
+		default:
+			return command_balance(commands[i].bit == OF_DRAIN ? more_arguments[0] : NULL);
+	}
+}

@@ -1,0 +1,577 @@
+/*
+ * balance and drain: a plan out of what the servers say now, shown, and done by snowid-move.
+ *
+ * What an earlier run has left is ended first.  Then each pair of servers has its moves, in jobs of some shards; at
+ * any time a server is in one job, so that pairs go on beside each other.
+ */
+#include "fleet.h"
+#include "plan.h"
+#include "sql/fleet.inc"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A job has no more than this, but one pool at least. */
+#define JOB_SHARDS		64
+#define JOB_BYTES		8e9
+
+#define BAR				24
+
+typedef struct Job
+{
+	char	   *shards;
+	int			from,
+				to;				/* of servers; -1: of none that we know */
+	const char *source,
+			   *target;			/* their homes */
+	double		bytes;
+	bool		finishes;		/* what has moved is to be finished, or is
+								 * being so */
+	bool		failed;
+	bool		begun;
+	pid_t		pid;			/* of the program; 0: none runs */
+	int			output;
+	char		line[2000];
+	int			nline;
+	int64		start;
+	char	   *logged;			/* its row's key in snowid.fleet_moves */
+}			Job;
+
+static Job * jobs;
+static int	njobs;
+static PlanServer * plan_servers;
+static PlanPool * pools;
+static char **shards_of;		/* each pool's */
+static char **names_of;
+static int	npools;
+static volatile sig_atomic_t stopping;
+static time_t deadline;			/* of --until */
+
+const char *move_program;
+
+static void
+stop(int unused)
+{
+	stopping = true;
+}
+
+static const char *
+registry_option(void)
+{
+	return text_of("--registry '%s'", without_password("--registry", options.registry));
+}
+
+/* What snowid-move takes for a server that the registry does not name. */
+static const char *
+home_to_type(int server)
+{
+	return servers[server].home != NULL ? servers[server].home : home_of_connection(directory);
+}
+
+/* Of PostgreSQL's arrays of numbers: a table with a place for each. */
+static int *
+numbers_in(const char *array, int *n)
+{
+	int		   *numbers = pg_malloc((strlen(array) + 1) * sizeof(int));
+
+	*n = 0;
+	for (const char *p = array + 1; *p != '\0' && *p != '}'; p += strcspn(p, ",}"), p += *p == ',')
+		numbers[(*n)++] = atoi(p);
+	numbers[*n] = -1;
+	return numbers;
+}
+
+/* What there is to plan with; returns the number of groups that are to be apart. */
+static int
+read_facts(const char *by)
+{
+	PGresult   *res = query(directory, FLEET_PLAN_SERVERS_SQL);
+	int			ngroups = 0,
+				n;
+
+	plan_servers = pg_malloc0((nservers + 1) * sizeof(PlanServer));
+	for (int i = 0; i < nservers; i++)
+		plan_servers[i].weight = 1e-9;
+	for (int row = 0; row < PQntuples(res); row++)
+		plan_servers[atoi(PQgetvalue(res, row, 0))] = (PlanServer)
+	{
+		.weight = servers[atoi(PQgetvalue(res, row, 0))].name == NULL ? 1e-9 : atof(PQgetvalue(res, row, 3)),
+			.takes = strcmp(PQgetvalue(res, row, 4), "open") == 0 && *PQgetvalue(res, row, 5) == 't',
+			.drains = strcmp(PQgetvalue(res, row, 4), "draining") == 0
+	};
+	PQclear(res);
+	res = query(directory, FLEET_PLAN_POOLS_SQL, literal(directory, by));
+	npools = PQntuples(res);
+	pools = pg_malloc0((npools + 1) * sizeof(PlanPool));
+	shards_of = pg_malloc((npools + 1) * sizeof(char *));
+	names_of = pg_malloc((npools + 1) * sizeof(char *));
+	for (int i = 0; i < npools; i++)
+	{
+		names_of[i] = field(res, i, 0);
+		shards_of[i] = field(res, i, 4);
+		pools[i].server = atoi(PQgetvalue(res, i, 1));
+		pools[i].load = atof(PQgetvalue(res, i, 2));
+		pools[i].bytes = atof(PQgetvalue(res, i, 3));
+		pools[i].stays = *PQgetvalue(res, i, 5) == 't';
+		if (!PQgetisnull(res, i, 6))
+		{
+			int		   *allowed = numbers_in(PQgetvalue(res, i, 6), &n);
+			bool	   *is_allowed = pg_malloc0((nservers + 1) * sizeof(bool));
+
+			while (n-- > 0)
+				is_allowed[allowed[n]] = true;
+			pools[i].allowed = is_allowed;
+		}
+		if (!PQgetisnull(res, i, 7))
+		{
+			int		   *apart = numbers_in(PQgetvalue(res, i, 7), &n);
+
+			pools[i].apart = apart;
+			while (n-- > 0)
+				ngroups = Max(ngroups, apart[n] + 1);
+		}
+	}
+	PQclear(res);
+	return ngroups;
+}
+
+/* Bytes a second of the last moves; 0 if there were none. */
+static double
+rate(void)
+{
+	return atof(query_text(directory, "SELECT coalesce(sum(bytes) / nullif(sum(seconds), 0), 0) FROM "
+						   "(SELECT bytes, seconds FROM snowid.fleet_moves WHERE outcome IN ('moved', 'kept', 'finished') AND seconds > 0 ORDER BY at DESC LIMIT 20) m"));
+}
+
+static const char *
+size_text(double bytes)
+{
+	return query_text(directory, "SELECT pg_size_pretty(%.0f::bigint)", bytes);
+}
+
+static Job *
+add_job(const char *shards, int from, int to, const char *source, const char *target)
+{
+	jobs = pg_realloc(jobs, (njobs + 1) * sizeof(Job));
+	jobs[njobs] = (Job)
+	{
+		.shards = pg_strdup(shards),.from = from,.to = to,.source = source,.target = target
+	};
+	return &jobs[njobs++];
+}
+
+/* Jobs of the plan: for each pair of servers, some pools at a time. */
+static void
+make_jobs(void)
+{
+	for (int from = 0; from < nservers; from++)
+		for (int to = 0; to < nservers; to++)
+		{
+			Job		   *job = NULL;
+			int			n = 0;
+
+			for (int i = 0; i < npools; i++)
+			{
+				int			count = 1;
+
+				if (pools[i].server != from || pools[i].to != to || from == to)
+					continue;
+				for (const char *p = shards_of[i]; *p != '\0'; p++)
+					count += *p == ',';
+				if (job == NULL || n + count > JOB_SHARDS || job->bytes + pools[i].bytes > JOB_BYTES)
+				{
+					job = add_job(shards_of[i], from, to, home_to_type(from), home_to_type(to));
+					n = 0;
+				}
+				else
+					job->shards = format_of("%s,%s", job->shards, shards_of[i]);
+				job->bytes += pools[i].bytes;
+				n += count;
+			}
+		}
+}
+
+static void
+print_bar(double part)
+{
+	int			full = (int) (Min(part, 1) * BAR + 0.5);
+
+	printf(" %.*s%*s %3.0f %%", full, "########################", BAR - full, "", part * 100);
+}
+
+/* The plan, for people: each server before and after, what goes where, and how long that takes. */
+static void
+show_plan(void)
+{
+	double	   *before = pg_malloc0((nservers + 1) * sizeof(double));
+	double	   *after = pg_malloc0((nservers + 1) * sizeof(double));
+	double		all = 0,
+				bytes = 0,
+				speed = rate();
+	int			width = 6;
+
+	for (int i = 0; i < npools; i++)
+	{
+		before[pools[i].server] += pools[i].load;
+		after[pools[i].to] += pools[i].load;
+		all += pools[i].load;
+	}
+	for (int s = 0; s < nservers; s++)
+		width = Max(width, servers[s].name != NULL ? (int) strlen(servers[s].name) : 0);
+	printf("%-*s  %-*s  %s\n", width, "server", BAR + 6, "now", "then");
+	for (int s = 0; s < nservers; s++)
+	{
+		if (servers[s].name == NULL && before[s] == 0 && after[s] == 0)
+			continue;
+		printf("%-*s ", width, label_of_server(&servers[s]));
+		print_bar(all > 0 ? before[s] / all : 0);
+		print_bar(all > 0 ? after[s] / all : 0);
+		putchar('\n');
+	}
+	for (int i = 0; i < njobs; i++)
+	{
+		printf("%s -> %s: %s, shards %s\n", label_of_server(&servers[jobs[i].from]), label_of_server(&servers[jobs[i].to]), size_text(jobs[i].bytes), jobs[i].shards);
+		bytes += jobs[i].bytes;
+	}
+	for (int i = 0; i < npools; i++)
+		if (pools[i].stuck)
+			printf("%s stays at %s: %s\n", names_of[i], label_of_server(&servers[pools[i].server]),
+				   pools[i].stays ? "it is pinned, moving, not whole, or its server is down" : "no server may take it");
+	printf("%d jobs, %s%s\n", njobs, size_text(bytes),
+		   speed > 0 ? text_of(", about %.0f s", bytes / speed) : njobs > 0 ? ", for an unknown time: there was no move yet" : "");
+	fflush(stdout);
+}
+
+/* Keep in the log what has become of a job, and for how long its move has run. */
+static void
+note_outcome(const Job * job, const char *outcome)
+{
+	run(directory, "UPDATE snowid.fleet_moves SET outcome = %s, seconds = CASE WHEN %s THEN seconds ELSE %f END WHERE at = %s",
+		literal(directory, outcome), job->finishes ? "true" : "false", (now_ms() - job->start) / 1000.0, literal(directory, job->logged));
+}
+
+/* Start snowid-move for a job: to move, or to finish what has moved. */
+static void
+start(Job * job)
+{
+	PGresult   *consoles = query(directory, "SELECT console FROM snowid.poolers ORDER BY 1");
+	const char **argv = pg_malloc0((2 * PQntuples(consoles) + 120) * sizeof(char *));
+	const char *given[] = {move_program, job->finishes ? "finish" : "move", "--registry", options.registry, "--shard", job->shards, "--from", job->source, "--to", job->target};
+	int			argc = 0;
+	int			ends[2];
+
+	for (; argc < (int) lengthof(given); argc++)
+		argv[argc] = given[argc];
+	for (int row = 0; !job->finishes && row < PQntuples(consoles); row++)
+	{
+		argv[argc++] = "--pooler";
+		argv[argc++] = PQgetvalue(consoles, row, 0);
+	}
+	for (int i = 0; !job->finishes && options.for_move[i] != NULL && i < 90; i++)
+		argv[argc++] = options.for_move[i];
+	if (job->logged == NULL)
+		job->logged = query_text(directory, "INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES (%s, %s, %s, %.0f, 0, 'begun') RETURNING at",
+								 literal(directory, job->shards), literal(directory, job->source), literal(directory, job->target), job->bytes);
+	fflush(NULL);
+	if (pipe(ends) != 0 || (job->pid = fork()) < 0)
+		fail();
+	if (job->pid == 0)
+	{
+		/* Ctrl-C is ours. */
+		setpgid(0, 0);
+		dup2(ends[1], STDOUT_FILENO);
+		dup2(ends[1], STDERR_FILENO);
+		close(ends[0]);
+		close(ends[1]);
+		execvp(move_program, unconstify(char **, argv));
+		fprintf(stderr, "%s: %s\n", move_program, strerror(errno));
+		_exit(EXIT_USAGE);
+	}
+	close(ends[1]);
+	fcntl(ends[0], F_SETFL, O_NONBLOCK);
+	fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+	job->output = ends[0];
+	job->begun = true;
+	job->start = now_ms();
+	PQclear(consoles);
+	pg_free(argv);
+}
+
+/* Pass on what the program says, line by line, with the pair of servers before it. */
+static void
+pass_on(Job * job)
+{
+	int			n;
+
+	while ((n = read(job->output, job->line + job->nline, sizeof(job->line) - 1 - job->nline)) > 0)
+	{
+		char	   *end;
+
+		job->nline += n;
+		job->line[job->nline] = '\0';
+		while ((end = strchr(job->line, '\n')) != NULL || job->nline == sizeof(job->line) - 1)
+		{
+			int			length = end != NULL ? (int) (end - job->line) : job->nline;
+
+			fprintf(stderr, "[%s -> %s] %.*s\n", job->from >= 0 ? label_of_server(&servers[job->from]) : job->source,
+					job->to >= 0 ? label_of_server(&servers[job->to]) : job->target, length, job->line);
+			length += end != NULL;
+			job->nline -= length;
+			memmove(job->line, job->line + length, job->nline + 1);
+		}
+	}
+}
+
+/* Those of a job that the registry has not at its source any more. */
+static char *
+moved_of(const Job * job)
+{
+	return query_text(directory, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shard_registry r WHERE shard IN (%s) AND NOT EXISTS "
+					  "(SELECT FROM address a WHERE a.home IS NOT DISTINCT FROM r.home AND a.n = (SELECT n FROM address WHERE home IS NOT DISTINCT FROM %s LIMIT 1))",
+					  job->shards, literal(directory, job->from >= 0 ? servers[job->from].home : job->source));
+}
+
+/* The program has ended.  What has moved is to be finished; returns whether there is more to do. */
+static bool
+end_step(Job * job, int status)
+{
+	bool		done = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE;
+	char	   *moved;
+
+	pass_on(job);
+	close(job->output);
+	job->pid = 0;
+	job->failed = job->failed || !done;
+	if (job->finishes)
+	{
+		if (done)
+			note_outcome(job, "finished");
+		if (done)
+			report_info("shards %s: finished%s", job->shards, job->failed ? ", as far as they have moved" : "");
+		return false;
+	}
+	moved = moved_of(job);
+	if (!done)
+		report_error("not all of shards %s have moved; snowid-move ended with %s %d", job->shards, WIFEXITED(status) ? "exit status" : "signal",
+					 WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+	note_outcome(job, !done ? moved != NULL ? "in part" : "failed" : options.keep ? "kept" : "moved");
+
+	/* Exit status 3: what is not complete is not finished. */
+	if (options.keep || moved == NULL || (!done && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_INCOMPLETE))
+		return false;
+	job->shards = moved;
+	job->finishes = true;
+	return true;
+}
+
+/* The next time that it is so late here. */
+static time_t
+time_of(const char *until)
+{
+	time_t		now = time(NULL);
+	struct tm	then = *localtime(&now);
+	char		rest;
+
+	if (sscanf(until, "%d:%d%c", &then.tm_hour, &then.tm_min, &rest) != 2 || then.tm_hour < 0 || then.tm_hour > 23 || then.tm_min < 0 || then.tm_min > 59)
+		refuse_usage("invalid value \"%s\" for option --until: it must be HH:MM", until);
+	then.tm_sec = 0;
+	then.tm_mday += mktime(&then) <= now;
+	return mktime(&then);
+}
+
+/* Does a standby of that server lag behind?  Then its next job waits. */
+static bool
+lags(int server)
+{
+	PGconn	   *conn;
+	bool		lagging;
+
+	if (options.max_lag < 0 || server < 0)
+		return false;
+	conn = open_connection(label_of_server(&servers[server]), home_to_type(server));
+	lagging = PQstatus(conn) == CONNECTION_OK &&
+		query_bool(conn, "SELECT coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)), 0) > " INT64_FORMAT " FROM pg_stat_replication "
+				   "WHERE replay_lsn IS NOT NULL AND application_name !~ '^snowid_'", options.max_lag);
+	PQfinish(conn);
+	if (lagging)
+		tell_now_and_then("waiting for the standbys of %s", label_of_server(&servers[server]));
+	return lagging;
+}
+
+/* Would it end too late? */
+static bool
+is_too_late(const Job * job)
+{
+	double		speed = rate();
+
+	return options.until != NULL && time(NULL) + (speed > 0 ? job->bytes / speed : 0) >= deadline;
+}
+
+static bool
+is_busy(const Job * job)
+{
+	for (int i = 0; i < njobs; i++)
+		if (jobs[i].pid > 0 && (jobs[i].from == job->from || jobs[i].to == job->to || jobs[i].from == job->to || jobs[i].to == job->from))
+			return true;
+	return false;
+}
+
+/* Do the jobs, side by side.  Returns how many were not done. */
+static int
+do_jobs(void)
+{
+	int			running = 0,
+				nfailed = 0;
+	bool		told = false;
+
+	do
+	{
+		int			waiting = 0;
+		pid_t		ended;
+		int			status;
+
+		for (int i = 0; i < njobs; i++)
+		{
+			if (jobs[i].begun || stopping)
+				continue;
+			waiting++;
+			if (is_busy(&jobs[i]) || (options.jobs > 0 && running >= options.jobs) || lags(jobs[i].from) || lags(jobs[i].to))
+				continue;
+			if (is_too_late(&jobs[i]))
+			{
+				report_warning("shards %s: not begun, to be done at %s", jobs[i].shards, options.until);
+				jobs[i].begun = jobs[i].failed = true;
+				continue;
+			}
+			start(&jobs[i]);
+			running++;
+		}
+		if (stopping && !told && (told = true))
+			report_info("no further move is begun; %d are being ended", running);
+		for (int i = 0; i < njobs; i++)
+			if (jobs[i].pid > 0)
+				pass_on(&jobs[i]);
+		while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
+			for (int i = 0; i < njobs; i++)
+				if (jobs[i].pid == ended)
+				{
+					if (end_step(&jobs[i], status))
+						start(&jobs[i]);
+					else
+						running--;
+				}
+		if (running == 0 && (waiting == 0 || stopping))
+			break;
+		wait_ms(50);
+	} while (true);
+	for (int i = 0; i < njobs; i++)
+		nfailed += jobs[i].failed || !jobs[i].begun;
+	return nfailed;
+}
+
+/* What is there now.  False after saying why there can be no plan. */
+static bool
+look(void)
+{
+	bool		by_inserts = strcmp(options.by, "inserts") == 0;
+	PGresult   *doubts;
+	int			ndoubts;
+
+	read_servers();
+	ask_servers(text_of(FLEET_FACTS_SQL, by_inserts ? literal(directory, options.period) : "NULL"),
+				by_inserts ? (int) query_int64(directory, "SELECT extract(epoch FROM %s::interval) * 1000", literal(directory, options.period)) : 0);
+	(void) gather_answers();
+	doubts = query(directory, FLEET_DOUBTS_SQL);
+	ndoubts = PQntuples(doubts);
+	for (int row = 0; row < ndoubts; row++)
+		report_error("%s", PQgetvalue(doubts, row, 0));
+	PQclear(doubts);
+	if (ndoubts > 0)
+		report_hint("Nothing is planned before that is cleared: type: snowid-move audit %s", registry_option());
+	return ndoubts == 0;
+}
+
+/* First what an earlier run, or somebody, has left. */
+static int
+end_unfinished(void)
+{
+	PGresult   *res = query(directory, FLEET_UNFINISHED_SQL);
+	int			n = PQntuples(res);
+
+	njobs = 0;
+	for (int row = 0; row < n; row++)
+	{
+		bool		is_moved = *PQgetvalue(res, row, 5) == 't';
+
+		if (!is_moved || !options.keep)
+			add_job(PQgetvalue(res, row, 0), atoi(PQgetvalue(res, row, 1)), atoi(PQgetvalue(res, row, 2)),
+					field(res, row, 3), field(res, row, 4))->finishes = is_moved;
+	}
+	PQclear(res);
+	if (njobs > 0)
+		report_info("first, what an earlier move has left: %d jobs", njobs);
+	return options.dry_run || njobs == 0 ? 0 : do_jobs();
+}
+
+/* Without a name: give each server its share.  With one: let it have nothing. */
+int
+command_balance(const char *drained)
+{
+	PlanLimits	limits = {.threshold = options.threshold / 100.0,.max_bytes = options.max_bytes,.max_moves = options.max_moves};
+	int			nleft,
+				nstuck = 0;
+
+	if (options.until != NULL)
+		deadline = time_of(options.until);
+	if (drained != NULL && home_of_server(directory, drained) == NULL)
+		return EXIT_USAGE;
+	if (query_bool(directory, "SELECT EXISTS (SELECT FROM snowid.poolers)") && !options.dry_run)
+	{
+		bool		has_file = false;
+
+		for (char **o = options.for_move; *o != NULL; o++)
+			has_file = has_file || strncmp(*o, "--pooler-file", 13) == 0;
+		if (!has_file)
+			return refuse(EXIT_USAGE, "Add at the end: -- --pooler-file PATH", "the directory has poolers, whose file of entries is not said");
+	}
+	if (!look())
+		return EXIT_FAILED;
+	if (nservers == 0 || query_int64(directory, "SELECT count(*) FROM snowid.servers") == 0)
+		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet add NAME HOME %s", registry_option()), "the directory has no servers");
+	signal(SIGINT, stop);
+	signal(SIGTERM, stop);
+	nleft = end_unfinished();
+	if (njobs > 0 && !options.dry_run && (stopping || !look()))
+		return EXIT_FAILED;
+
+	/* Not before it is known that it can be. */
+	if (drained != NULL && !options.dry_run)
+		run(directory, "UPDATE snowid.servers SET state = 'draining' WHERE name = %s AND state <> 'draining'", literal(directory, drained));
+	limits.ngroups = read_facts(options.by);
+	for (int i = 0; i < nservers && drained != NULL; i++)
+		if (servers[i].name != NULL && strcmp(servers[i].name, drained) == 0)
+			plan_servers[i].drains = true;
+	make_plan(plan_servers, nservers, pools, npools, &limits, drained == NULL);
+	njobs = 0;
+	make_jobs();
+	show_plan();
+	for (int i = 0; i < npools; i++)
+		nstuck += pools[i].stuck;
+	if (options.dry_run)
+		return EXIT_DONE;
+	nleft += do_jobs();
+	if (nleft == 0 && nstuck == 0 && (drained == NULL || limits.max_moves + limits.max_bytes == 0))
+	{
+		if (drained != NULL)
+			report_info("%s has nothing any more; to take it out, type: snowid-fleet retire %s %s", drained, drained, registry_option());
+		return EXIT_DONE;
+	}
+	report_error("%d jobs were not done%s", nleft, nstuck > 0 ? text_of(", and %d pools have to stay", nstuck) : "");
+	report_hint("To go on, type the same command again.%s", drained == NULL ? "" :
+				text_of(" %s stays draining; if it is to be used again, at the directory: UPDATE snowid.servers SET state = 'open' WHERE name = '%s';", drained, drained));
+	return EXIT_FAILED;
+}

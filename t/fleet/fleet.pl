@@ -1,0 +1,108 @@
+# snowid-fleet: servers are added by name, given their share, drained and retired; and what a
+# person types wrong is refused before anything is touched.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use FleetTest;
+use IPC::Run ();
+use MoveTest;
+use SnowidTest;
+use Test::More;
+
+my ($dir, $s1, $s2, $s3, $s4) = fleet_nodes(qw(s1 s2 s3 s4));
+my %nodes = (s1 => $s1, s2 => $s2, s3 => $s3, s4 => $s4);
+my %home = map { ($_ => home_of($nodes{$_})) } keys %nodes;
+
+$s1->safe_psql('postgres', q{CALL snowid.create_shards(0, 11, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id(), pad text); INSERT INTO t (pad) SELECT repeat(''x'', 100) FROM generate_series(1, 500)')});
+$s2->safe_psql('postgres', q{CALL snowid.create_shards(12, 15, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id(), pad text); INSERT INTO t (pad) SELECT repeat(''x'', 100) FROM generate_series(1, 500)')});
+
+# Wrong words.
+fleet_ok([ 'balance' ], 2, 'an empty fleet has nothing to balance', qr/has no servers\n.*snowid-fleet add NAME HOME/);
+fleet_ok([ 'add', 's-1', $home{s1} ], 2, 'a hyphen', qr/invalid name of a server: "s-1"/);
+fleet_ok([ 'add', 's1' ], 2, 'no home', qr/its name and home are needed/);
+fleet_ok([ 'retire', 'nobody' ], 2, 'an unknown name', qr/has no server "nobody"\n.*It has: none/);
+fleet_ok([ 'drain' ], 2, 'no name', qr/drain takes the name of a server/);
+fleet_ok([ 'dance' ], 2, 'no such command', qr/unknown argument "dance"/);
+fleet_ok([ 'balance', '--weight', '2' ], 2, 'an option of another command', qr/the command balance has no option --weight/);
+fleet_ok([ 'balance', '--', '--regis', 'x' ], 2, 'what is ours', qr/--registry is decided by snowid-fleet/);
+
+# Two servers with shards, of which the directory hears now.
+fleet_ok([ 'add', 's1', $home{s1} ], 0, 's1 is added', qr/s1 is in the fleet/);
+fleet_ok([ 'add', 's2', $home{s2}, '--weight', '1' ], 0, 's2 is added');
+fleet_ok([ 'add', 's2', $home{s2} ], 0, '... and again, which does nothing');
+fleet_ok([ 'add', 'other', $home{s2} ], 2, 'under another name', qr/that server is in the fleet, as s2/);
+homes_ok({ s1 => 12, s2 => 4 }, 'they are known', s1 => $s1, s2 => $s2);
+is($dir->safe_psql('postgres', 'SELECT count(*) FROM snowid.shard_registry'), 16, 'the directory has all shards');
+$s2->poll_query_until('postgres', 'SELECT count(*) = 16 FROM snowid.shard_registry') or die 'the registry does not come';
+is($s2->safe_psql('postgres', 'SELECT string_agg(name, \' \' ORDER BY name) FROM snowid.servers'), 's1 s2', 'members have the servers, too');
+
+# Sides exchanged: nothing is touched.
+{
+	my ($out, $err);
+	IPC::Run::run([ 'snowid-fleet', 'add', 's9', home_of($dir), '--registry', $home{s3} ], '>', \$out, '2>', \$err);
+	is($? >> 8, 1, 'sides exchanged');
+	like($out, qr/FAILED +it is a directory.*\n.*exchanged/, '... are told');
+	IPC::Run::run([ 'snowid-fleet', 'add', 's9', $home{s3}, '--registry', $home{s1} ], '>', \$out, '2>', \$err);
+	is($? >> 8, 2, 'a member as directory');
+	like($err, qr/is not the directory: it subscribes to one/, '... is told');
+	is($dir->safe_psql('postgres', 'SELECT count(*) FROM snowid.servers'), 2, '... and nothing is lost');
+	is($s3->safe_psql('postgres', 'SELECT count(*) FROM snowid.servers'), 0, '... or made');
+}
+
+# A shard that another server has.
+$s3->safe_psql('postgres', 'SELECT snowid.create_shard(13)');
+fleet_ok([ 'add', 's3', $home{s3} ], 1, 'a number that is taken', qr/FAILED +shard 13 is there, and at s2/);
+$s3->safe_psql('postgres', 'SELECT snowid.drop_shard(13)');
+fleet_ok([ 'add', 's3', $home{s3}, '--dry-run' ], 0, 'a dry run');
+is($s3->safe_psql('postgres', 'SELECT count(*) FROM pg_subscription'), 0, '... does nothing');
+fleet_ok([ 'add', 's3', $home{s3} ], 0, 's3 is added');
+
+# Balance.
+my $said = fleet_ok([ 'balance', '--dry-run' ], 0, 'the plan', qr/^s1 +#+ +75 % +#+ +3\d %$/m, qr/^s3 +0 % +#+ +3\d %$/m, qr/^s1 -> s[23]: .*shards \d/m, qr/there was no move yet/);
+fleet_ok([ 'balance' ], 0, 'done', qr/shards [0-9,]+: finished/);
+homes_ok({}, 'balanced', s1 => $s1, s2 => $s2, s3 => $s3);
+is($s1->safe_psql('postgres', q{SELECT count(*) BETWEEN 5 AND 6 FROM snowid.shards WHERE lives = 'here'}), 't', 's1 has its third');
+fleet_ok([ 'balance' ], 0, 'nothing to do', qr/^0 jobs/m);
+like((fleet('balance', '--threshold', 0, '--dry-run'))[1], qr/^0 jobs/m, 'nor below the threshold');
+
+# By name.
+my $shard = $s1->safe_psql('postgres', q{SELECT min(shard) FROM snowid.shards WHERE lives = 'here'});
+for (1, 2)
+{
+	IPC::Run::run([ 'snowid-move', '--registry', home_of($dir), '--shard', $shard, '--to', 's2' ], '>', \my $out, '2>', \my $err);
+	is($? >> 8, 0, "a move by name, $_") or diag "$out$err";
+	like($err, $_ == 1 ? qr/shard $shard now lives at/ : qr/shards \{$shard\} live there already/, '... is told');
+}
+IPC::Run::run([ 'snowid-move', '--registry', home_of($dir), '--shard', $shard, '--to', 's7' ], '>', \my $out, '2>', \my $err);
+like($err, qr/no server "s7"\n.*s1, s2, s3/, 'a name that is unknown');
+IPC::Run::run([ 'snowid-move', '--shard', $shard, '--from', 's1', '--to', 's2' ], '>', \$out, '2>', \$err);
+like($err, qr/the name of a server needs --registry/, 'a name without directory');
+IPC::Run::run([ 'snowid-move', 'finish', '--registry', home_of($dir), '--shard', $shard, '--from', 's1', '--to', 's2' ], '>', \$out, '2>', \$err);
+is($? >> 8, 0, 'finished by name') or diag $err;
+
+# Rules.
+$dir->safe_psql('postgres', q{INSERT INTO snowid.placements VALUES ('{[12,12]}', 'stay', NULL), ('{[0,15]}', 'only', '{s1,s2,s3}')});
+fleet_ok([ 'retire', 's2' ], 1, 'a server with shards', qr/s2 cannot be retired: \d+ shards live there.*\n.*snowid-fleet drain s2/);
+fleet_ok([ 'add', 's4', $home{s4} ], 0, 's4 is added');
+fleet_ok([ 'balance', '--by', 'shards' ], 0, 's4 gets nothing by rule', qr/^s4 +0 % +0 %$/m);
+$dir->safe_psql('postgres', q{DELETE FROM snowid.placements WHERE rule = 'only'});
+fleet_ok([ 'balance', '--by', 'shards' ], 0, 's4 gets its share');
+homes_ok({ s4 => 4 }, 'balanced by shards', %nodes);
+
+# Drain.
+my $has12 = $dir->safe_psql('postgres', q{SELECT name FROM snowid.servers s JOIN snowid.shard_registry r ON r.home ~ (substring(s.home FROM 'port=\d+') || '\M') WHERE shard = 12});
+fleet_ok([ 'drain', $has12 ], 1, 'with a shard that stays', qr/insta12 stays at $has12: it is pinned/, qr/$has12 stays draining.*UPDATE snowid.servers/);
+$dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
+fleet_ok([ 'drain', $has12 ], 0, 'drained', qr/$has12 has nothing any more; to take it out, type: snowid-fleet retire $has12/);
+fleet_ok([ 'retire', $has12 ], 0, 'retired', qr/is no more in the fleet/);
+homes_ok({ $has12 => 0 }, 'retired', %nodes);
+is($nodes{$has12}->safe_psql('postgres', 'SELECT count(*) FROM pg_subscription'), 0, 'no subscription is left');
+is($dir->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'snowid_registry_} . $has12 . q{'}), 0, 'nor a slot');
+is($dir->safe_psql('postgres', q{SELECT count(*) FROM snowid.fleet_moves WHERE outcome <> 'finished'}), 0, 'the log has all as finished');
+is($_->safe_psql('postgres', q{SELECT count(*) FROM snowid.moves}), 0, 'no journal is left') for values %nodes;
+is($_->safe_psql('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname ~ '_moved'}), 0, 'no copy is left') for values %nodes;
+
+$_->stop for $dir, values %nodes;
+done_testing();

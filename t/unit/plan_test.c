@@ -1,0 +1,224 @@
+/*
+ * The plan of snowid-fleet, without servers: how even it gets, what that costs against the least that
+ * any plan needs, how long it takes, and that it keeps every rule.
+ *
+ * The bound: from each server at least that must go which is more than what the plan leaves to the
+ * fullest one.
+ */
+#include "plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* port.h has them come from a library that there is no need to link. */
+#undef printf
+#undef snprintf
+
+static int	ntests = 0;
+static int	nfailed = 0;
+
+static void
+ok(bool passed, const char *what)
+{
+	printf("%sok %d - %s\n", passed ? "" : "not ", ++ntests, what);
+	nfailed += !passed;
+}
+
+static double
+random_part(void)
+{
+	return random() / ((double) RAND_MAX + 1);
+}
+
+/* Pools by Zipf's law, each on a random server; so many first ones only on one of them. */
+static PlanPool *
+make_pools(int npools, int nservers, int crowded)
+{
+	PlanPool   *pools = calloc(npools, sizeof(PlanPool));
+
+	for (int i = 0; i < npools; i++)
+	{
+		pools[i].load = pools[i].bytes = 1e12 / (1 + (i * 7919) % npools);
+		pools[i].server = i < crowded ? 0 : (int) (random_part() * nservers);
+	}
+	return pools;
+}
+
+static double
+bytes_moved(const PlanPool * pools, int npools)
+{
+	double		bytes = 0;
+
+	for (int i = 0; i < npools; i++)
+		bytes += pools[i].to == pools[i].server ? 0 : pools[i].bytes;
+	return bytes;
+}
+
+/* What must leave the servers, so that none is fuller than the fullest is then. */
+static double
+least_bytes(const PlanServer * servers, int nservers, const PlanPool * pools, int npools)
+{
+	double	   *before = calloc(nservers, sizeof(double));
+	double		worst = imbalance_of(servers, nservers, pools, npools, true);
+	double		all = 0,
+				weights = 0,
+				largest = 0,
+				bytes = 0;
+
+	for (int s = 0; s < nservers; s++)
+		weights += servers[s].drains ? 0 : servers[s].weight;
+	for (int i = 0; i < npools; i++)
+	{
+		all += pools[i].load;
+		largest = fmax(largest, pools[i].load);
+		before[pools[i].server] += pools[i].load;
+	}
+	for (int s = 0; s < nservers; s++)
+		bytes += fmax(0, before[s] - (servers[s].drains ? 0 : worst * fmax(all * servers[s].weight / weights, largest)));
+	free(before);
+	return bytes;
+}
+
+static void
+try_fleet(const char *name, int npools, int nservers, int crowded, const PlanServer * servers, double seconds)
+{
+	PlanPool   *pools = make_pools(npools, nservers, crowded);
+	PlanLimits	limits = {.threshold = 0.05};
+	clock_t		start = clock();
+	double		took,
+				least,
+				moved,
+				imbalance;
+	char text[	200];
+
+	make_plan(servers, nservers, pools, npools, &limits, true);
+	took = (double) (clock() - start) / CLOCKS_PER_SEC;
+	imbalance = imbalance_of(servers, nservers, pools, npools, true);
+	moved = bytes_moved(pools, npools);
+	least = least_bytes(servers, nservers, pools, npools);
+	snprintf(text, sizeof(text), "%s: imbalance %.4f -> %.4f, bytes %.4f of the least, %.2f s", name,
+			 imbalance_of(servers, nservers, pools, npools, false), imbalance, least > 0 ? moved / least : 1, took);
+	ok(imbalance <= 1.05 && moved <= least * 1.15 && took <= seconds, text);
+	free(pools);
+}
+
+static void
+try_rules(void)
+{
+	PlanServer	servers[4] = {{1, true, false}, {1, true, false}, {1, true, false}, {1, true, false}};
+	bool		only_first[4] = {true, false, false, false};
+	int			group[] = {0, -1};
+	PlanLimits	limits = {.threshold = 0.05,.ngroups = 1};
+	PlanPool	pools[40];
+	int			moves = 0,
+				there[4] = {0};
+	bool		fine = true;
+
+	memset(pools, 0, sizeof(pools));
+	for (int i = 0; i < 40; i++)
+		pools[i].load = pools[i].bytes = 10;
+	make_plan(servers, 4, pools, 40, &limits, true);
+	ok(imbalance_of(servers, 4, pools, 40, true) < 1.001 && bytes_moved(pools, 40) == 300, "40 alike pools on one of four servers");
+
+	for (int i = 0; i < 40; i++)
+		pools[i].stays = i < 20;
+	make_plan(servers, 4, pools, 40, &limits, true);
+	for (int i = 0; i < 20; i++)
+		fine = fine && pools[i].to == 0;
+	ok(fine && bytes_moved(pools, 40) == 200, "pinned pools stay");
+
+	for (int i = 0; i < 40; i++)
+	{
+		pools[i].stays = false;
+		pools[i].allowed = i < 5 ? only_first : NULL;
+		pools[i].apart = i >= 5 && i < 9 ? group : NULL;
+		pools[i].server = i < 5 ? 1 : 0;
+	}
+	make_plan(servers, 4, pools, 40, &limits, true);
+	for (int i = 0; i < 9; i++)
+		if (i < 5)
+			fine = fine && pools[i].to == 0;
+		else
+			fine = fine && there[pools[i].to]++ == 0;
+	ok(fine, "some live only on the first, and four are apart");
+
+	for (int i = 0; i < 40; i++)
+		pools[i] = (PlanPool)
+	{
+		.load = 10,.bytes = 10
+	};
+	limits.max_moves = 3;
+	make_plan(servers, 4, pools, 40, &limits, true);
+	ok(bytes_moved(pools, 40) == 30, "at most three moves");
+	limits.max_moves = 0;
+	limits.max_bytes = 45;
+	make_plan(servers, 4, pools, 40, &limits, true);
+	ok(bytes_moved(pools, 40) == 40, "at most 45 bytes");
+	limits.max_bytes = 0;
+
+	servers[3].takes = false;
+	make_plan(servers, 4, pools, 40, &limits, true);
+	for (int i = 0; i < 40; i++)
+		fine = fine && pools[i].to != 3;
+	ok(fine, "a server that is full takes nothing");
+	servers[3].takes = true;
+
+	for (int i = 0; i < 40; i++)
+		pools[i].server = i % 4;
+	servers[2].drains = true;
+	servers[2].takes = false;
+	make_plan(servers, 4, pools, 40, &limits, false);
+	for (int i = 0; i < 40; i++)
+	{
+		fine = fine && pools[i].to != 2 && (pools[i].server == 2 || pools[i].to == pools[i].server);
+		moves += pools[i].to != pools[i].server;
+	}
+	ok(fine && moves == 10, "a server is drained, and nothing else moves");
+
+	servers[0].takes = servers[1].takes = servers[3].takes = false;
+	make_plan(servers, 4, pools, 40, &limits, false);
+	for (moves = 0, fine = true; moves < 40; moves++)
+		fine = fine && pools[moves].stuck == (pools[moves].server == 2);
+	ok(fine, "what nothing takes is told");
+
+	servers[2] = (PlanServer)
+	{
+		1, true, false
+	};
+	for (int i = 0; i < 40; i++)
+		pools[i].load = pools[i].bytes = i % 4 == 0 ? 10.4 : 10;
+	servers[0].takes = servers[1].takes = servers[3].takes = true;
+	make_plan(servers, 4, pools, 40, &limits, true);
+	ok(bytes_moved(pools, 40) == 0, "below the threshold nothing moves");
+}
+
+int
+main(void)
+{
+	PlanServer	servers[256];
+
+	srandom(1);
+	for (int s = 0; s < 256; s++)
+		servers[s] = (PlanServer)
+	{
+		1, true, false
+	};
+	try_fleet("8,192 pools by Zipf, 16 servers", 8192, 16, 0, servers, 5);
+	try_fleet("half of them on one server", 8192, 16, 4096, servers, 5);
+	try_fleet("256 servers", 8192, 256, 0, servers, 30);
+	try_fleet("200 pools, 4 servers, one empty", 200, 4, 120, servers, 5);
+	servers[3].weight = 3;
+	servers[5].weight = 0.5;
+	try_fleet("weights", 8192, 16, 0, servers, 5);
+	servers[3].weight = servers[5].weight = 1;
+	servers[7].drains = true;
+	servers[7].takes = false;
+	try_fleet("one of 16 is drained, the others are evened out", 8192, 16, 0, servers, 5);
+	servers[7] = servers[0];
+	try_rules();
+	printf("1..%d\n", ntests);
+	return nfailed > 0;
+}
