@@ -155,8 +155,9 @@ gather_answers(void)
 			report_warning("%s: %s", label_of_server(&servers[i]), servers[i].trouble);
 			nmissing++;
 		}
-		run(directory, "INSERT INTO answer VALUES (%d, %s, %s, %s::jsonb)", i, literal(directory, servers[i].name), literal(directory, servers[i].home),
-			literal(directory, servers[i].answer == NULL ? NULL : PQgetvalue(servers[i].answer, 0, 0)));
+		run(directory, "INSERT INTO answer VALUES (%d, %s, %s, %s::jsonb, %s)", i, literal(directory, servers[i].name), literal(directory, servers[i].home),
+			literal(directory, servers[i].answer == NULL ? NULL : PQgetvalue(servers[i].answer, 0, 0)),
+			literal(directory, servers[i].trouble));
 	}
 	run(directory, FLEET_ADDRESS_SQL);
 	run(directory, FLEET_LIVES_SQL);

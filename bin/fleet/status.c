@@ -1,10 +1,98 @@
 /*
- * status: all servers in one view.
+ * status: all servers in one view, as a text, as JSON, or as a page.
+ *
+ * The document is made by one query out of all answers.  What contradicts itself, snowid-move audit
+ * finds.
  */
 #include "fleet.h"
+#include "page.inc"
+#include "sql/fleet.inc"
+#include "sql/status.inc"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* How long audit may take: it asks one server after the other. */
+#define AUDIT_MS	60000
+
+/* What snowid-move audit says, as an array for a query; its exit status. */
+static char *
+findings(int *status)
+{
+	PQExpBufferData said;
+	int			ends[2];
+	pid_t		pid;
+	char		part[4096];
+	ssize_t		n;
+	struct pollfd more;
+	int64		end = now_ms() + AUDIT_MS;
+
+	initPQExpBuffer(&said);
+	fflush(NULL);
+	if (pipe(ends) != 0 || (pid = fork()) < 0)
+		fail();
+	if (pid == 0)
+	{
+		dup2(ends[1], STDOUT_FILENO);
+		dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+		close(ends[0]);
+		execlp(move_program, move_program, "audit", "--registry", options.registry, NULL);
+		_exit(EXIT_USAGE);
+	}
+	close(ends[1]);
+	more = (struct pollfd)
+	{
+		.fd = ends[0],.events = POLLIN
+	};
+	while (now_ms() < end && poll(&more, 1, (int) (end - now_ms())) > 0 && (n = read(ends[0], part, sizeof(part))) > 0)
+		appendBinaryPQExpBuffer(&said, part, n);
+	if (now_ms() >= end)
+		kill(pid, SIGKILL);
+	close(ends[0]);
+	waitpid(pid, status, 0);
+	return query_text(directory, "SELECT coalesce(jsonb_agg(regexp_replace(f, '\\s+', ' ', 'g')), '[]') FROM regexp_split_to_table(%s, '\\n(?=FAILED|\\d+ servers)') f WHERE f ~ '^FAILED'",
+					  literal(directory, said.data));
+}
 
 int
 command_status(void)
 {
-	return EXIT_DONE;
+	int			nmissing,
+				status = 0;
+	char	   *found;
+
+	read_servers();
+	ask_servers(text_of(FLEET_FACTS_SQL, options.period == NULL ? "NULL" : literal(directory, options.period)),
+				options.period == NULL ? 0 : (int) query_int64(directory, "SELECT extract(epoch FROM %s::interval) * 1000", literal(directory, options.period)));
+	nmissing = gather_answers();
+	found = findings(&status);
+	run(directory, "DROP TABLE IF EXISTS pg_temp.document");
+	run(directory, STATUS_DOCUMENT_SQL, literal(directory, without_password("--registry", options.registry)), literal(directory, found));
+	if (options.html != NULL)
+	{
+		FILE	   *file = fopen(options.html, "w");
+
+		/* Nothing of it ends the script that it stands in. */
+		if (file == NULL || fprintf(file, "%s%s%s", PAGE_BEGIN, query_text(directory, "SELECT replace(document::text, '<', '\\u003c') FROM document"), PAGE_END) < 0 || fclose(file) != 0)
+		{
+			report_error("could not write \"%s\": %m", options.html);
+			return EXIT_USAGE;
+		}
+	}
+	if (options.json)
+		printf("%s\n", query_text(directory, "SELECT document FROM document"));
+	else if (options.html == NULL)
+	{
+		PGresult   *lines = query(directory, STATUS_TEXT_SQL);
+
+		for (int row = 0; row < PQntuples(lines); row++)
+			printf("%s\n", PQgetvalue(lines, row, 0));
+		if (PQntuples(lines) == 0)
+			printf("no servers and no shards; to begin, type: snowid-fleet add NAME HOME --registry '%s'\n", without_password("--registry", options.registry));
+		PQclear(lines);
+	}
+	return nmissing == 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;
 }

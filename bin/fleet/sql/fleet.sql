@@ -19,15 +19,24 @@ SELECT json_build_object(
  'shards', (SELECT json_agg(json_build_object('shard', l.shard, 'schema', l.schema, 'lives', snowid_internal.lives(r),
    'bytes', bytes, 'rows', rows, 'inserts', inserts_per_second))
    FROM snowid.shard_load(:'period'::interval) l JOIN snowid.shard_registry r ON r.shard = l.shard),
+ 'slots', (SELECT json_agg(json_build_object('name', slot_name, 'active', active, 'lost', wal_status = 'lost',
+   'kept', pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn)))
+   FROM pg_replication_slots WHERE database = current_database() OR database IS NULL),
+ 'waits', (SELECT json_agg(DISTINCT format('shard %s is locked by process %s of %s, %s, in a transaction of %s s', shard, a.pid, usename, state,
+   extract(epoch FROM clock_timestamp() - xact_start)::int))
+   FROM snowid.moves m JOIN pg_namespace n ON nspname = m.schema JOIN pg_class c ON relnamespace = n.oid
+   JOIN pg_locks l ON relation = c.oid AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) JOIN pg_stat_activity a USING (pid)
+   WHERE details ? 'move_id' AND step NOT IN ('moved', 'open') AND a.application_name !~ '^(snowid|pg_)' AND clock_timestamp() - xact_start > interval '1 s'),
  'roles', (SELECT json_agg(rolname) FROM pg_roles WHERE rolname !~ '^pg_'),
  'moves', (SELECT json_agg(json_build_object('shard', shard, 'role', role, 'step', step, 'peer', peer, 'id', details ->> 'move_id',
-   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at)) FROM snowid.moves
+   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at, 'begun', started_at,
+   'bytes', (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace AND nspname = m.schema WHERE relkind = 'r'))) FROM snowid.moves m
    WHERE details ? 'move_id' AND NOT details ? 'split'));
 
 -- All answers are in the temporary table answer: n, name, home, facts.  The same server twice is there once:
 -- address leads from each home to its first n.
 \echo fleet_answer_sql
-CREATE TEMP TABLE answer AS SELECT NULL::int AS n, NULL::text AS name, NULL::text AS home, NULL::jsonb AS facts LIMIT 0;
+CREATE TEMP TABLE answer AS SELECT NULL::int AS n, NULL::text AS name, NULL::text AS home, NULL::jsonb AS facts, NULL::text AS trouble LIMIT 0;
 
 \echo fleet_address_sql
 CREATE TEMP TABLE address AS
@@ -46,7 +55,7 @@ CREATE TEMP TABLE going AS
 SELECT DISTINCT ON (m.shard, id) m.*, a.n, CASE WHEN is_source THEN a.home ELSE peer END AS source,
  CASE WHEN is_source THEN peer ELSE a.home END AS target
 FROM answer a, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END)
- m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz)
+ m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz)
 ORDER BY m.shard, id, (m.role = 'source') DESC;
 
 -- The servers of the plan, in their order.
