@@ -40,7 +40,7 @@ SELECT encode(encrypt(int8send($id), '\\x$key', '3des-ecb/pad:none'), 'hex')}),
 	$hex, 'Node and pgcrypto make the same public id');
 
 # The module, with the vectors of sql/vectors.sql: both ways.
-my $module = "$FindBin::RealBin/../../examples/clients/javascript/snowid.mjs";
+my $module = "$FindBin::RealBin/../../npm/src/index.mjs";
 my $vectors = slurp_file("$FindBin::RealBin/../../sql/vectors.sql");
 my @vectors = $vectors =~ /^(-?\d+\t\d{4}-.*)$/mg;
 cmp_ok(@vectors, '>=', 200, 'there are vectors');

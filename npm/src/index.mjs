@@ -1,7 +1,7 @@
 // Ids outside the database, in a browser or in Node: their time, shard and
 // number, their text in base 62, and back.
 //
-//	import { base62ToId, idParts } from './snowid.mjs';
+//	import { base62ToId, idParts } from 'snowid';
 //	idParts('3800086217995850759');				// { createdAt: 2026-01-01T00:00:00.000Z, shard: 5, seq: 7 }
 //	idParts(base62ToId('4WiQyt11R1r')).shard;	// 5
 //
@@ -53,12 +53,72 @@ export function idToBase62(id) {
 }
 
 export function base62ToId(text) {
-	if (!/^[0-9A-Za-z]{11}$/.test(text))
+	if (typeof text !== 'string' || !/^[0-9A-Za-z]{11}$/.test(text))
 		throw new RangeError(`invalid base-62 id: "${text}"`);
 	const bits = [...text].reduce((id, digit) => id * 62n + BigInt(DIGITS.indexOf(digit)), 0n);
 	if (bits >= 2n ** 64n)
 		throw new RangeError(`base-62 id "${text}" is out of range`);
 	return BigInt.asIntN(64, bits);
+}
+
+// An id of JSON, a URL or a driver: a BigInt, or a TypeError or RangeError.
+export function parseId(id) {
+	return BigInt.asIntN(64, toBits(id));
+}
+
+// For sort(): the older id first.  Texts in decimal do not sort so.
+export function compareIds(a, b) {
+	const difference = parseId(a) - parseId(b);
+	return difference < 0n ? -1 : Number(difference > 0n);
+}
+
+// The last id of a page, as a text for URLs, and back.
+export function toCursor(id) {
+	return id === undefined || id === null ? null : idToBase62(id);
+}
+
+export function fromCursor(text) {
+	return text === undefined || text === null || text === '' ? null : base62ToId(text);
+}
+
+// As snowid.shard_of() has it: a number's remainder, or of a text the first 8 bytes
+// of its MD5.  A text of digits is a text, too.
+export function shardOf(key, shards) {
+	inRange('number of shards', shards - 1, 8191);
+	if (typeof key === 'string')
+		return Number(md5Start(new TextEncoder().encode(key)) % BigInt(shards));
+	if (typeof key !== 'bigint' && !Number.isSafeInteger(key))
+		throw new TypeError(`a key is a text, a BigInt or a whole number, not ${typeof key} "${key}"`);
+	if (BigInt.asIntN(64, BigInt(key)) !== BigInt(key))
+		throw new RangeError(`key ${key} is out of range`);
+	const rest = Number(BigInt(key) % BigInt(shards));
+	return rest < 0 ? rest + shards : rest + 0;
+}
+
+// The first 8 bytes of an MD5, which browsers do not have.
+function md5Start(bytes) {
+	const padded = new DataView(new ArrayBuffer((bytes.length + 72) >> 6 << 6));
+	bytes.forEach((byte, at) => padded.setUint8(at, byte));
+	padded.setUint8(bytes.length, 0x80);
+	padded.setBigUint64(padded.byteLength - 8, BigInt(bytes.length) * 8n, true);
+	const shifts = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
+	let state = [0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476];
+	for (let block = 0; block < padded.byteLength; block += 64) {
+		let [a, b, c, d] = state;
+		for (let i = 0; i < 64; i++) {
+			const round = i >> 4;
+			const mixed = [b & c | ~b & d, b & d | c & ~d, b ^ c ^ d, c ^ (b | ~d)][round];
+			const word = padded.getUint32(block + 4 * ([i, 5 * i + 1, 3 * i + 5, 7 * i][round] & 15), true);
+			const sum = a + mixed + word + Math.floor(Math.abs(Math.sin(i + 1)) * 2 ** 32) | 0;
+			const shift = shifts[round][i & 3];
+			[a, d, c, b] = [d, c, b, b + (sum << shift | sum >>> 32 - shift) | 0];
+		}
+		state = [state[0] + a | 0, state[1] + b | 0, state[2] + c | 0, state[3] + d | 0];
+	}
+	const start = new DataView(new ArrayBuffer(8));
+	start.setInt32(0, state[0], true);
+	start.setInt32(4, state[1], true);
+	return start.getBigUint64(0);
 }
 
 // The 64 bits of an id, without its sign.

@@ -1,0 +1,14 @@
+import type { ConnectionOptions } from 'node:tls';
+export interface Server {
+	host: string;
+	port: number;
+	database: string;
+	user: string;
+	password?: string;
+	ssl?: false | ConnectionOptions;
+	options?: string;
+	application_name?: string;
+	connectionTimeoutMillis?: number;
+}
+export declare function parseHome(home: string, env?: Record<string, string | undefined>): { servers: Server[]; wanted: string };
+export declare function clean<T extends object>(object: T): T;

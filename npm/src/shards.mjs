@@ -1,0 +1,156 @@
+// Where shards live, and what a client does when one has moved.
+//
+//	const shards = pgShards();			// of snowid/pg, or another adapter
+//	await shards.of(user, (db, schema, shard) => ...);
+//
+// The work is one transaction, or one statement.  If the server refuses it since the
+// shard has moved, nothing of it has happened, and it is done again at the new home.
+import { parseHome } from './home.mjs';
+import { idParts, shardOf } from './index.mjs';
+
+export { parseHome } from './home.mjs';
+
+// SN001: the shard has moved.  SN002: it is not open there yet.  3F000, 42P01: the
+// copy that the move has left has been renamed, or dropped.
+const MOVED = ['SN001', 'SN002'];
+const REFUSALS = [...MOVED, '3F000', '42P01'];
+const LOST = /^(08...|57P0[123]|25006|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|CONNECTION_\w+)$/;
+
+export class Shards {
+	#options;
+	#pools = new Map();		// by home
+	#homes = new Map();		// by shard, where it is not the first server
+
+	// open(server) makes a pool of connections, rows(db, sql) asks it, close(db) ends it,
+	// use(db, schema) is what the work gets.
+	constructor(options) {
+		this.#options = { home: '', shards: 2000, schema: (shard) => `insta${shard}`, seconds: 30, use: (db) => db, onMove() {}, ...options };
+	}
+
+	// The key's shard: of a BigInt, a whole number, or a text.
+	of(key, work) {
+		return this.in(shardOf(key, this.#options.shards), work);
+	}
+
+	// The shard that has made an id.
+	ofId(id, work) {
+		return this.in(idParts(id).shard, work);
+	}
+
+	async in(shard, work) {
+		const { rows, schema, seconds, use, onMove } = this.#options;
+		const deadline = Date.now() + seconds * 1000;
+		const name = schema(shard);
+		for (;;) {
+			const at = this.#homes.get(shard) ?? this.#options.home;
+			const db = await this.#pool(at);
+			let home;
+			try {
+				return await work(await use(db, name), name, shard);
+			} catch (error) {
+				const state = sqlState(error);
+				if (LOST.test(state))
+					this.#forget(at, db);
+				if (!REFUSALS.includes(state) || Date.now() > deadline)
+					throw error;
+				[{ home }] = await rows(db, `SELECT snowid.shard_home(${shard}) AS home`);
+				if (home === 'missing' || home === 'here' && !MOVED.includes(state))
+					throw error;
+				const known = home === 'here' || home === 'closed' || home === at;
+				if (!known) {
+					this.#homes.set(shard, home);
+					onMove(shard, home);
+				}
+				if (known || state === 'SN002')
+					await new Promise((done) => setTimeout(done, 100));
+			}
+		}
+	}
+
+	// All pools that are open.
+	async pools() {
+		return Promise.all([...this.#pools.values()].map(({ db }) => db));
+	}
+
+	async end() {
+		const pools = [...this.#pools.values()];
+		this.#pools.clear();
+		await Promise.all(pools.map(async ({ db }) => this.#options.close(await db)));
+	}
+
+	#pool(home) {
+		if (!this.#pools.has(home)) {
+			const { servers, wanted } = parseHome(home);
+			const db = this.#open(servers, wanted);
+			this.#pools.set(home, { db, several: servers.length > 1 || wanted !== 'any' });
+			db.catch(() => this.#pools.get(home)?.db === db && this.#pools.delete(home));
+		}
+		return this.#pools.get(home).db;
+	}
+
+	// The first of several servers that answers, and is what is wanted of it.
+	async #open(servers, wanted) {
+		const { open, rows, close } = this.#options;
+		if (servers.length === 1 && wanted === 'any')
+			return open(servers[0]);
+		const passes = wanted === 'prefer-standby' ? ['standby', 'any'] : [wanted];
+		let refused = new Error(`no server of the home is ${wanted}`);
+		for (const pass of passes)
+			for (const server of servers) {
+				let db;
+				try {
+					db = await open(server);
+					const [state] = await rows(db, `SELECT pg_is_in_recovery() AS standby, current_setting('transaction_read_only') AS read_only`);
+					if (suits(pass, state))
+						return db;
+				} catch (error) {
+					refused = error;
+				}
+				if (db)
+					await Promise.resolve(close(db)).catch(() => {});
+			}
+		throw refused;
+	}
+
+	// A home of several servers is asked anew.  Others keep their pool, which connects again.
+	#forget(home, db) {
+		if (!this.#pools.get(home)?.several)
+			return;
+		this.#pools.delete(home);
+		Promise.resolve(this.#options.close(db)).catch(() => {});
+	}
+}
+
+function suits(wanted, { standby, read_only: readOnly }) {
+	switch (wanted) {
+	case 'any': return true;
+	case 'read-write': return readOnly === 'off';
+	case 'read-only': return readOnly === 'on';
+	case 'primary': return !standby;
+	case 'standby': return standby;
+	default: throw new Error(`target_session_attrs "${wanted}" is unknown`);
+	}
+}
+
+// Has the server refused it since the shard has moved, or is not open yet?
+export function isMoved(error) {
+	return MOVED.includes(sqlState(error));
+}
+
+// The SQLSTATE of an error, or a code of Node's.  Libraries wrap the driver's error in
+// errors of their own, with codes of their own (Prisma's are P1000 and so on).
+export function sqlState(error, seen = new Set()) {
+	if (typeof error !== 'object' || error === null || seen.has(error))
+		return '';
+	seen.add(error);
+	const { cause, driverError, original, parent, previous, meta, driverAdapterError, errors } = error;
+	for (const inner of [cause, driverError, original, parent, previous, meta, driverAdapterError, ...Array.isArray(errors) ? errors : []]) {
+		const state = sqlState(inner, seen);
+		if (state)
+			return state;
+	}
+	for (const code of [error.originalCode, error.code, error.sqlState])
+		if (typeof code === 'string' && !/^P[1-9]\d{3}$/.test(code) && (/^[0-9A-Z]{5}$/.test(code) || LOST.test(code)))
+			return code;
+	return '';
+}

@@ -1,0 +1,212 @@
+# The package in npm/, as "npm pack" makes it: for import and for require(); what it says of
+# ids, keys and homes is what the server says; its migration installs the portable edition.
+#
+# With npm/test installed, as .ci/clients does: tsc --strict has nothing to say, and each
+# adapter writes while its shard moves, and loses nothing.
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use FindBin;
+use IPC::Run;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+for my $program (qw(node npm))
+{
+	next if grep { -x "$_/$program" } split /:/, $ENV{PATH};
+	die "$program is not there" if ($ENV{CLIENTS} // '') eq 'all';
+	plan skip_all => "$program is not installed";
+}
+plan skip_all => 'Node is older than 20' if `node -p 'parseInt(process.version.slice(1))'` < 20 && ($ENV{CLIENTS} // '') ne 'all';
+
+my $top = abs_path("$FindBin::RealBin/../..");
+my $tmp = PostgreSQL::Test::Utils::tempdir();
+
+# Without network.
+%ENV = (%ENV, npm_config_cache => "$tmp/cache", npm_config_offline => 'true', npm_config_update_notifier => 'false', NO_COLOR => 1);
+
+my $node = move_node('main');
+my $other = move_node('other');
+for ($node, $other)
+{
+	$_->append_conf('postgresql.conf', "listen_addresses = '127.0.0.1'\nlog_line_prefix = '%a '");
+	$_->start;
+	$_->safe_psql('postgres', 'CREATE DATABASE app');
+}
+system_or_bail('psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', "$top/examples/clients/schema.sql", '-d', $node->connstr('app'));
+$other->safe_psql('app', 'CREATE EXTENSION snowid; CREATE ROLE app LOGIN');
+%ENV = (%ENV, PGHOST => '127.0.0.1', PGPORT => $node->port, PGDATABASE => 'app', PGUSER => 'app');
+
+mkdir "$tmp/made";
+my ($said, $err) = run_command([ 'npm', 'pack', '--silent', '--pack-destination', "$tmp/made", "$top/npm" ]);
+is($said, 'snowid-1.0.0.tgz', 'the package is made') or diag($err);
+system_or_bail('sh', '-c', "mkdir -p '$tmp/node_modules' && cd '$tmp/node_modules' && tar -xzf ../made/*.tgz && mv package snowid");
+
+# The file's last expression, as JSON.
+sub script
+{
+	my ($name, $text) = @_;
+	append_to_file("$tmp/$name", $text);
+	my ($out, $errors) = run_command([ 'node', "$tmp/$name" ]);
+	diag($errors) if $errors;
+	return $out;
+}
+
+is(script('both.mjs', q{
+import { createRequire } from 'node:module';
+const require = createRequire(import.meta.url);
+const same = [];
+for (const name of ['snowid', 'snowid/shards']) {
+	const [made, required] = [await import(name), require(name)];
+	same.push(Object.keys(made).filter((key) => key !== 'module.exports' && key !== 'default').sort().join() === Object.keys(required).sort().join());
+}
+console.log(same.join(), String(require('snowid').base62ToId('4WiQyt11R1r')));
+}), 'true,true 3800086217995850759', 'import and require() give the same');
+
+is(script('refused.mjs', q{
+import { base62ToId, compareIds, fromCursor, parseId, shardOf, toCursor } from 'snowid';
+const refused = (f) => { try { return String(f()); } catch (error) { return error.name; } };
+console.log([
+	() => parseId(1), () => parseId(['1']), () => parseId('1.0'), () => parseId(''), () => parseId(null), () => parseId('9223372036854775808'),
+	() => base62ToId(['4WiQyt11R1r']), () => shardOf(1.5, 10), () => shardOf(2 ** 53, 10), () => shardOf(['1'], 10), () => shardOf(1, 0), () => shardOf(1, 8193),
+	() => parseId('-9223372036854775808'), () => ['10', '9', 9n].sort(compareIds), () => fromCursor(toCursor('-1')), () => [fromCursor(''), toCursor(undefined)],
+].map(refused).join(' '));
+}), join(' ', ('TypeError') x 5, 'RangeError', 'RangeError', ('TypeError') x 3, ('RangeError') x 2, '-9223372036854775808', '9,9,10', '-1', ','),
+	'numbers, arrays and what is out of range are refused');
+
+my $keys = $node->safe_psql('app', q{
+SELECT setseed(0.45);
+WITH keys AS (
+	SELECT n, (('x' || md5(i::text))::bit(64)::bigint >> (i % 64)) * (CASE i % 2 WHEN 0 THEN 1 ELSE -1 END) AS number, 1 + (random() * 8191)::int AS shards,
+		left(repeat(md5(i::text) || chr(1 + i % 55000) || 'ü€😀', 1 + i % 5), i % 200) AS word
+	FROM generate_series(1, 2000) i, LATERAL (SELECT i AS n) AS l
+	WHERE i % 64 <> 0
+)
+SELECT json_agg(json_build_array(number::text, word, shards, snowid.shard_of(number, shards), snowid.shard_of(word, shards))) FROM keys}) =~ s/^.*?(?=\[)//sr;
+is(script('keys.mjs', "const rows = $keys;\n" . q{
+import { shardOf } from 'snowid';
+const wrong = rows.filter(([number, word, shards, one, two]) => shardOf(BigInt(number), shards) !== one || shardOf(word, shards) !== two);
+console.log(rows.length, wrong.length, JSON.stringify(wrong[0] ?? ''));
+}), '1969 0 ""', 'a key is of the shard that the server says');
+
+# What libpq makes of the same, by its documentation.
+my @homes = (
+	[ q{host=a port=5433 dbname=x user=u}, 'a:5433 x u undefined' ],
+	[ q{ host = 'a b' dbname='it\'s' user=u\ v port=1 }, q{a b:1 it's u v undefined} ],
+	[ q{host=a,b_c port=5433,5434}, 'a:5433,b_c:5434 app app undefined' ],
+	[ q{host=a,b port=5433}, 'a:5433,b:5433 app app undefined' ],
+	[ q{host=a hostaddr=10.0.0.1 port=1}, '10.0.0.1:1 app app undefined' ],
+	[ q{postgresql://u%40v:p@a_1:5433,[::1]:5434/x%20y?sslmode=disable}, 'a_1:5433,::1:5434 x y u@v false' ],
+	[ q{postgres:///?host=/tmp&port=7}, '/tmp:7 app app undefined' ],
+	[ q{postgres://a,b/x}, 'a:5432,b:5432 x app undefined' ],
+	[ q{host=a port=1 sslmode=require}, 'a:1 app app {"rejectUnauthorized":false,"servername":"a"}' ],
+	[ q{host=a port=1 sslmode=verify-full sslrootcert=system}, 'a:1 app app {"rejectUnauthorized":true,"servername":"a"}' ],
+	[ q{}, '127.0.0.1:' . $node->port . ' app app undefined' ],
+	[ q{host=a,b port=1,2,3}, 'Error' ], [ q{service=x}, 'Error' ], [ q{nonsense}, 'Error' ], [ q{host='a}, 'Error' ],
+);
+is(script('homes.mjs', 'const homes = [' . join(', ', map { "String.raw`$_->[0]`" } @homes) . "];\n" . q{
+import { parseHome } from 'snowid/shards';
+for (const home of homes)
+	try {
+		const { servers } = parseHome(home);
+		console.log(servers.map(({ host, port }) => `${host}:${port}`).join(), servers[0].database, servers[0].user, JSON.stringify(servers[0].ssl));
+	} catch (error) {
+		console.log(error.name);
+	}
+}), join("\n", map { $_->[1] =~ s/:5432/':' . $node->port/ger } @homes), 'homes are read as libpq reads them');
+
+is(script('errors.mjs', q{
+import { isMoved, sqlState } from 'snowid/shards';
+const pg = Object.assign(new Error('moved'), { code: 'SN001' });
+const loop = new Error('loop');
+loop.cause = loop;
+console.log([pg, { cause: pg }, { code: 'P2010', meta: { code: 'SN002' } }, { original: pg }, { driverError: { cause: pg } }, { errors: [pg] },
+	{ meta: { driverAdapterError: { cause: { originalCode: 'SN001' } } } }].every(isMoved),
+	[loop, undefined, 'SN001', { code: 'P2010' }, { code: '42P01' }, { code: 'EPIPE' }].some(isMoved), sqlState({ code: 'P2010' }), sqlState({ code: 'P0001' }));
+}), 'true false  P0001', 'a refusal is seen in what libraries wrap around it');
+
+# The migration.
+my @snowid = ('node', "$tmp/node_modules/snowid/bin/snowid.mjs");
+$node->safe_psql('postgres', 'CREATE DATABASE migrated');
+($said, $err) = run_command([ @snowid, 'migration', '--tool', 'sql', '--shard', 5, '--out', "$tmp/sql" ]);
+is($said, "$tmp/sql/snowid_1_0.sql", 'a migration is written') or diag($err);
+$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', $said, $node->connstr('migrated') ], 'and installs the portable edition');
+is($node->safe_psql('migrated', 'SELECT snowid.version(), shard FROM snowid.shard_registry'), '1.0|5', 'of this version, with its shard');
+for my $wrong ([qw(--tool flyway)], [qw(--tool sql --shard 8192)], [qw(--tool sql --no)], [ '--tool', 'sql', '--shard', 5, '--out', "$tmp/sql" ])
+{
+	command_fails([ @snowid, 'migration', @$wrong ], "@$wrong is refused");
+}
+
+SKIP:
+{
+	my $test = "$top/npm/test";
+	if (!-e "$test/node_modules/.bin/tsc")
+	{
+		fail('npm/test is installed') if ($ENV{CLIENTS} // '') eq 'all';
+		skip 'npm install has not been run in npm/test', 1;
+	}
+
+	# Libraries have errors in types of their own.
+	my ($typed) = run_command([ 'sh', '-c', "cd '$test' && node_modules/.bin/tsc -p ." ]);
+	is(join("\n", grep { m{^(?!node_modules/(?!snowid/))} } split /\n/, $typed), '', 'tsc --strict has nothing to say of the adapters');
+	my ($generated, $errors) = run_command([ 'sh', '-c', "cd '$test' && PRISMA_SCHEMA_ENGINE_BINARY=/bin/true CHECKPOINT_DISABLE=1 node_modules/.bin/prisma generate --schema ../../examples/clients/prisma/schema.prisma --generator client 2>&1" ]);
+	like($generated, qr/Generated Prisma Client/, 'Prisma has its client');
+
+	my ($in, $out, $stderr) = ('', '', '');
+	my @adapters = qw(pg postgres kysely drizzle knex sequelize sequelize7 typeorm mikroOrm prisma);
+	my $run = IPC::Run::start([ 'node', "$test/adapters.mjs" ], '<', \$in, '>', \$out, '2>', \$stderr);
+	my $until = sub {
+		my ($what, $each) = @_;
+		my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+		my @lack;
+		while (@lack = grep { $out !~ $each->($_) } @adapters)
+		{
+			$run->pump_nb;
+			usleep(50_000);
+			last if time > $end || !$run->pumpable;
+		}
+		is("@lack", '', $what) or diag($stderr);
+	};
+	$until->('each adapter writes', sub { qr/^$_[0] \d+$/m });
+	local $MoveTest::database = 'app';
+	local $MoveTest::host = '127.0.0.1';
+	local $MoveTest::shard = 1341;
+	hold_and_kill($other, 'open', 1, 'move', $node, $other);
+	moves_ok($node, $other, 1341, [], 0, 'the shard moves');
+	$until->('each adapter follows it, and writes there', sub { qr/^$_[0] moved 1341 .*^$_[0] \d+$/ms });
+	$run->finish;
+	is($run->result, 0, 'they come to their end') or diag($stderr);
+	for my $at (1 .. @adapters)
+	{
+		my $user = 1341 + 2000 * $at;
+		my @ids = $out =~ /^$adapters[ $at - 1 ] (\d+)$/mg;
+		is($other->safe_psql('app', "SELECT string_agg(id::text, ' ' ORDER BY id) FROM insta1341.photos WHERE user_id = $user"),
+			join(' ', sort { $a <=> $b } @ids), "$adapters[ $at - 1 ]: each row is there, once");
+	}
+
+	# A home of several servers: the first that answers and can be written.
+	my $closed = PostgreSQL::Test::Cluster::get_free_port();
+	append_to_file("$test/hosts.mjs", q{
+import { pgShards } from 'snowid/pg';
+for (const home of process.argv.slice(2)) {
+	const shards = pgShards({ home });
+	console.log(await shards.of(1340n, async (db) => (await db.query('SELECT current_setting(\'port\') AS port')).rows[0].port));
+	await shards.end();
+}
+});
+	my $port = $node->port;
+	my $read_only = $other->port;
+	$other->safe_psql('app', 'ALTER ROLE app SET default_transaction_read_only = on');
+	my ($ports) = run_command([ 'node', "$test/hosts.mjs", "host=127.0.0.1,127.0.0.1 port=$closed,$port",
+		"postgresql://127.0.0.1:$read_only,127.0.0.1:$port/app?target_session_attrs=read-write", "postgresql://127.0.0.1:$port,127.0.0.1:$read_only/app?target_session_attrs=read-only" ]);
+	is($ports, "$port\n$port\n$read_only", 'the first server of a home that answers, and is what is wanted');
+	unlink "$test/hosts.mjs";
+}
+
+$_->stop for $node, $other;
+done_testing();
