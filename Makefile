@@ -6,6 +6,7 @@
 #	make unitcheck				the pure decisions, without a server
 #	make checkver				fails unless all files name the same version
 #	make portable				the edition in SQL; "make -C portable" needs no pg_config
+#	make npm					the package for npm
 #	make dist					the PGXN archive
 #	make deb-source				the Debian source package; both from the commit
 #
@@ -82,6 +83,9 @@ t/unit/plan_test: t/unit/plan_test.c bin/fleet/plan.c bin/fleet/plan.h
 portable:
 	$(MAKE) -C portable
 
+npm:
+	cd npm && npm pack --silent
+
 checkver:
 	@scripts/checkver $(EXTVERSION)
 
@@ -100,5 +104,5 @@ deb-source: checkver
 	cd $(DEB_SOURCE) && dpkg-source -b snowid-$(EXTVERSION).0
 	rm -r $(DEB_SOURCE)/snowid-$(EXTVERSION).0
 
-.PHONY: install-programs uninstall-man unitcheck portable checkver dist deb-source \
+.PHONY: install-programs uninstall-man unitcheck portable npm checkver dist deb-source \
 	$(PROGRAM_TARGETS)

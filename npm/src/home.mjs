@@ -42,7 +42,7 @@ export function parseHome(home, env = process.env) {
 
 function fromPairs(home) {
 	const given = {};
-	const pair = /\s*([A-Za-z_]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|((?:[^\s\\']|\\.|(?<=.)')*))(?:\s+|$)/sy;
+	const pair = /\s*([A-Za-z_]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(?!')((?:[^\s\\]|\\.)*))(?:\s+|$)/sy;
 	while (pair.lastIndex < home.length && home.slice(pair.lastIndex).trim()) {
 		const at = pair.lastIndex;
 		const [, key, quoted, plain] = pair.exec(home) ?? [];

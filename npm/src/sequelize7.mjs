@@ -5,8 +5,8 @@ import { Shards } from './shards.mjs';
 
 export function sequelizeShards({ sequelize, define = () => {}, ...options } = {}) {
 	return new Shards({
-		open: async ({ application_name, ...server }) => {
-			const db = new Sequelize({ logging: false, ...sequelize, dialect: PostgresDialect, ...server, ...application_name && { applicationName: application_name } });
+		open: async (server) => {
+			const db = new Sequelize({ logging: false, ...sequelize, dialect: PostgresDialect, ...server });
 			await define(db);
 			return db;
 		},

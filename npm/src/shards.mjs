@@ -143,12 +143,12 @@ export function sqlState(error, seen = new Set()) {
 	if (typeof error !== 'object' || error === null || seen.has(error))
 		return '';
 	seen.add(error);
-	const { cause, driverError, original, parent, previous, meta, driverAdapterError, errors } = error;
-	for (const inner of [cause, driverError, original, parent, previous, meta, driverAdapterError, ...Array.isArray(errors) ? errors : []]) {
-		const state = sqlState(inner, seen);
-		if (state)
-			return state;
-	}
+	for (const key of ['cause', 'driverError', 'original', 'parent', 'previous', 'meta', 'driverAdapterError', 'errors'])
+		for (const inner of [error[key]].flat()) {
+			const state = sqlState(inner, seen);
+			if (state)
+				return state;
+		}
 	for (const code of [error.originalCode, error.code, error.sqlState])
 		if (typeof code === 'string' && !/^P[1-9]\d{3}$/.test(code) && (/^[0-9A-Z]{5}$/.test(code) || LOST.test(code)))
 			return code;

@@ -2,10 +2,9 @@
 //
 //	node photos.mjs 31341
 import { and, desc, eq, lt, sql } from 'drizzle-orm';
-import { drizzle } from 'drizzle-orm/node-postgres';
 import { bigint, pgSchema, text } from 'drizzle-orm/pg-core';
-import { Shards } from '../javascript/shards.mjs';
-import { asText } from '../javascript/snowid.mjs';
+import { asText } from 'snowid';
+import { drizzleShards } from 'snowid/drizzle';
 
 // The table in a shard's schema, which qualifies it.
 const photosOf = (schema) => pgSchema(schema).table('photos', {
@@ -15,10 +14,7 @@ const photosOf = (schema) => pgSchema(schema).table('photos', {
 	caption: text().notNull(),
 });
 
-const shards = new Shards({
-	open: (server) => drizzle({ connection: server }),
-	ask: async (db, shard) => (await db.execute(sql`SELECT snowid.shard_home(${shard}) AS home`)).rows[0].home,
-});
+const shards = drizzleShards();
 
 async function main(user) {
 	const [first] = await shards.of(user, (db, schema, shard) => {
@@ -65,4 +61,4 @@ async function main(user) {
 	console.log(`in pages of 400: ${count} photos, the oldest ${last}`);
 }
 
-main(BigInt(process.argv[2])).finally(() => Promise.all(shards.pools().map((db) => db.$client.end())));
+main(BigInt(process.argv[2])).finally(() => shards.end());

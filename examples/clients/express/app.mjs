@@ -2,10 +2,10 @@
 //
 //	node app.mjs 31341
 import express from 'express';
-import pg from 'pg';
-import { asText } from '../javascript/snowid.mjs';
+import { asText } from 'snowid';
+import { pgShards } from 'snowid/pg';
 
-const pool = new pg.Pool();
+const shards = pgShards();
 const app = express();
 
 // For BigInts, which Drizzle and Prisma return: res.json() fails without it.
@@ -22,16 +22,15 @@ app.get('/:user/first/bigint', async ({ params: { user } }, response) => {
 
 // The driver parses the server's JSON, where numbers lose digits: cast.
 app.get('/:user/album', async ({ params: { user } }, response) => {
-	const { rows } = await pool.query(`
+	const { rows } = await shards.of(BigInt(user), (db, schema) => db.query(`
 		SELECT json_agg(json_build_object('id', id::text, 'caption', caption) ORDER BY id) AS photos
-		FROM ${schemaOf(user)}.photos WHERE user_id = $1`, [user]);
+		FROM ${schema}.photos WHERE user_id = $1`, [user]));
 	response.json(rows[0].photos);
 });
 
-const schemaOf = (user) => `insta${BigInt(user) % 2000n}`;
-
 async function firstOf(user) {
-	const { rows } = await pool.query(`SELECT id FROM ${schemaOf(user)}.photos WHERE user_id = $1 ORDER BY id LIMIT 1`, [user]);
+	const { rows } = await shards.of(BigInt(user), (db, schema) =>
+		db.query(`SELECT id FROM ${schema}.photos WHERE user_id = $1 ORDER BY id LIMIT 1`, [user]));
 	return rows[0];
 }
 
@@ -40,5 +39,5 @@ const server = app.listen(0, '127.0.0.1', async () => {
 	for (const path of ['first', 'first/bigint', 'album'])
 		console.log(`${path}: ${await (await fetch(`${address}/${path}`)).text()}`);
 	server.close();
-	await pool.end();
+	await shards.end();
 });

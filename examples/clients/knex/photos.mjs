@@ -1,13 +1,9 @@
 // Photos of a user, in the shard where the user lives.
 //
 //	node photos.mjs 31341
-import knex from 'knex';
-import { Shards } from '../javascript/shards.mjs';
+import { knexShards } from 'snowid/knex';
 
-const shards = new Shards({
-	open: (server) => knex({ client: 'pg', connection: server }),
-	ask: async (db, shard) => (await db.raw('SELECT snowid.shard_home(?) AS home', [String(shard)])).rows[0].home,
-});
+const shards = knexShards();
 
 async function main(user) {
 	// A bigint comes as a string; a number would lose its last digits.
@@ -47,4 +43,4 @@ async function main(user) {
 	console.log(`in pages of 400: ${count} photos, the oldest ${last}`);
 }
 
-main(process.argv[2]).finally(() => Promise.all(shards.pools().map((db) => db.destroy())));
+main(BigInt(process.argv[2])).finally(() => shards.end());

@@ -1,13 +1,9 @@
 // Photos of a user, in the shard where the user lives.
 //
 //	node photos.mjs 31341
-import pg from 'pg';
-import { Shards } from '../javascript/shards.mjs';
+import { pgShards } from 'snowid/pg';
 
-const shards = new Shards({
-	open: (server) => new pg.Pool(server),
-	ask: async (db, shard) => (await db.query('SELECT snowid.shard_home($1) AS home', [shard])).rows[0].home,
-});
+const shards = pgShards();
 
 // A shard's schema qualifies all names: no SET search_path.
 async function main(user) {
@@ -46,4 +42,4 @@ async function main(user) {
 	console.log(`in pages of 400: ${count} photos, the oldest ${last}`);
 }
 
-main(process.argv[2]).finally(() => Promise.all(shards.pools().map((db) => db.end())));
+main(BigInt(process.argv[2])).finally(() => shards.end());

@@ -1,27 +1,23 @@
 // Photos of a user, in the shard where the user lives.
 //
 //	node photos.mjs 31341
-import { DataTypes, Op, Sequelize, col, fn } from 'sequelize';
-import { Shards } from '../javascript/shards.mjs';
+import { DataTypes, Op, col, fn } from 'sequelize';
+import { sequelizeShards } from 'snowid/sequelize';
 
-const shards = new Shards({
-	open: ({ database, user, password, host, port }) => {
-		const db = new Sequelize(database, user, password, { dialect: 'postgres', host, port, logging: false });
+const shards = sequelizeShards({
+	define: (db) => {
 		db.define('photo', {
 			// A string in JavaScript.  autoIncrement: the table's DEFAULT makes it.
 			id: { type: DataTypes.BIGINT, primaryKey: true, autoIncrement: true },
 			user_id: { type: DataTypes.BIGINT, allowNull: false },
 			caption: { type: DataTypes.TEXT, allowNull: false },
 		}, { tableName: 'photos', timestamps: false });
-		return db;
 	},
-	ask: async (db, shard) =>
-		(await db.query('SELECT snowid.shard_home($1) AS home', { bind: [String(shard)], plain: true })).home,
 });
 
 // The work gets the photos of the user's shard, whose schema qualifies all names.
 function photosOf(user, work) {
-	return shards.of(user, (db, schema, shard) => work(db.models.photo.schema(schema), shard));
+	return shards.of(BigInt(user), (db, schema, shard) => work(db.models.photo.schema(schema), shard));
 }
 
 async function main(user) {
@@ -64,4 +60,4 @@ async function main(user) {
 	console.log(`in pages of 400: ${count} photos, the oldest ${last}`);
 }
 
-main(process.argv[2]).finally(() => Promise.all(shards.pools().map((db) => db.close())));
+main(process.argv[2]).finally(() => shards.end());

@@ -1,8 +1,8 @@
 // Photos of a user, in the shard where the user lives.
 //
 //	node photos.mjs 31341
-import { DataSource, EntitySchema, LessThan, Raw } from 'typeorm';
-import { Shards } from '../javascript/shards.mjs';
+import { typeormShards } from 'snowid/typeorm';
+import { EntitySchema, LessThan, Raw } from 'typeorm';
 
 const Photo = new EntitySchema({
 	name: 'photo',
@@ -15,24 +15,13 @@ const Photo = new EntitySchema({
 	},
 });
 
-const shards = new Shards({
-	open: ({ user: username, ...server }) =>
-		new DataSource({ type: 'postgres', ...server, username, entities: [Photo], synchronize: false }),
-	ask: async (db, shard) => (await db.query('SELECT snowid.shard_home($1) AS home', [String(shard)]))[0].home,
-});
+const shards = typeormShards({ dataSource: { entities: [Photo] } });
 
 // A transaction in the user's shard.  An entity's schema is the same for all, so the
 // search path says it: for one transaction, so that it neither gets lost nor stays
 // behind in PgBouncer's transaction mode.
 function transaction(user, work) {
-	return shards.of(user, async (db, schema, shard) => {
-		if (!db.isInitialized)
-			await db.initialize();
-		return db.transaction(async (manager) => {
-			await manager.query(`SET LOCAL search_path = ${schema}`);
-			return work(manager.getRepository(Photo), shard);
-		});
-	});
+	return shards.transaction(BigInt(user), (manager, schema, shard) => work(manager.getRepository(Photo), shard));
 }
 
 async function main(user) {
@@ -72,4 +61,4 @@ async function main(user) {
 	console.log(`in pages of 400: ${count} photos, the oldest ${last}`);
 }
 
-main(process.argv[2]).finally(() => Promise.all(shards.pools().map((db) => db.destroy())));
+main(process.argv[2]).finally(() => shards.end());
