@@ -60,32 +60,32 @@ my @clients = (
 	{
 		name => 'node-pg',
 		run => [ 'node', 'photos.mjs' ],
-		try => [ 'node', '-e', 'require("pg")' ],
-		needs => 'Node, and npm install in its directory',
+		try => [ 'node', '-e', 'require("snowid/pg")' ],
+		needs => 'Node 20, and npm install in its directory',
 	},
 	{
 		name => 'sequelize',
 		run => [ 'node', 'photos.mjs' ],
-		try => [ 'node', '-e', 'require("sequelize"); require("pg")' ],
-		needs => 'Node, and npm install in its directory',
+		try => [ 'node', '-e', 'require("sequelize"); require("snowid/pg")' ],
+		needs => 'Node 20, and npm install in its directory',
 	},
 	{
 		name => 'knex',
 		run => [ 'node', 'photos.mjs' ],
-		try => [ 'node', '--input-type=module', '-e', 'import "knex"; import "pg"' ],
-		needs => 'Node, and npm install in its directory',
+		try => [ 'node', '--input-type=module', '-e', 'import "snowid/knex"' ],
+		needs => 'Node 20, and npm install in its directory',
 	},
 	{
 		name => 'drizzle',
 		run => [ 'node', 'photos.mjs' ],
-		try => [ 'node', '--input-type=module', '-e', 'import "drizzle-orm"; import "pg"' ],
+		try => [ 'node', '--input-type=module', '-e', 'import "snowid/drizzle"' ],
 		json => 1,
-		needs => 'Node, and npm install in its directory',
+		needs => 'Node 20, and npm install in its directory',
 	},
 	{
 		name => 'typeorm',
 		run => [ 'node', 'photos.mjs' ],
-		try => [ 'node', '--input-type=module', '-e', 'import "typeorm"; import "pg"' ],
+		try => [ 'node', '--input-type=module', '-e', 'import "snowid/typeorm"' ],
 		needs => 'Node 20, and npm install in its directory',
 	},
 	{
@@ -195,7 +195,7 @@ for my $client (@clients)
 	}
 }
 
-answers_ok();
+answers_ok($node, 'at first');
 
 # Two clients that take ids in blocks, at once, and the DEFAULT beside them.
 my ($jdbc_client) = grep { $_->{name} eq 'jdbc' && $_->{found} } @clients;
@@ -231,6 +231,7 @@ SKIP:
 		local $MoveTest::shard = $shard;
 		follow_ok($shard, splice(@followers, 0, ceil(@followers / (1344 - $shard))));
 	}
+	answers_ok($other, 'after the move');
 }
 
 $_->stop for $node, $other;
@@ -358,21 +359,22 @@ FROM (SELECT id, id > lag(id, 1, 0::bigint) OVER (ORDER BY substring(caption fro
 	return;
 }
 
-# Express sends ids as text, however it got them.
+# Express sends ids as text, however it got them, from the server where the shard is.
 sub answers_ok
 {
+	my ($at, $when) = @_;
 	return if $chosen && $chosen !~ /(^| )express( |$)/;
 	my $express = { name => 'express' };
-	if (!(run_in($express, [ 'node', '--input-type=module', '-e', 'import "express"; import "pg"' ]))[0])
+	if (!(run_in($express, [ 'node', '--input-type=module', '-e', 'import "express"; import "snowid/pg"' ]))[0])
 	{
 		ok(0, 'express has what it needs') if $ENV{CLIENTS};
 		SKIP: { skip 'express needs Node, and npm install in its directory', 1 }
 		return;
 	}
-	my $id = $node->safe_psql('app', q(INSERT INTO insta1341.photos (user_id, caption) VALUES (31341, 'a') RETURNING id));
+	my $id = $at->safe_psql('app', q(INSERT INTO insta1341.photos (user_id, caption) VALUES (31341, 'a') RETURNING id));
 	my ($ok, $out, $err) = run_in($express, [ 'node', 'app.mjs', 31341 ], address('direct', $node->port));
-	is($out, qq(first: {"id":"$id"}\nfirst/bigint: {"id":"$id"}\nalbum: [{"id":"$id","caption":"a"}]\n), 'express: ids are text') or diag($err);
-	$node->safe_psql('app', "DELETE FROM insta1341.photos WHERE id = $id");
+	is($out, qq(first: {"id":"$id"}\nfirst/bigint: {"id":"$id"}\nalbum: [{"id":"$id","caption":"a"}]\n), "express, $when: ids are text") or diag($err);
+	$at->safe_psql('app', "DELETE FROM insta1341.photos WHERE id = $id");
 	return;
 }
 
