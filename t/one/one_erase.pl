@@ -177,5 +177,12 @@ $a->start;
 erase(0, 'when it is back', '', @registry, '--yes');
 nothing_of_it_ok('down');
 
+# A server that only the fleet's table names.
+fresh();
+$b->safe_psql('postgres', 'CREATE SCHEMA insta20_moved; CREATE SEQUENCE insta20_moved.id_seq; CREATE TABLE insta20_moved.t ()');
+$dir->safe_psql('postgres', "INSERT INTO snowid.servers (name, home) VALUES ('b', '$address{b}')");
+erase(0, 'a server that only snowid.servers names', '', @registry, '--yes');
+nothing_of_it_ok('by name');
+
 $_->stop for $a, $b, $dir;
 done_testing();

@@ -11,6 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 plan skip_all => 'no pgBackRest here' unless grep { -x "$_/pgbackrest" } split /:/, $ENV{PATH};
 
@@ -54,7 +55,7 @@ my $is_open = sub { IPC::Run::run([ 'psql', '-XAtqd', $there, '-c', 'SELECT pg_i
 for (1 .. 1800)
 {
 	last if $is_open->();
-	select undef, undef, undef, 0.1;
+	usleep(100_000);
 }
 ok($is_open->(), 'recovered to a time');
 
