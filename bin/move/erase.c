@@ -18,9 +18,10 @@ typedef struct Erasure
 	const MoveOptions *options;
 	Move	  **places;
 	int			nplaces;
+	StringList	tried;			/* addresses */
 	int			nmissing;		/* servers that were not reached */
 	char	   *schema;			/* what the shard is called everywhere */
-}			Erasure;
+} Erasure;
 
 static char *
 run_of(const Side *side)
@@ -30,13 +31,17 @@ run_of(const Side *side)
 
 /* One more server, unless it is known by another name; false if it is needed, or its facts do not fit. */
 static bool
-visit(Erasure * e, const char *address)
+visit(Erasure *e, const char *address)
 {
 	Move	   *place = make_set(e->options);
 	Side	   *side = &place->source;
 	char	   *schema;
 
-	side->label = address;
+	for (int i = 0; i < e->tried.n; i++)
+		if (strcmp(e->tried.items[i], address) == 0)
+			return true;
+	e->tried.items = pg_realloc(e->tried.items, (e->tried.n + 1) * sizeof(char *));
+	e->tried.items[e->tried.n++] = side->label = address;
 	if (!open_side(side, address, NULL, e->nplaces == 0))
 	{
 		e->nmissing++;
@@ -50,10 +55,15 @@ visit(Erasure * e, const char *address)
 			close_side(side);
 			return true;
 		}
+	if (query_bool(side->conn, "SELECT to_regclass('snowid.moves') IS NULL"))
+	{
+		report_warning("%s has no extension snowid, and is not looked at", side->home);
+		return e->nplaces > 0;
+	}
 	if (!knows_version(side->conn) || !check_journal_rights(side))
 		return false;
-	if (query_bool(side->conn, "SELECT pg_is_in_recovery() OR to_regclass('snowid.moves') IS NULL"))
-		return refuse(false, "Give the connection of a primary that has the extension.", "%s: nothing can be erased there", side->home);
+	if (query_bool(side->conn, "SELECT pg_is_in_recovery()"))
+		return refuse(false, "Give the connection of its primary.", "%s is a standby: nothing can be erased there", side->home);
 	if (!lock_shards(place, side))
 		return false;
 	read_journal(place, side);
@@ -69,7 +79,7 @@ visit(Erasure * e, const char *address)
 
 /* All that the servers name, and those which these name. */
 static bool
-visit_all(Erasure * e)
+visit_all(Erasure *e)
 {
 	const MoveOptions *options = e->options;
 
@@ -79,11 +89,10 @@ visit_all(Erasure * e)
 	for (int i = 0; i < e->nplaces; i++)
 	{
 		PGconn	   *conn = e->places[i]->source.conn;
-		bool		named = query_bool(conn, "SELECT to_regclass('snowid.servers') IS NOT NULL");
-		PGresult   *homes = query(conn, "SELECT DISTINCT %s FROM (SELECT home FROM snowid.shard_registry WHERE shard = %s "
-								  "UNION SELECT h ->> 'home' FROM snowid.shard_registry, jsonb_array_elements(homes) h WHERE shard = %s UNION SELECT peer FROM snowid.moves WHERE shard = %s%s) h WHERE home IS NOT NULL",
-								  named ? "coalesce((SELECT s.home FROM snowid.servers s WHERE s.name = h.home), home)" : "home",
-								  shard_list(e->places[i]), shard_list(e->places[i]), shard_list(e->places[i]), named ? " UNION SELECT home FROM snowid.servers" : "");
+		PGresult   *homes = query(conn, "SELECT DISTINCT coalesce((SELECT s.home FROM snowid.servers s WHERE s.name = h.home), home) FROM ("
+								  "SELECT r.home FROM snowid.shard_registry r WHERE shard = %1$s UNION SELECT peer FROM snowid.moves WHERE shard = %1$s "
+								  "UNION SELECT x ->> 'home' FROM snowid.shard_registry, jsonb_array_elements(homes) x WHERE shard = %1$s "
+								  "UNION SELECT s.home FROM snowid.servers s) h WHERE home IS NOT NULL", shard_list(e->places[i]));
 
 		for (int row = 0; row < PQntuples(homes); row++)
 			if (!visit(e, field(homes, row, 0)))
@@ -95,7 +104,7 @@ visit_all(Erasure * e)
 
 /* A move must be where only its copy is left. */
 static bool
-is_at_rest(const Erasure * e)
+is_at_rest(const Erasure *e)
 {
 	MoveOptions options = *e->options;
 	Move	   *move = make_set(&options);
@@ -126,7 +135,7 @@ is_at_rest(const Erasure * e)
 
 /* The schemas there, as a list of literals; none is "NULL". */
 static char *
-schemas_at(const Erasure * e, const Move *place)
+schemas_at(const Erasure *e, const Move *place)
 {
 	return query_text(place->source.conn, ERASED_SCHEMAS_SQL, shard_list(place), literal(place->source.conn, e->schema));
 }
@@ -139,7 +148,7 @@ users_of(PGconn *conn, const char *schemas)
 
 /* What others have made of it goes only if that is asked for. */
 static bool
-refuse_users(const Erasure * e, const Side *side, PGconn *conn, const char *schemas)
+refuse_users(const Erasure *e, const Side *side, PGconn *conn, const char *schemas)
 {
 	char	   *users = users_of(conn, schemas);
 
@@ -152,7 +161,7 @@ refuse_users(const Erasure * e, const Side *side, PGconn *conn, const char *sche
 
 /* What there is, and what is in the way; false if anything is. */
 static bool
-tell(const Erasure * e)
+tell(const Erasure *e)
 {
 	bool		is_free = true;
 
@@ -169,7 +178,7 @@ tell(const Erasure * e)
 
 /* The number, typed again. */
 static bool
-is_meant(const Erasure * e)
+is_meant(const Erasure *e)
 {
 	char		answer[64] = "";
 	int			number = e->options->shards[0];
@@ -191,7 +200,7 @@ is_meant(const Erasure * e)
  * others from making more.
  */
 static bool
-drop_part(const Erasure * e, const Move *place, const char *schemas, const char *sql, int lock_timeout_ms)
+drop_part(const Erasure *e, const Move *place, const char *schemas, const char *sql, int lock_timeout_ms)
 {
 	const Side *side = &place->source;
 
@@ -221,7 +230,7 @@ drop_part(const Erasure * e, const Move *place, const char *schemas, const char 
 
 /* All of a server: closed, table by table, and at last the rest, with the rows that say so. */
 static bool
-erase_at(const Erasure * e, const Move *place)
+erase_at(const Erasure *e, const Move *place)
 {
 	const Side *side = &place->source;
 	char	   *schemas = schemas_at(e, place);
