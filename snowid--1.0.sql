@@ -441,6 +441,19 @@ CREATE TABLE snowid.moves (
 COMMENT ON TABLE snowid.moves IS
 'journal of the shards that are being moved, or closed for writing, on this server';
 
+-- Closed schemas that are no shards: copies, and what a shard was before it was
+-- brought back.  Nor is this dumped.
+CREATE TABLE snowid.copies (
+	schema name PRIMARY KEY,
+	shard int NOT NULL CHECK (shard BETWEEN 0 AND 8191),
+	kind text NOT NULL CHECK (kind IN ('copying', 'copy', 'before', 'undone')),
+	details jsonb NOT NULL DEFAULT '{}',
+	changed_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+COMMENT ON TABLE snowid.copies IS
+'closed schemas of this server that are copies of shards, or what they were before a restore';
+
 /*
  * citus_oids: what Citus has distributed: tables, the schemas that it keeps
  * each on one node (kind 'schema'), or all schemas that it has copied to its
@@ -2373,6 +2386,15 @@ BEGIN
 	LEFT JOIN snowid.shard_registry r ON r.shard = j.shard
 	WHERE j.closed AND c.oid = relation;
 	IF NOT FOUND THEN
+		SELECT o.shard, o.kind, o.schema INTO m
+		FROM snowid.copies o JOIN pg_namespace n ON n.nspname = o.schema JOIN pg_class c ON c.relnamespace = n.oid
+		WHERE c.oid = relation;
+		IF FOUND THEN
+			RAISE EXCEPTION USING ERRCODE = 'SN002',
+				MESSAGE = format('schema "%s" is closed for writing', m.schema),
+				DETAIL = format(CASE WHEN m.kind LIKE 'cop%' THEN 'It is a copy of shard %s.' ELSE 'It is what shard %s was before another state of it took its place.' END, m.shard),
+				HINT = 'Write to the shard: repeat the transaction.';
+		END IF;
 		RETURN false;
 	END IF;
 	-- The copy may read all of the journal; writers need not.
@@ -2917,7 +2939,7 @@ GRANT EXECUTE ON ALL ROUTINES IN SCHEMA snowid, snowid_internal TO PUBLIC;
 -- Everybody may look; the owners may grant the rest to those who make shards.
 GRANT SELECT ON snowid.shards, snowid.shard_homes, snowid.shard_registry, snowid.servers, snowid.placements, snowid.poolers,
 	snowid.fleet_moves, snowid_internal.reservation TO PUBLIC;
-GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry, snowid.moves, snowid.servers, snowid.placements, snowid.poolers, snowid.fleet_moves
+GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.shard_registry, snowid.moves, snowid.copies, snowid.servers, snowid.placements, snowid.poolers, snowid.fleet_moves
 	TO @extowner@, pg_database_owner WITH GRANT OPTION;
 GRANT USAGE, SELECT, UPDATE ON SEQUENCE snowid.id_seq
 	TO @extowner@, pg_database_owner WITH GRANT OPTION;
@@ -2926,6 +2948,7 @@ GRANT USAGE, SELECT, UPDATE ON SEQUENCE snowid.id_seq
 -- users.
 GRANT SELECT (shard, schema, role, step, closed, started_at, changed_at)
 	ON snowid.moves TO PUBLIC;
+GRANT SELECT (schema, shard, kind, changed_at) ON snowid.copies TO PUBLIC;
 
 -- A dump carries it, so the database's owner must be able to read it, and to set
 -- it where it is restored.

@@ -89,6 +89,7 @@ extern pid_t start_program(const char *bindir, const char **argv, PGconn *conn, 
 extern char *dump_definitions(PGconn *conn, const char *bindir, char *const *schemas, int nschemas);
 extern bool dump_archive(PGconn *conn, const char *bindir, char *const *schemas, int nschemas,
 						 const char *snapshot, int archive);
+extern bool dump_directory(PGconn *conn, const char *bindir, const char *schema, const char *path);
 extern char *script_of(PGconn *conn, const char *bindir, int archive, const char *section);
 extern pid_t start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs, int errors);
 extern void strip_script(char *script, const Side *target);

@@ -168,6 +168,17 @@ dump_archive(PGconn *conn, const char *bindir, char *const *schemas, int nschema
 	return run_pg_dump(conn, bindir, schemas, nschemas, snapshot, archive) != NULL;
 }
 
+/* A schema with its rows, in pg_dump's directory format. */
+bool
+dump_directory(PGconn *conn, const char *bindir, const char *schema, const char *path)
+{
+	const char *argv[] = {"pg_dump", "--format=directory", "--no-password", text_of("--file=%s", path),
+		text_of("--schema=%s", ident(conn, schema)), text_of("--dbname=%s", conninfo_for_programs(conn)), NULL
+	};
+
+	return await_program(start_program(bindir, argv, conn, STDOUT_FILENO, STDERR_FILENO), argv[0]);
+}
+
 /* Of an archive: a section of the definitions, or all, as a script. */
 char *
 script_of(PGconn *conn, const char *bindir, int archive, const char *section)

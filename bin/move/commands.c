@@ -572,9 +572,12 @@ find_command(const char *name)
 		{"back", OF_BACK, command_back,.locks = true,.needs_source = true,.needs_target = true},
 		{"route", OF_ROUTE,.run_alone = print_route},
 		{"audit", OF_AUDIT,.run_alone = command_audit},
+		{"copy", OF_COPY,.run_alone = command_copy},
+		{"restore", OF_RESTORE,.run_alone = command_restore},
+		{"undo", OF_UNDO,.run_alone = command_undo},
 		{"diff", OF_DIFF,.run_alone = command_diff},
 		{"erase", OF_ERASE,.run_alone = command_erase},
-		{"finish", OF_FINISH, command_finish, finish_split,.locks = true,.needs_source = true,.needs_target = true},
+		{"finish", OF_FINISH, command_finish, finish_split,.locks = true,.needs_source = true,.needs_target = true,.run_alone = finish_restore},
 	};
 
 	for (int i = 0; i < (int) lengthof(commands); i++)

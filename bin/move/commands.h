@@ -53,6 +53,13 @@ extern int	refuse_split(Move *set);
 
 extern int	command_audit(const MoveOptions *options);
 
+/* restore.c */
+
+extern int	command_copy(const MoveOptions *options);
+extern int	command_restore(const MoveOptions *options);
+extern int	command_undo(const MoveOptions *options);
+extern int	finish_restore(const MoveOptions *options);
+
 /* rowdiff.c */
 
 extern int	command_diff(const MoveOptions *options);

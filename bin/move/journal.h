@@ -60,6 +60,9 @@ typedef struct MoveOptions
 	const char *fix_script;		/* where plan writes commands; NULL: nowhere */
 	bool		trust_owners;	/* with whatever replication runs as superuser */
 	const char *as;				/* the schema's name at --to; NULL: its own */
+	const char *to_file;		/* a directory to copy into; or NULL */
+	int			number;			/* of the copy as a shard; -1: it is none */
+	bool		definitions;	/* copy no rows but the ledger's */
 	bool		keys;			/* diff names each row */
 	bool		yes;			/* erase does not ask */
 	bool		fix;			/* audit mends what can lose nothing */

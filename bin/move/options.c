@@ -8,7 +8,7 @@
 
 static MoveOptions given = {
 	.pause_limit_ms = 1000,.lock_timeout_ms = 100,.retries = 20,
-	.max_wal = INT64CONST(10) << 30,.max_lag = 1 << 20
+	.number = -1,.max_wal = INT64CONST(10) << 30,.max_lag = 1 << 20
 };
 static ShardSet shards;
 static StringList poolers;
@@ -19,6 +19,9 @@ static const char *target_ddl;
 /* What move and plan have, and what hands shards over. */
 #define COPIES			(OF_MOVE | OF_PLAN)
 #define HANDS_OVER		(COPIES | OF_SPLIT | OF_BACK)
+
+/* What gives another state the shard's place. */
+#define SWAPS			(OF_RESTORE | OF_UNDO)
 
 /* What does no harm if it is repeated with a command that goes on. */
 #define OF_ANY_MOVE		(OF_MOVES & ~OF_SPLIT)
@@ -33,13 +36,13 @@ static const Option table[] = {
 	{"source-for-target", 0, "CONNSTR", "how the target reaches the source (default: as --from)",.string = &given.source_for_target,.commands = OF_ANY_MOVE},
 	{"target-for-source", 0, "CONNSTR", "how the source reaches the target (default: as --to)",.string = &given.target_for_source,.commands = OF_ANY_MOVE},
 	{"registry", 0, "CONNSTR", "a third server that keeps the registry of all",.string = &given.registry,.commands = ~(OF_ROUTE | OF_DIFF)},
-	{"pooler", 0, "CONNSTR", "PgBouncer's admin console, to let its clients wait and\nfollow; may be given several times",.strings = &poolers,.commands = OF_MOVES},
-	{"pooler-file", 0, "PATH", "the entries, which its configuration includes",.string = &given.pooler_file,.commands = OF_MOVES},
-	{"pooler-command", 0, "CMD", "run with that path, to bring the file to other machines",.string = &given.pooler_command,.commands = OF_MOVES},
+	{"pooler", 0, "CONNSTR", "PgBouncer's admin console, to let its clients wait and\nfollow; may be given several times",.strings = &poolers,.commands = OF_MOVES | SWAPS},
+	{"pooler-file", 0, "PATH", "the entries, which its configuration includes",.string = &given.pooler_file,.commands = OF_MOVES | SWAPS},
+	{"pooler-command", 0, "CMD", "run with that path, to bring the file to other machines",.string = &given.pooler_command,.commands = OF_MOVES | SWAPS},
 	{"entry-options", 0, "TEXT", "what each entry has besides (%p: its pool)",.string = &given.entry_options,.commands = ~(OF_DIFF | OF_ERASE)},
-	{"pause-limit", 0, "MS", "longest time that writes may wait (default: 1000)",.number = &given.pause_limit_ms,.min = 1,.max = INT_MAX,.commands = OF_MOVES},
-	{"lock-timeout", 0, "MS", "longest wait for a lock (default: 100)",.number = &given.lock_timeout_ms,.min = 1,.max = INT_MAX,.commands = OF_MOVES | OF_ERASE},
-	{"retries", 0, "N", "how often to try again to cut over (default: 20)",.number = &given.retries,.max = INT_MAX,.commands = HANDS_OVER | OF_ERASE},
+	{"pause-limit", 0, "MS", "longest time that writes may wait (default: 1000)",.number = &given.pause_limit_ms,.min = 1,.max = INT_MAX,.commands = OF_MOVES | SWAPS},
+	{"lock-timeout", 0, "MS", "longest wait for a lock (default: 100)",.number = &given.lock_timeout_ms,.min = 1,.max = INT_MAX,.commands = OF_MOVES | SWAPS | OF_ERASE},
+	{"retries", 0, "N", "how often to try again to cut over (default: 20)",.number = &given.retries,.max = INT_MAX,.commands = HANDS_OVER | SWAPS | OF_ERASE},
 	{"verify", 0, "DEPTH", "compare none, counts or checksums (default: counts)",.string = &verify_depth,.commands = COPIES},
 	{"max-wal", 0, "SIZE", "log that the source may keep for it (default: 10GB)",.size = &given.max_wal,.commands = COPIES | OF_BACK},
 	{"max-lag", 0, "SIZE", "how close to follow before the cut-over (default: 1MB)",.size = &given.max_lag,.commands = HANDS_OVER},
@@ -48,13 +51,16 @@ static const Option table[] = {
 	{"keep-name", 0, NULL, "don't rename the copy that is left behind",.flag = &given.keep_name,.commands = COPIES},
 	{"trust-owners", 0, NULL, "let functions of the shard's owners run as superuser",.flag = &given.trust_owners,.commands = OF_ANY_MOVE},
 	{"cascade", 0, NULL, "finish, abort and erase also drop what other schemas have on the\ncopy, and a copy that was changed after it was closed",.flag = &given.cascade,.commands = OF_FINISH | OF_ABORT | OF_ERASE},
-	{"dry-run", 0, NULL, "finish and erase say what they would drop, and drop nothing",.flag = &given.dry_run,.commands = OF_FINISH | OF_ERASE},
+	{"dry-run", 0, NULL, "finish, erase and restore say what would be lost, and change nothing",.flag = &given.dry_run,.commands = OF_FINISH | OF_RESTORE | OF_ERASE},
 	{"fix", 0, NULL, "audit mends what can lose nothing",.flag = &given.fix,.commands = OF_AUDIT},
 	{"fix-script", 0, "FILE", "plan writes the commands for the source there",.string = &given.fix_script,.commands = OF_PLAN},
-	{"as", 0, "SCHEMA", "diff with a copy of that name at --to",.string = &given.as,.commands = OF_DIFF},
-	{"keys", 0, NULL, "diff names each row",.flag = &given.keys,.commands = OF_DIFF},
+	{"as", 0, "SCHEMA", "copy into that schema; diff with it at --to",.string = &given.as,.commands = OF_DIFF | OF_COPY},
+	{"number", 0, "N", "make the copy a shard of that number",.number = &given.number,.max = MAX_SHARD,.commands = OF_COPY},
+	{"to-file", 0, "DIR", "copy into pg_dump's directory format",.string = &given.to_file,.commands = OF_COPY},
+	{"definitions", 0, NULL, "copy a shard without rows, with registry and ledger",.flag = &given.definitions,.commands = OF_COPY},
+	{"keys", 0, NULL, "diff and restore --dry-run name each row",.flag = &given.keys,.commands = OF_DIFF | OF_RESTORE},
 	{"yes", 0, NULL, "erase without being asked again",.flag = &given.yes,.commands = OF_ERASE},
-	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir,.commands = OF_ANY_MOVE},
+	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir,.commands = OF_ANY_MOVE | OF_COPY | OF_RESTORE},
 	{"verbose", 'v', NULL, "show each step, with times",.flag = &verbose},
 	{.name = NULL}
 };
@@ -75,6 +81,9 @@ static const char synopsis[] =
 "  finish                 drop the copies that a move has left behind\n"
 "  audit                  look at every server of the --registry for what\n"
 "                         contradicts itself, and say what mends it\n"
+"  copy                   copy a shard into a closed schema, a shard or a file\n"
+"  restore                bring a shard back as it is at --from\n"
+"  undo                   undo a restore; needs only --to\n"
 "  diff                   count the rows that are only at --from, only at --to,\n"
 "                         or differ\n"
 "  erase                  drop a shard and its copies on all servers that --from or\n"
@@ -177,7 +186,7 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 	given.poolers = poolers.items;
 	given.npoolers = poolers.n;
 	*options = given;
-	if (command->run_alone != NULL && (command->bit & (OF_DIFF | OF_ERASE)) == 0 && given.nshards == 0 && (given.registry != NULL || given.from != NULL || given.to != NULL))
+	if (command->run_alone != NULL && (command->bit & (OF_DIFF | OF_ERASE | OF_COPY | SWAPS | OF_FINISH)) == 0 && given.nshards == 0 && (given.registry != NULL || given.from != NULL || given.to != NULL))
 		return command;
 	if (command->bit == OF_AUDIT)
 		refuse_usage("--registry is needed");
@@ -188,10 +197,14 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 	if (command->bit == OF_ERASE)
 		return given.nshards == 1 && (given.from != NULL || given.registry != NULL) ? command :
 			(refuse_usage("--from or --registry is needed, and --shard with one number"), NULL);
-	if (given.nshards == 0 || (given.from == NULL && given.registry == NULL) || given.to == NULL)
+	if (given.nshards > 0 && given.to != NULL && (command->bit == OF_UNDO || (command->bit == OF_FINISH && given.from == NULL && given.registry == NULL)))
+		return command;
+	if (given.nshards > 0 && given.from != NULL && given.to_file != NULL)
+		return command;
+	if (given.nshards == 0 || (given.from == NULL && (given.registry == NULL || (command->bit & (OF_COPY | OF_RESTORE)) != 0)) || given.to == NULL)
 		refuse_usage("--shard, --from and --to are needed");
-	if (given.as != NULL && given.nshards > 1)
-		refuse_usage("--as is the name of one shard");
+	if ((given.as != NULL || given.number >= 0) && given.nshards > 1)
+		refuse_usage("--as and --number are for one shard");
 	if (given.registry == NULL && (is_server_name(given.from) || is_server_name(given.to)))
 		refuse_usage("the name of a server needs --registry, which has its home");
 	return command;

@@ -59,10 +59,13 @@ typedef struct Stand
 #define OF_AUDIT	(1 << 8)
 #define OF_DIFF		(1 << 9)
 #define OF_ERASE	(1 << 10)
+#define OF_COPY		(1 << 11)
+#define OF_RESTORE	(1 << 12)
+#define OF_UNDO		(1 << 13)
 #define OF_SHARDS	~(OF_ROUTE | OF_AUDIT)
 
 /* What hands shards over, and what goes with it. */
-#define OF_MOVES	(OF_SHARDS & ~(OF_DIFF | OF_ERASE))
+#define OF_MOVES	(OF_SHARDS & ~(OF_DIFF | OF_ERASE | OF_COPY | OF_RESTORE | OF_UNDO))
 
 /* Also as sets. */
 typedef enum Situation

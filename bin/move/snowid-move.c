@@ -328,7 +328,8 @@ main(int argc, char *argv[])
 	signal(SIGPIPE, SIG_IGN);
 	waits_for_start = true;
 	command = parse_options(argc, argv, &options);
-	if (command->run_alone != NULL && (options.nshards == 0 || command->run == NULL))
+	if (command->run_alone != NULL && (options.nshards == 0 || command->run == NULL ||
+									   (command->bit == OF_FINISH && options.from == NULL && options.registry == NULL)))
 		return command->run_alone(&options);
 	if (!find_servers(&options))
 		return EXIT_USAGE;

@@ -442,3 +442,101 @@ SELECT coalesce(string_agg(format(E'remains at %s: %s\n', :'home', what), '' ORD
   FROM pg_db_role_setting, unnest(setconfig) s WHERE s ~ ('\m' || regexp_replace(:'schema', '(\W)', '\\\1', 'g') || '\M')
  UNION ALL SELECT format('not seen: backups and archived log up to %s, each until its retention ends%s; dumps, server logs, standbys that lag', date_trunc('second', now()),
   CASE WHEN current_setting('archive_mode') <> 'off' THEN format(' (it archives: %s)', coalesce(nullif(current_setting('archive_command'), ''), current_setting('archive_library', true))) END)) r (what);
+
+-- A shard on the server that it is copied from.
+-- arguments: number
+\echo copied_shard_sql
+SELECT r.schema, r.sequence, (to_jsonb(r) - 'homes' - 'home')::text, (SELECT last_value FROM snowid_internal.reservation),
+ (SELECT string_agg(format('ONLY %I.%I', nspname, relname), ', ' ORDER BY c.oid) FROM pg_class c WHERE relnamespace = n.oid AND relkind = 'r')
+FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = r.schema WHERE shard = :'number';
+
+-- What its sequences have come to: as they were, if it is closed.
+-- arguments: number
+\echo copied_sequences_sql
+SELECT coalesce((SELECT details -> 'sequences' FROM snowid.moves WHERE shard = :'number' AND closed), jsonb_object_agg(relname, jsonb_build_object(
+ 'last', (v).last, 'called', (v).called, 'min', least(seqmin, (v).last), 'max', greatest(seqmax, (v).last), 'start', seqstart, 'cycle', seqcycle)), '{}')
+FROM (SELECT relname, q.*, snowid_internal.sequence_value(seqrelid, snowid_internal.epoch_of(r)) AS v
+ FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = r.schema JOIN pg_class c ON relnamespace = n.oid AND relkind = 'S'
+ JOIN pg_sequence q ON seqrelid = c.oid WHERE shard = :'number' OFFSET 0) s;
+
+-- Its tables as COPY takes them: there, and in the copy.
+-- arguments: schema name only
+\echo copied_tables_sql
+SELECT format('%I.%I %s', :'schema', relname, columns), format('%I.%I %s', :'name', relname, columns)
+FROM pg_class c, LATERAL (SELECT coalesce('(' || string_agg(quote_ident(attname), ', ' ORDER BY attnum) || ')', '') AS columns
+ FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '') a
+WHERE relnamespace = to_regnamespace(quote_ident(:'schema')) AND relkind = 'r' AND relpersistence = 'p' AND relname LIKE :'only' ORDER BY c.oid;
+
+-- A name that no schema has.
+-- arguments: schema suffix
+\echo free_schema_sql
+SELECT name FROM generate_series(1, 1 + (SELECT count(*) FROM pg_namespace)) i,
+ LATERAL (SELECT snowid_internal.clip_name(:'schema', :'suffix' || CASE WHEN i > 1 THEN '_' || i ELSE '' END) AS name) n
+WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = name) ORDER BY i LIMIT 1;
+
+-- Whose a schema is, as statements.
+-- arguments: name
+\echo owner_of_copy_sql
+SELECT format('ALTER SCHEMA %I OWNER TO %I', nspname, pg_get_userbyid(nspowner)) || coalesce((
+ SELECT string_agg(format('; GRANT %s ON SCHEMA %I TO %s%s', privilege_type, nspname, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END,
+  CASE WHEN is_grantable THEN ' WITH GRANT OPTION' END), '') FROM aclexplode(nspacl) WHERE grantee <> nspowner), '')
+FROM pg_namespace WHERE nspname = :'name';
+
+-- arguments: name states
+\echo set_sequences_sql
+SELECT count(*) FROM (
+ SELECT snowid_internal.define_sequence(c.oid, min, max, start, cycle, true), setval(c.oid::regclass, last, called)
+ FROM jsonb_each(:'states') e JOIN pg_class c ON relname = key AND relnamespace = :'name'::regnamespace AND relkind = 'S',
+ jsonb_to_record(value) x (last bigint, called boolean, min bigint, max bigint, start bigint, cycle boolean)) s;
+
+-- arguments: name
+\echo close_copy_sql
+SELECT (SELECT count(snowid_internal.prepare_table(t, true)::text) FROM snowid_internal.shard_tables(:'name') t),
+ (SELECT count(*) FROM snowid_internal.close_sequences(ARRAY(SELECT oid FROM pg_class WHERE relnamespace = :'name'::regnamespace AND relkind = 'S' ORDER BY oid)));
+
+-- The states from which the sequences of a copy go on in the place of a shard that is closed: those
+-- of the same column, or name, and all that make ids, whatever they are called; and
+-- what makes them large enough.
+-- arguments: number name
+\echo joined_sequences_sql
+WITH side AS (
+ SELECT n.oid, false AS is_new, m.details -> 'sequences' AS states, r.sequence AS main
+ FROM snowid.moves m JOIN snowid.shard_registry r USING (shard) JOIN pg_namespace n ON nspname = m.schema WHERE m.shard = :'number'
+ UNION ALL SELECT n.oid, true, details -> 'sequences', details ->> 'sequence' FROM snowid.copies o JOIN pg_namespace n ON nspname = o.schema WHERE o.schema = :'name'
+), q AS MATERIALIZED (
+ SELECT c.oid, relname, is_new, x.*, seqincrement > 0 AS rises, 2::numeric ^ (8 * typlen - 1) AS top,
+  relname = main OR EXISTS (SELECT FROM pg_depend d WHERE d.refobjid = c.oid AND d.refclassid = 'pg_class'::regclass
+   AND d.classid = 'pg_attrdef'::regclass AND snowid_internal.makes_ids(d.objid)) AS makes_ids,
+  ARRAY(SELECT format('%s.%s', t.relname, attname) FROM pg_depend d LEFT JOIN pg_attrdef f ON d.classid = 'pg_attrdef'::regclass AND f.oid = d.objid
+   JOIN pg_attribute a ON (attrelid, attnum) = (coalesce(f.adrelid, d.refobjid), coalesce(f.adnum, d.refobjsubid)) JOIN pg_class t ON t.oid = attrelid
+   WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.refobjsubid > 0 OR d.classid = 'pg_attrdef'::regclass AND d.refobjid = c.oid) AS users
+ FROM side JOIN pg_class c ON relnamespace = side.oid AND relkind = 'S' JOIN pg_sequence ON seqrelid = c.oid JOIN pg_type y ON y.oid = seqtypid,
+ jsonb_to_record(states -> relname::text) x (last bigint, called boolean, min bigint, max bigint, start bigint, cycle boolean)
+)
+SELECT coalesce(jsonb_object_agg(i.relname, jsonb_build_object('last', w.last, 'called', w.called, 'min', least(i.min, w.min, w.last), 'max', greatest(i.max, w.max, w.last),
+ 'start', i.start, 'cycle', i.cycle)), '{}'),
+ coalesce(string_agg(format('ALTER SEQUENCE %s AS bigint', i.oid::regclass), '; ') FILTER (WHERE greatest(w.last, w.max) >= i.top OR least(w.last, w.min) < -i.top), '')
+FROM q i, LATERAL (SELECT o.last, o.called, o.min, o.max FROM q o
+ WHERE o.oid = i.oid OR NOT o.is_new AND o.rises = i.rises AND o.makes_ids = i.makes_ids AND (i.makes_ids OR o.relname = i.relname OR o.users && i.users)
+ ORDER BY CASE WHEN i.rises THEN o.last ELSE -o.last END DESC, o.called DESC LIMIT 1) w WHERE i.is_new;
+
+-- What of other schemas refers to rows of one.
+-- arguments: schema
+\echo referrers_sql
+SELECT string_agg(format('%s of table %s', quote_ident(conname), conrelid::regclass), ', ' ORDER BY conname)
+FROM pg_constraint k JOIN pg_class t ON t.oid = confrelid JOIN pg_namespace n ON n.oid = t.relnamespace
+WHERE contype = 'f' AND conparentid = 0 AND nspname = :'schema' AND connamespace <> n.oid;
+
+-- What gives a copy's columns ids of another number: first, and then.  Where a guard was,
+-- rows with older ids can still be changed.
+-- arguments: name number
+\echo own_ids_sql
+SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', t.oid::regclass, attname) || coalesce((
+  SELECT string_agg(format(', DROP CONSTRAINT %I, ADD CONSTRAINT %1$I %s', conname, regexp_replace(def, ' = ([0-9]+)[)][)]$', ' IN (\1, ' || :'number' || ')))')), '')
+  FROM pg_constraint k, pg_get_constraintdef(k.oid) def WHERE conrelid = t.oid AND contype = 'c' AND conkey = ARRAY[attnum] AND coninhcount = 0
+  AND def ~ 'id_shard[(].* = [0-9]+[)][)]$'), ''),
+ format('SELECT snowid.set_default(%L, %L, %L)', t.oid::regclass, attname, is_own)
+FROM pg_class t JOIN pg_attrdef ad ON adrelid = t.oid JOIN pg_attribute a ON attrelid = t.oid AND attnum = adnum,
+LATERAL (SELECT bool_or(nspname = 'snowid') AS is_own FROM pg_depend d JOIN pg_proc p ON p.oid = refobjid JOIN pg_namespace n ON n.oid = pronamespace
+ WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid AND refclassid = 'pg_proc'::regclass AND proname = 'next_id') o
+WHERE relnamespace = :'name'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND is_own IS NOT NULL ORDER BY t.oid;

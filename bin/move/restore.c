@@ -1,0 +1,729 @@
+/*
+ * A shard through time: copied out of one snapshot, wherever that is, into a closed
+ * schema beside what is there; and brought back, by giving such a copy the shard's
+ * place.
+ *
+ * pg_dump's script has the shard's own name.  Each part of it runs in a transaction in
+ * which the copy has that name, and the shard another one: nobody else sees either.
+ * What takes a shard's place, and what it was, are of one database, so one COMMIT
+ * decides; who dies before has changed nothing, and what a copy has left that did
+ * not come to its end is dropped by the next.
+ */
+#include "commands.h"
+#include "sql/queries.inc"
+
+/* How long something of no writer's may be waited for, and so often that may be tried. */
+#define LIMIT_MS		10000
+#define TRIES			100
+
+/* Of snowid-each. */
+#define LEDGER			"snowid_migrations"
+
+typedef struct Copy
+{
+	const Move *move;			/* of one shard; its target gets the copy */
+	PGconn	   *conn;			/* there */
+	PGconn	   *from;			/* has the snapshot */
+	const char *schema;			/* of the shard at its source */
+	const char *name;			/* of the copy */
+	const char *facts;			/* its row of the registry there */
+	const char *before;			/* what gives both names to the others, and takes */
+	const char *after;			/* them back; by ALTER SCHEMA */
+	int64		newest;			/* the source's reservation */
+} Copy;
+
+/* A session with the server that has or gets the shard, and the lock against others of us. */
+static Move *
+join(const MoveOptions *options, int i)
+{
+	MoveOptions *one = pg_malloc(sizeof(MoveOptions));
+	Move	   *move;
+	Side	   *side;
+	PGresult   *res;
+
+	*one = *options;
+	one->shards = &options->shards[i];
+	one->nshards = 1;
+	move = make_set(one);
+	side = &move->target;
+	if (!open_side(side, options->to, NULL, true))
+		exit(EXIT_USAGE);
+	if (!knows_version(side->conn) || !check_journal_rights(side) || !lock_shards(move, side))
+		exit(EXIT_FAILED);
+	read_journal(move, side);
+	res = query(side->conn, "SELECT schema, coalesce(pool, schema) FROM snowid.shard_registry WHERE shard = %d", one->shards[0]);
+	if (PQntuples(res) > 0)
+	{
+		move->shards[0]->schema = field(res, 0, 0);
+		move->shards[0]->pool = field(res, 0, 1);
+	}
+	PQclear(res);
+	return move;
+}
+
+static void
+leave(Move *move)
+{
+	close_side(&move->target);
+}
+
+/* What failed may pass: a lock, a deadlock, or another's change of the same row of a catalog. */
+static bool
+may_pass(void)
+{
+	return strcmp(last_sqlstate, "55P03") == 0 || strcmp(last_sqlstate, "40P01") == 0 ||
+		(strcmp(last_sqlstate, "XX000") == 0 && strstr(last_message, "tuple concurrently updated") != NULL);
+}
+
+/* Run a part of the script, with the names that it expects. */
+static bool
+run_as_shard(const Copy *copy, const char *sql)
+{
+	for (int n = 0;; n++)
+	{
+		if (try_run(copy->conn, "BEGIN; SET LOCAL lock_timeout = %d; %s; %s; %s; COMMIT",
+					copy->move->options->lock_timeout_ms, copy->before, sql, copy->after))
+			return true;
+		if (PQstatus(copy->conn) != CONNECTION_OK || !may_pass() || n == TRIES)
+			return false;
+		run(copy->conn, "ROLLBACK");
+		back_off(n);
+	}
+}
+
+static bool
+tell_failed(const Copy *copy, const char *what)
+{
+	report_error("target: %s of shard %d cannot be made there: %s", what, copy->move->shards[0]->number, PQerrorMessage(copy->conn));
+	report_hint("Correct that, and type the same command again; it begins anew.");
+	return false;
+}
+
+/* Begin at the source, which may be a standby: only read. */
+static bool
+open_source(Copy *copy)
+{
+	int			shard = copy->move->shards[0]->number;
+	PGresult   *res;
+
+	copy->from = open_connection("source", copy->move->options->from);
+	if (PQstatus(copy->from) != CONNECTION_OK)
+	{
+		report_error("source: %s", PQerrorMessage(copy->from));
+		exit(EXIT_USAGE);
+	}
+	if (!knows_version(copy->from))
+		exit(EXIT_FAILED);
+	run(copy->from, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL lock_timeout = %d", LIMIT_MS);
+	res = query(copy->from, COPIED_SHARD_SQL, text_of("%d", shard));
+	if (PQntuples(res) == 0)
+		return refuse(false, "To see what is there, type at that server: SELECT * FROM snowid.shards;", "shard %d is not on the source", shard);
+	copy->schema = field(res, 0, 0);
+	copy->facts = field(res, 0, 2);
+	copy->newest = strtoll(PQgetvalue(res, 0, 3), NULL, 10);
+	if (!PQgetisnull(res, 0, 4))
+		run(copy->from, "LOCK TABLE %s IN ACCESS SHARE MODE", PQgetvalue(res, 0, 4));
+	PQclear(res);
+	return true;
+}
+
+static char *
+free_schema(PGconn *conn, const char *schema, const char *suffix)
+{
+	return query_text(conn, FREE_SCHEMA_SQL, literal(conn, schema), literal(conn, suffix));
+}
+
+/* Drop a closed schema of ours, with its row. */
+static bool
+drop_copy(PGconn *conn, const char *name)
+{
+	if (!try_run(conn, "BEGIN; SET LOCAL lock_timeout = %d; DROP SCHEMA IF EXISTS %s CASCADE; DELETE FROM snowid.copies WHERE schema = %s; COMMIT",
+				 LIMIT_MS, ident(conn, name), literal(conn, name)))
+	{
+		report_error("schema \"%s\" cannot be dropped: %s", name, PQerrorMessage(conn));
+		report_hint("When nobody uses it, type the same command again.");
+		run(conn, "ROLLBACK");
+		return false;
+	}
+	report_info("schema \"%s\" is dropped", name);
+	return true;
+}
+
+/* The name must be free, but for what an unfinished copy has left. */
+static bool
+claim_name(Copy *copy)
+{
+	PGconn	   *conn = copy->conn;
+	char	   *left = query_text(conn, "SELECT schema FROM snowid.copies WHERE schema = %s AND kind = 'copying'", literal(conn, copy->name));
+	char	   *hidden = ident(conn, text_of("snowid_move_%d", copy->move->shards[0]->number));
+	bool		is_there;
+
+	if (left != NULL && !drop_copy(conn, left))
+		return false;
+	if (query_bool(conn, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", literal(conn, copy->name)))
+		return refuse(false, "Drop it, or name another one: --as NAME.", "there is a schema \"%s\" at %s already", copy->name, copy->move->target.home);
+	is_there = strcmp(copy->name, copy->schema) != 0 &&
+		query_bool(conn, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", literal(conn, copy->schema));
+	copy->before = is_there ? text_of("ALTER SCHEMA %s RENAME TO %s", ident(conn, copy->schema), hidden) : "";
+	copy->after = text_of("%s%s%s", strcmp(copy->name, copy->schema) == 0 ? "" :
+						  text_of("ALTER SCHEMA %s RENAME TO %s", ident(conn, copy->schema), ident(conn, copy->name)),
+						  is_there ? "; " : "",
+						  is_there ? text_of("ALTER SCHEMA %s RENAME TO %s", hidden, ident(conn, copy->schema)) : "");
+	return true;
+}
+
+/* What rows need, in a schema that is ours until they are there; says whose it is to be. */
+static bool
+make_tables(Copy *copy, int archive, char **owner)
+{
+	PGconn	   *conn = copy->conn;
+	char	   *script = script_of(conn, copy->move->options->bindir, archive, "--section=pre-data");
+	PGresult   *privileges = query(conn, DEFAULT_PRIVILEGES_SQL);
+	bool		done = false;
+
+	if (script == NULL)
+		return false;
+	strip_script(script, &copy->move->target);
+	for (int n = 0; !done; n++)
+	{
+		run(conn, "BEGIN; SELECT pg_advisory_xact_lock(%d, -1); SET LOCAL lock_timeout = %d", LOCK_CLASS, copy->move->options->lock_timeout_ms);
+		done = try_run(conn, "%s", PQgetvalue(privileges, 0, 0)) &&
+			try_run(conn, "%s", copy->before) && try_run(conn, "%s", script) &&
+			try_run(conn, "SET search_path = pg_catalog, pg_temp; %s; %s", copy->after, PQgetvalue(privileges, 0, 1));
+		if (!done && (n == TRIES || PQstatus(conn) != CONNECTION_OK || !may_pass()))
+			return tell_failed(copy, "definitions");
+		if (!done)
+		{
+			run(conn, "ROLLBACK");
+			back_off(n);
+		}
+	}
+	*owner = query_text(conn, OWNER_OF_COPY_SQL, literal(conn, copy->name));
+	run(conn, "%s", query_text(conn, TAKE_SCHEMAS_SQL, literal(conn, copy->name)));
+	run(conn, "INSERT INTO snowid.copies (schema, shard, kind) VALUES (%s, %d, 'copying') "
+		"ON CONFLICT (schema) DO UPDATE SET shard = excluded.shard, kind = 'copying', details = '{}', changed_at = clock_timestamp()",
+		literal(conn, copy->name), copy->move->shards[0]->number);
+	run(conn, "COMMIT");
+	PQclear(privileges);
+
+	/* The script leaves its settings behind. */
+	return reconnect(conn);
+}
+
+/* The rows of a table; false after an error, which has been told. */
+static bool
+copy_rows_of(const Copy *copy, const char *rows, const char *table)
+{
+	PGresult   *begun[] = {PQexec(copy->from, text_of("COPY %s TO STDOUT", rows)), PQexec(copy->conn, text_of("COPY %s FROM STDIN", table))};
+	bool		done = PQresultStatus(begun[0]) == PGRES_COPY_OUT && PQresultStatus(begun[1]) == PGRES_COPY_IN;
+	PGresult   *res;
+	char	   *row;
+	int			length = -2;
+
+	while (done && (length = PQgetCopyData(copy->from, &row, 0)) > 0)
+	{
+		done = PQputCopyData(copy->conn, row, length) == 1;
+		PQfreemem(row);
+	}
+	if (PQresultStatus(begun[1]) == PGRES_COPY_IN)
+		(void) PQputCopyEnd(copy->conn, done && length == -1 ? NULL : "the rows ended too early");
+	while ((res = PQgetResult(copy->conn)) != NULL)
+	{
+		done = done && PQresultStatus(res) == PGRES_COMMAND_OK;
+		PQclear(res);
+	}
+	if (!done || length != -1)
+		report_error("the rows of %s cannot be copied: %s%s", table, PQerrorMessage(copy->from), PQerrorMessage(copy->conn));
+	while (length == -1 && (res = PQgetResult(copy->from)) != NULL)
+	{
+		done = done && has_succeeded(res);
+		PQclear(res);
+	}
+	PQclear(begun[0]);
+	PQclear(begun[1]);
+	return done && length == -1;
+}
+
+static bool
+copy_all_rows(const Copy *copy, bool ledger_only)
+{
+	PGresult   *tables = query(copy->from, COPIED_TABLES_SQL, literal(copy->from, copy->schema), literal(copy->from, copy->name),
+							   ledger_only ? "'" LEDGER "'" : "'%'");
+	bool		done = true;
+
+	run(copy->from, "SET client_encoding = %s", literal(copy->from, PQparameterStatus(copy->conn, "server_encoding")));
+	run(copy->conn, "SET client_encoding = %s", literal(copy->conn, PQparameterStatus(copy->conn, "server_encoding")));
+	for (int i = 0; i < PQntuples(tables) && done; i++)
+		done = copy_rows_of(copy, PQgetvalue(tables, i, 0), PQgetvalue(tables, i, 1));
+	run(copy->from, "SET client_encoding = 'UTF8'");
+	run(copy->conn, "SET client_encoding = 'UTF8'");
+	PQclear(tables);
+	return done;
+}
+
+/*
+ * What comes after the rows, each in a transaction of its own: a foreign key to a shared
+ * table, made with a look at all rows, would hold that table's writers.
+ */
+static bool
+make_after_rows(const Copy *copy, int archive, const char *unvalidated)
+{
+	static const char start[] = "\n--\n-- Name: ";
+	char	   *script = script_of(copy->conn, copy->move->options->bindir, archive, "--section=post-data");
+	PGresult   *keys;
+
+	if (script == NULL)
+		return false;
+	strip_script(script, &copy->move->target);
+	for (char *p = strstr(script, start), *next; p != NULL; p = next)
+	{
+		char	   *header = p + strlen(start);
+		char	   *body = strchr(header, '\n');
+		char	   *end;
+		bool		done;
+
+		if ((next = strstr(header, start)) != NULL)
+			*next = '\0';
+		*body++ = '\0';
+		if (strstr(header, " snowid_fence; Type: TRIGGER") != NULL)
+			continue;
+		end = strstr(header, "; Type: FK CONSTRAINT") == NULL ? NULL : strstr(body, ";\n");
+		if (end != NULL)
+			*end = '\0';
+		done = run_as_shard(copy, end == NULL || strcmp(end - Min(end - body, 9), "NOT VALID") == 0 ? body : text_of("%s NOT VALID", body));
+
+		/* There is none of a partitioned table. */
+		if (!done && end != NULL && (strcmp(last_sqlstate, "42809") == 0 || strcmp(last_sqlstate, "0A000") == 0))
+		{
+			run(copy->conn, "ROLLBACK");
+			done = run_as_shard(copy, body);
+		}
+		if (!done)
+			return tell_failed(copy, header);
+	}
+	keys = query(copy->conn, "SELECT format('ALTER TABLE %%s VALIDATE CONSTRAINT %%I', conrelid::regclass, conname) FROM pg_constraint "
+				 "WHERE connamespace = %s::regnamespace AND contype = 'f' AND NOT convalidated AND conname <> ALL (%s::name[])",
+				 literal(copy->conn, ident(copy->conn, copy->name)), literal(copy->conn, unvalidated));
+	for (int i = 0; i < PQntuples(keys); i++)
+		if (!try_run(copy->conn, "%s", PQgetvalue(keys, i, 0)))
+			return tell_failed(copy, "a foreign key");
+	PQclear(keys);
+	return true;
+}
+
+static bool
+fill_copied_views(const Copy *copy)
+{
+	PGresult   *views = query(copy->from, FILLED_VIEWS_SQL, text_of("ARRAY[%s]::name[]", literal(copy->from, copy->schema)));
+	PGresult   *tables = query(copy->conn, "SELECT format('ANALYZE %%s', oid::regclass) FROM pg_class WHERE relkind = 'r' AND relnamespace = %s::regnamespace",
+							   literal(copy->conn, ident(copy->conn, copy->name)));
+
+	for (int i = 0; i < PQntuples(tables); i++)
+		run(copy->conn, "%s", PQgetvalue(tables, i, 0));
+	for (int i = 0; i < PQntuples(views); i++)
+		if (!run_as_shard(copy, PQgetvalue(views, i, 0)))
+			return tell_failed(copy, PQgetvalue(views, i, 0));
+	PQclear(tables);
+	PQclear(views);
+	return true;
+}
+
+/* Make the copy a shard of its own; old rows keep their ids, and can be changed. */
+static bool
+number_copy(const Copy *copy, int number)
+{
+	PGconn	   *conn = copy->conn;
+	PGresult   *res;
+	bool		done = true;
+
+	run(conn, "BEGIN");
+	res = query(conn, OWN_IDS_SQL, literal(conn, ident(conn, copy->name)), text_of("%d", number));
+	for (int i = 0; i < PQntuples(res) && done; i++)
+		done = try_run(conn, "%s", PQgetvalue(res, i, 0));
+	done = done && try_run(conn, "SELECT snowid.register_shard(%d, %s, (f ->> 'epoch')::timestamptz, f ->> 'sequence') FROM CAST(%s AS jsonb) f",
+						   number, literal(conn, copy->name), literal(conn, copy->facts));
+	for (int i = 0; i < PQntuples(res) && done; i++)
+		done = try_run(conn, "%s", PQgetvalue(res, i, 1));
+	PQclear(res);
+	return done || tell_failed(copy, text_of("shard %d", number));
+}
+
+/* All of a shard but the place that it gets. */
+static bool
+make_copy(Copy *copy, bool definitions_only, int number)
+{
+	PGconn	   *conn = copy->conn;
+	FILE	   *file = tmpfile();
+	int			archive = file == NULL ? -1 : fileno(file);
+	char	   *schema = pg_strdup(copy->schema);
+	char	   *owner = NULL;
+	char	   *states;
+	bool		done = false;
+
+	if (file == NULL)
+		report_error("could not make a temporary file: %m");
+	else
+		done = dump_archive(copy->from, copy->move->options->bindir, &schema, 1, query_text(copy->from, "SELECT pg_export_snapshot()"), archive) &&
+			claim_name(copy) && make_tables(copy, archive, &owner) && copy_all_rows(copy, definitions_only) &&
+			make_after_rows(copy, archive, query_text(copy->from, "SELECT coalesce(array_agg(conname), '{}') FROM pg_constraint "
+													  "WHERE connamespace = %s::regnamespace AND contype = 'f' AND NOT convalidated",
+													  literal(copy->from, ident(copy->from, copy->schema)))) &&
+			fill_copied_views(copy);
+	pg_free(schema);
+	if (file != NULL)
+		fclose(file);
+	if (!done)
+		return false;
+
+	/* Read after the rows: none of theirs is beyond these. */
+	states = query_text(copy->from, COPIED_SEQUENCES_SQL, text_of("%d", copy->move->shards[0]->number));
+	if (number >= 0 && !number_copy(copy, number))
+		return false;
+	if (number < 0)
+	{
+		run(conn, "BEGIN");
+		(void) query_text(conn, SET_SEQUENCES_SQL, literal(conn, ident(conn, copy->name)), literal(conn, states));
+		(void) query_text(conn, CLOSE_COPY_SQL, literal(conn, ident(conn, copy->name)));
+	}
+	run(conn, "%s", owner);
+	if (number >= 0)
+		run(conn, "DELETE FROM snowid.copies WHERE schema = %s", literal(conn, copy->name));
+	else
+		run(conn, "UPDATE snowid.copies SET kind = 'copy', changed_at = clock_timestamp(), "
+			"details = jsonb_build_object('sequences', %s::jsonb, 'sequence', %s::jsonb -> 'sequence') WHERE schema = %s",
+			literal(conn, states), literal(conn, copy->facts), literal(conn, copy->name));
+	run(conn, "COMMIT");
+	return true;
+}
+
+int
+command_copy(const MoveOptions *options)
+{
+	int			number = options->number >= 0 ? options->number : options->definitions && options->as == NULL ? options->shards[0] : -1;
+	Copy		copy = {0};
+
+	if (options->to_file != NULL)
+	{
+		MoveOptions to = *options;
+
+		copy.move = make_set(&to);
+		return open_source(&copy) && dump_directory(copy.from, options->bindir, copy.schema, options->to_file) ? EXIT_DONE : EXIT_FAILED;
+	}
+	copy.move = join(options, 0);
+	copy.conn = copy.move->target.aux;
+	if (!open_source(&copy))
+		return failure();
+	copy.name = options->as != NULL ? options->as : number == options->shards[0] ? copy.schema :
+		number >= 0 ? text_of("insta%d", number) : query_text(copy.conn, "SELECT snowid_internal.clip_name(%s, '_copy')", literal(copy.conn, copy.schema));
+	if (!make_copy(&copy, options->definitions, number))
+		return failure();
+	report_info("shard %d is copied into schema \"%s\" at %s, %s", options->shards[0], copy.name, copy.move->target.home,
+				number >= 0 ? text_of("which is shard %d there", number) : "closed");
+	return EXIT_DONE;
+}
+
+/* -------- giving a schema the shard's place -------- */
+
+typedef struct Swap
+{
+	const Move *move;
+	const char *schema;			/* of the shard */
+	const char *name;			/* of what takes its place */
+	const char *former;			/* what the shard is called from then on */
+	const char *kind;			/* and what that is */
+} Swap;
+
+/* All of it but the COMMIT, in the pause; false if a query failed. */
+static bool
+try_swap(const Swap *swap, int64 start)
+{
+	const Side *side = &swap->move->target;
+	PGconn	   *conn = side->conn;
+	int			shard = swap->move->shards[0]->number;
+	int64		until = pause_end(swap->move, start);
+	bool		is_there = query_bool(conn, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", literal(conn, swap->schema));
+	PGresult   *states;
+	bool		done;
+
+	if ((is_there && !lock_shard(swap->move, side, swap->move->shards[0], false, until)) ||
+		!close_locked_shards(swap->move, side, NULL, until) ||
+		(states = try_query(conn, JOINED_SEQUENCES_SQL, text_of("%d", shard), literal(conn, swap->name))) == NULL)
+		return false;
+	done = try_run(conn, "%s", PQgetvalue(states, 0, 1)) &&
+		(!is_there || try_run(conn, "ALTER SCHEMA %s RENAME TO %s; INSERT INTO snowid.copies AS c SELECT %s, shard, %s, jsonb_build_object('sequences', "
+							  "m.details -> 'sequences', 'sequence', r.sequence) FROM snowid.moves m JOIN snowid.shard_registry r USING (shard) WHERE shard = %d "
+							  "ON CONFLICT (schema) DO UPDATE SET shard = excluded.shard, kind = excluded.kind, details = excluded.details, changed_at = clock_timestamp()",
+							  ident(conn, swap->schema), ident(conn, swap->former), literal(conn, swap->former), literal(conn, swap->kind), shard)) &&
+		try_run(conn, "ALTER SCHEMA %s RENAME TO %s; UPDATE snowid.moves SET details = details || jsonb_build_object('sequences', %s::jsonb) WHERE shard = %d; "
+				"UPDATE snowid.shard_registry r SET sequence = coalesce(details ->> 'sequence', sequence) FROM snowid.copies c WHERE r.shard = %d AND c.schema = %s; "
+				"DELETE FROM snowid.copies WHERE schema = %s; SELECT snowid_internal.open_shards(ARRAY[%d], NULL)",
+				ident(conn, swap->name), ident(conn, swap->schema), literal(conn, PQgetvalue(states, 0, 0)), shard,
+				shard, literal(conn, swap->name), literal(conn, swap->name), shard);
+	PQclear(states);
+
+	/* What had to be lost with the shard may have given all that is reserved. */
+	if (done && !is_there)
+		done = try_run(conn, "SELECT snowid.advance(c.oid, snowid.make_id(greatest(clock_timestamp(), to_timestamp(v.last_value / 1000.0)), shard, 1023, snowid_internal.epoch_of(r)), "
+					   "snowid_internal.epoch_of(r)) FROM snowid_internal.reservation v, snowid.shard_registry r JOIN pg_namespace n ON nspname = r.schema JOIN pg_class c ON relnamespace = n.oid "
+					   "AND relkind = 'S' WHERE shard = %d AND (relname = r.sequence OR EXISTS (SELECT FROM pg_depend d WHERE d.refobjid = c.oid AND d.refclassid = 'pg_class'::regclass "
+					   "AND d.classid = 'pg_attrdef'::regclass AND snowid_internal.makes_ids(d.objid)))", shard);
+	return done;
+}
+
+static bool
+has_swapped(const Swap *swap)
+{
+	PGconn	   *conn = swap->move->target.conn;
+
+	return query_bool(conn, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", literal(conn, swap->schema)) &&
+		!query_bool(conn, "SELECT count(*) FROM snowid.copies WHERE schema = %s", literal(conn, swap->name));
+}
+
+/* Its writers wait for one transaction, and that has a limit, as a cut-over. */
+static bool
+swap_schemas(const Swap *swap)
+{
+	const Move *move = swap->move;
+	const Side *side = &move->target;
+
+	prepare_fence(move, side);
+	for (int n = 0;; n++)
+	{
+		int64		start = now_ms();
+		const char *reason = prepare_pools(move, side, side);
+		bool		done = false;
+
+		if (reason == NULL)
+		{
+			begin_pause(move, side);
+			start = now_ms();
+			reason = pause_pools(move, side, start + move->options->pause_limit_ms / 2);
+		}
+		if (reason == NULL && !try_swap(swap, start))
+			reason = text_of("%s", PQerrorMessage(side->conn));
+		if (reason == NULL)
+			reason = check_paused();
+		if (reason == NULL)
+		{
+			keep_paused();
+			done = try_run(side->conn, "COMMIT");
+			if (!done)
+				reason = text_of("%s", PQerrorMessage(side->conn));
+		}
+
+		/* An answer that is lost says nothing: look. */
+		if (!done && PQstatus(side->conn) != CONNECTION_OK)
+		{
+			if (!reconnect(side->conn) || !reconnect(side->aux) || !lock_shards(move, side))
+				return false;
+			done = has_swapped(swap);
+		}
+		else if (!done && PQtransactionStatus(side->conn) != PQTRANS_IDLE)
+			run(side->conn, "ROLLBACK");
+		resume_pools(move, side);
+		if (done)
+		{
+			report_info("%s: its writers waited %d ms", move->title, (int) (now_ms() - start));
+			return true;
+		}
+		if (n >= move->options->retries)
+		{
+			report_error("%s", reason);
+			report_hint("The shard is as it was. Type the same command again at a quieter time, or with a longer --lock-timeout or --pause-limit.");
+			return false;
+		}
+		report_verbose("%s", reason);
+		back_off(n);
+	}
+}
+
+/* What has the shard been, the newest first; NULL: none. */
+static char *
+former_of(const Move *move, const char *kinds)
+{
+	return query_text(move->target.conn, "SELECT schema FROM snowid.copies JOIN pg_namespace ON nspname = schema WHERE shard = %d AND kind IN (%s) ORDER BY changed_at DESC LIMIT 1",
+					  move->shards[0]->number, kinds);
+}
+
+static char *
+command_there(const Move *move, const char *verb)
+{
+	return text_of("snowid-move %s --shard %d --to '%s'", verb, move->shards[0]->number, without_password("--to", move->options->to));
+}
+
+/* May another state take the shard's place? */
+static bool
+check_place(const Move *move, const char *schema)
+{
+	PGconn	   *conn = move->target.conn;
+	int			shard = move->shards[0]->number;
+	char	   *lives = query_text(conn, "SELECT snowid_internal.lives(r) FROM snowid.shard_registry r WHERE shard = %d", shard);
+	char	   *keys = query_text(conn, REFERRERS_SQL, literal(conn, schema));
+
+	if (is_any_known(move, &move->target) || (lives != NULL && strcmp(lives, "here") != 0 && strcmp(lives, "missing") != 0))
+		return refuse(false, "To see that, type there: SELECT * FROM snowid.moves; SELECT * FROM snowid.shards; Give the server where it lives as --to.",
+					  "shard %d is not open at %s: it is being moved, closed, or lives elsewhere: %s", shard, move->target.home, lives != NULL ? lives : "");
+	if (keys != NULL)
+		return refuse(false, "They would go on to lead to the former rows. Drop them, and make them again afterwards.",
+					  "foreign keys of other schemas lead into shard %d: %s", shard, keys);
+	return true;
+}
+
+static int
+restore_one(const MoveOptions *options, int i)
+{
+	Move	   *move = join(options, i);
+	Copy		copy = {.move = move,.conn = move->target.aux};
+	PGconn	   *conn = move->target.conn;
+	int			shard = options->shards[i];
+	Swap		swap = {.move = move,.kind = "before"};
+	char	   *former = former_of(move, "'before'");
+
+	if (former != NULL)
+	{
+		/* Clients that wait at poolers since that was decided go on. */
+		if (prepare_pools(move, &move->target, &move->target) == NULL)
+			resume_pools(move, &move->target);
+		report_info("shard %d is brought back already; what it was before is schema \"%s\". To drop that, type: %s; to undo it: %s",
+					shard, former, command_there(move, "finish"), command_there(move, "undo"));
+		return EXIT_DONE;
+	}
+	if (!open_source(&copy))
+		return failure();
+	swap.schema = copy.schema;
+	if (copy.newest > query_int64(conn, "SELECT last_value FROM snowid_internal.reservation"))
+		return refuse(EXIT_USAGE, text_of("Type: snowid-move restore --shard %d --from '%s' --to '%s'", shard, without_password("--to", options->to), without_password("--from", options->from)),
+					  "--from and --to are exchanged: the server at --from has made newer ids");
+	if (move->shards[0]->schema != NULL && strcmp(move->shards[0]->schema, copy.schema) != 0)
+		return refuse(EXIT_FAILED, "Rename one of them.", "shard %d is schema \"%s\" at --to, and \"%s\" at --from", shard, move->shards[0]->schema, copy.schema);
+	if (!check_place(move, copy.schema))
+		return failure();
+	if (options->dry_run)
+	{
+		static const char *const words[] = {"would come back", "would be lost", "would change"};
+		PGconn	   *conns[] = {copy.from, copy.conn};
+		const char *schemas[] = {copy.schema, copy.schema};
+
+		run(copy.conn, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+		if (query_bool(copy.conn, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", literal(conn, copy.schema)))
+			(void) diff_rows(conns, schemas, words, options->keys);
+		report_info("nothing was changed");
+		return EXIT_DONE;
+	}
+	copy.name = query_text(conn, "SELECT snowid_internal.clip_name(%s, '_restoring')", literal(conn, copy.schema));
+	former = query_text(conn, "SELECT schema FROM snowid.copies WHERE schema = %s", literal(conn, copy.name));
+	if ((former != NULL && !drop_copy(conn, former)) || !make_copy(&copy, false, -1))
+		return failure();
+	if (move->shards[0]->schema == NULL)
+	{
+		run(conn, "INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool) "
+			"SELECT shard, schema, sequence, epoch, pool FROM jsonb_populate_record(NULL::snowid.shard_registry, %s)", literal(conn, copy.facts));
+		move->shards[0]->schema = pg_strdup(copy.schema);
+		move->shards[0]->pool = query_text(conn, "SELECT coalesce(pool, schema) FROM snowid.shard_registry WHERE shard = %d", shard);
+	}
+	swap.name = copy.name;
+	swap.former = free_schema(conn, copy.schema, query_text(conn, "SELECT to_char(clock_timestamp(), '\"_before_\"YYYYMMDD')"));
+	if (!check_place(move, copy.schema) || !swap_schemas(&swap))
+		return failure();
+	report_info("shard %d is as it was at --from; what it was before is schema \"%s\". To drop that, type: %s; to undo it: %s",
+				shard, swap.former, command_there(move, "finish"), command_there(move, "undo"));
+	leave(move);
+	PQfinish(copy.from);
+	return EXIT_DONE;
+}
+
+static int
+undo_one(const MoveOptions *options, int i)
+{
+	Move	   *move = join(options, i);
+	Swap		swap = {.move = move,.kind = "undone",.schema = move->shards[0]->schema,.name = former_of(move, "'before'")};
+
+	if (swap.schema == NULL || swap.name == NULL)
+		return refuse(EXIT_FAILED, "To see what is there, type at that server: SELECT * FROM snowid.copies;", "shard %d has no restore to undo at %s", options->shards[i], move->target.home);
+	swap.former = free_schema(move->target.conn, swap.schema, "_undone");
+	if (!check_place(move, swap.schema) || !swap_schemas(&swap))
+		return failure();
+	report_info("shard %d is as it was before the restore; what that had brought is schema \"%s\". To drop that, type: %s",
+				options->shards[i], swap.former, command_there(move, "finish"));
+	leave(move);
+	return EXIT_DONE;
+}
+
+/* Does the shard stand where the registry says, also if it has moved on?  Else the former may be the last. */
+static bool
+has_home(const Move *move)
+{
+	PGconn	   *conn = move->target.conn;
+	int			shard = move->shards[0]->number;
+	char	   *lives = query_text(conn, "SELECT snowid_internal.lives(r) FROM snowid.shard_registry r WHERE shard = %d", shard);
+	PGconn	   *there;
+	PGresult   *res = NULL;
+	bool		found = lives != NULL && strcmp(lives, "here") == 0;
+
+	if (!found && lives != NULL && strchr(lives, '=') != NULL && (there = connect_briefly(lives, NULL)) != NULL)
+	{
+		res = try_query(there, "SET statement_timeout = %d; SELECT FROM snowid.shard_registry r JOIN pg_catalog.pg_namespace ON nspname = schema "
+						"WHERE shard = %d AND snowid_internal.lives(r) = 'here'", LIMIT_MS, shard);
+		found = res != NULL && PQntuples(res) > 0;
+		PQclear(res);
+		PQfinish(there);
+	}
+	return found || refuse(false, text_of("To put back what it was before, type: %s", command_there(move, "undo")),
+						   "shard %d is not found where the registry says (%s); nothing was dropped", shard, lives != NULL ? lives : "nothing");
+}
+
+static int
+finish_one(const MoveOptions *options, int i)
+{
+	Move	   *move = join(options, i);
+	PGconn	   *conn = move->target.conn;
+	char	   *former = former_of(move, "'before', 'undone'");
+	char	   *users;
+
+	if (former == NULL)
+		report_info("%s: nothing to finish at %s", move->title, move->target.home);
+	for (; former != NULL; former = options->dry_run ? NULL : former_of(move, "'before', 'undone'"))
+	{
+		if (!has_home(move))
+			return failure();
+		users = options->cascade ? NULL :
+			query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u", text_of("ARRAY[%s]::text[]", literal(conn, former)));
+		if (users != NULL)
+			return refuse(EXIT_FAILED, "Drop or change them, and type the same command again; or drop them with --cascade.",
+						  "objects of other schemas use \"%s\", and would be dropped with it: %s", former, users);
+		if (options->dry_run)
+			report_info("schema \"%s\" would be dropped; nothing was changed", former);
+		else if (!drop_copy(conn, former))
+			return failure();
+	}
+	leave(move);
+	return EXIT_DONE;
+}
+
+static int
+for_each_shard(const MoveOptions *options, int (*run_one) (const MoveOptions *options, int i))
+{
+	int			code = EXIT_DONE;
+
+	for (int i = 0; i < options->nshards; i++)
+		code = combine(code, run_one(options, i));
+	return code;
+}
+
+int
+command_restore(const MoveOptions *options)
+{
+	return for_each_shard(options, restore_one);
+}
+
+int
+command_undo(const MoveOptions *options)
+{
+	return for_each_shard(options, undo_one);
+}
+
+int
+finish_restore(const MoveOptions *options)
+{
+	return for_each_shard(options, finish_one);
+}
