@@ -151,7 +151,7 @@ whole_command(const Move *move, const char *verb)
 
 	initPQExpBuffer(&line);
 	appendPQExpBuffer(&line, "snowid-move %s --shard %s", verb, move->title + strcspn(move->title, "0123456789"));
-	append_argument(&line, "--from", without_password("--from", from));
+	append_argument(&line, "--from", from == NULL ? NULL : without_password("--from", from));
 	append_argument(&line, "--to", without_password("--to", to));
 	append_argument(&line, "--registry", options->registry == NULL ? NULL : without_password("--registry", options->registry));
 	for (int i = 0; i < options->npoolers; i++)

@@ -27,8 +27,9 @@ typedef struct Copy
 	const char *schema;			/* of the shard at its source */
 	const char *name;			/* of the copy */
 	const char *facts;			/* its row of the registry there */
-	const char *before;			/* what gives both names to the others, and takes */
-	const char *after;			/* them back; by ALTER SCHEMA */
+	const char *hide;			/* what takes its name from the shard, for a */
+	const char *before;			/* transaction, and gives it to the copy; and */
+	const char *after;			/* what gives both their own again */
 	int64		newest;			/* the source's reservation */
 } Copy;
 
@@ -81,8 +82,8 @@ run_as_shard(const Copy *copy, const char *sql)
 {
 	for (int n = 0;; n++)
 	{
-		if (try_run(copy->conn, "BEGIN; SET LOCAL lock_timeout = %d; %s; %s; %s; COMMIT",
-					copy->move->options->lock_timeout_ms, copy->before, sql, copy->after))
+		if (try_run(copy->conn, "BEGIN; SET LOCAL lock_timeout = %d; %s; %s; %s; %s; COMMIT",
+					copy->move->options->lock_timeout_ms, copy->hide, copy->before, sql, copy->after))
 			return true;
 		if (PQstatus(copy->conn) != CONNECTION_OK || !may_pass() || n == TRIES)
 			return false;
@@ -164,7 +165,9 @@ claim_name(Copy *copy)
 		return refuse(false, "Drop it, or name another one: --as NAME.", "there is a schema \"%s\" at %s already", copy->name, copy->move->target.home);
 	is_there = strcmp(copy->name, copy->schema) != 0 &&
 		query_bool(conn, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", literal(conn, copy->schema));
-	copy->before = is_there ? text_of("ALTER SCHEMA %s RENAME TO %s", ident(conn, copy->schema), hidden) : "";
+	copy->before = strcmp(copy->name, copy->schema) == 0 ? "" :
+		text_of("ALTER SCHEMA %s RENAME TO %s", ident(conn, copy->name), ident(conn, copy->schema));
+	copy->hide = is_there ? text_of("ALTER SCHEMA %s RENAME TO %s", ident(conn, copy->schema), hidden) : "";
 	copy->after = text_of("%s%s%s", strcmp(copy->name, copy->schema) == 0 ? "" :
 						  text_of("ALTER SCHEMA %s RENAME TO %s", ident(conn, copy->schema), ident(conn, copy->name)),
 						  is_there ? "; " : "",
@@ -188,7 +191,7 @@ make_tables(Copy *copy, int archive, char **owner)
 	{
 		run(conn, "BEGIN; SELECT pg_advisory_xact_lock(%d, -1); SET LOCAL lock_timeout = %d", LOCK_CLASS, copy->move->options->lock_timeout_ms);
 		done = try_run(conn, "%s", PQgetvalue(privileges, 0, 0)) &&
-			try_run(conn, "%s", copy->before) && try_run(conn, "%s", script) &&
+			try_run(conn, "%s", copy->hide) && try_run(conn, "%s", script) &&
 			try_run(conn, "SET search_path = pg_catalog, pg_temp; %s; %s", copy->after, PQgetvalue(privileges, 0, 1));
 		if (!done && (n == TRIES || PQstatus(conn) != CONNECTION_OK || !may_pass()))
 			return tell_failed(copy, "definitions");
@@ -383,7 +386,7 @@ make_copy(Copy *copy, bool definitions_only, int number)
 	{
 		run(conn, "BEGIN");
 		(void) query_text(conn, SET_SEQUENCES_SQL, literal(conn, ident(conn, copy->name)), literal(conn, states));
-		(void) query_text(conn, CLOSE_COPY_SQL, literal(conn, ident(conn, copy->name)));
+		(void) query_text(conn, CLOSE_COPY_SQL, literal(conn, copy->name));
 	}
 	run(conn, "%s", owner);
 	if (number >= 0)
@@ -431,11 +434,11 @@ typedef struct Swap
 	const char *name;			/* of what takes its place */
 	const char *former;			/* what the shard is called from then on */
 	const char *kind;			/* and what that is */
-} Swap;
+}			Swap;
 
 /* All of it but the COMMIT, in the pause; false if a query failed. */
 static bool
-try_swap(const Swap *swap, int64 start)
+try_swap(const Swap * swap, int64 start)
 {
 	const Side *side = &swap->move->target;
 	PGconn	   *conn = side->conn;
@@ -471,7 +474,7 @@ try_swap(const Swap *swap, int64 start)
 }
 
 static bool
-has_swapped(const Swap *swap)
+has_swapped(const Swap * swap)
 {
 	PGconn	   *conn = swap->move->target.conn;
 
@@ -481,7 +484,7 @@ has_swapped(const Swap *swap)
 
 /* Its writers wait for one transaction, and that has a limit, as a cut-over. */
 static bool
-swap_schemas(const Swap *swap)
+swap_schemas(const Swap * swap)
 {
 	const Move *move = swap->move;
 	const Side *side = &move->target;
@@ -545,10 +548,17 @@ former_of(const Move *move, const char *kinds)
 					  move->shards[0]->number, kinds);
 }
 
+/* A command for this shard, whole; from may be NULL. */
 static char *
-command_there(const Move *move, const char *verb)
+command_there(const Move *move, const char *verb, const char *from, const char *to)
 {
-	return text_of("snowid-move %s --shard %d --to '%s'", verb, move->shards[0]->number, without_password("--to", move->options->to));
+	MoveOptions options = *move->options;
+	Move		there = *move;
+
+	options.from = from;
+	options.to = to;
+	there.options = &options;
+	return whole_command(&there, verb);
 }
 
 /* May another state take the shard's place? */
@@ -585,14 +595,14 @@ restore_one(const MoveOptions *options, int i)
 		if (prepare_pools(move, &move->target, &move->target) == NULL)
 			resume_pools(move, &move->target);
 		report_info("shard %d is brought back already; what it was before is schema \"%s\". To drop that, type: %s; to undo it: %s",
-					shard, former, command_there(move, "finish"), command_there(move, "undo"));
+					shard, former, command_there(move, "finish", NULL, move->options->to), command_there(move, "undo", NULL, move->options->to));
 		return EXIT_DONE;
 	}
 	if (!open_source(&copy))
 		return failure();
 	swap.schema = copy.schema;
 	if (copy.newest > query_int64(conn, "SELECT last_value FROM snowid_internal.reservation"))
-		return refuse(EXIT_USAGE, text_of("Type: snowid-move restore --shard %d --from '%s' --to '%s'", shard, without_password("--to", options->to), without_password("--from", options->from)),
+		return refuse(EXIT_FAILED, text_of("Type: %s", command_there(move, "restore", options->to, options->from)),
 					  "--from and --to are exchanged: the server at --from has made newer ids");
 	if (move->shards[0]->schema != NULL && strcmp(move->shards[0]->schema, copy.schema) != 0)
 		return refuse(EXIT_FAILED, "Rename one of them.", "shard %d is schema \"%s\" at --to, and \"%s\" at --from", shard, move->shards[0]->schema, copy.schema);
@@ -626,7 +636,7 @@ restore_one(const MoveOptions *options, int i)
 	if (!check_place(move, copy.schema) || !swap_schemas(&swap))
 		return failure();
 	report_info("shard %d is as it was at --from; what it was before is schema \"%s\". To drop that, type: %s; to undo it: %s",
-				shard, swap.former, command_there(move, "finish"), command_there(move, "undo"));
+				shard, swap.former, command_there(move, "finish", NULL, move->options->to), command_there(move, "undo", NULL, move->options->to));
 	leave(move);
 	PQfinish(copy.from);
 	return EXIT_DONE;
@@ -644,7 +654,7 @@ undo_one(const MoveOptions *options, int i)
 	if (!check_place(move, swap.schema) || !swap_schemas(&swap))
 		return failure();
 	report_info("shard %d is as it was before the restore; what that had brought is schema \"%s\". To drop that, type: %s",
-				options->shards[i], swap.former, command_there(move, "finish"));
+				options->shards[i], swap.former, command_there(move, "finish", NULL, move->options->to));
 	leave(move);
 	return EXIT_DONE;
 }
@@ -668,7 +678,7 @@ has_home(const Move *move)
 		PQclear(res);
 		PQfinish(there);
 	}
-	return found || refuse(false, text_of("To put back what it was before, type: %s", command_there(move, "undo")),
+	return found || refuse(false, text_of("To put back what it was before, type: %s", command_there(move, "undo", NULL, move->options->to)),
 						   "shard %d is not found where the registry says (%s); nothing was dropped", shard, lives != NULL ? lives : "nothing");
 }
 

@@ -492,7 +492,7 @@ SELECT count(*) FROM (
 -- arguments: name
 \echo close_copy_sql
 SELECT (SELECT count(snowid_internal.prepare_table(t, true)::text) FROM snowid_internal.shard_tables(:'name') t),
- (SELECT count(*) FROM snowid_internal.close_sequences(ARRAY(SELECT oid FROM pg_class WHERE relnamespace = :'name'::regnamespace AND relkind = 'S' ORDER BY oid)));
+ (SELECT count(*) FROM snowid_internal.close_sequences(ARRAY(SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident(:'name')) AND relkind = 'S' ORDER BY oid)));
 
 -- The states from which the sequences of a copy go on in the place of a shard that is closed: those
 -- of the same column, or name, and all that make ids, whatever they are called; and

@@ -1,0 +1,111 @@
+# snowid-move copy: a closed copy beside the shard, from a standby; a shard of another
+# number; a file for pg_restore; definitions alone.  The source is not touched.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use IPC::Run ();
+use MoveTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a', allows_streaming => 1);
+$a->start;
+make_shard($a, 7, 'insta7');
+$a->safe_psql('postgres', q{
+SELECT snowid.set_default('insta7.users', guard => true);
+CREATE TABLE insta7.snowid_migrations (name text PRIMARY KEY); INSERT INTO insta7.snowid_migrations VALUES ('001');
+});
+$a->backup('b');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($a, 'b', has_streaming => 1);
+$standby->start;
+my $b = move_node('b');
+$b->start;
+$b->safe_psql('postgres', 'CREATE EXTENSION snowid');
+
+sub rows
+{
+	my ($node, $schema) = @_;
+	return $node->safe_psql('postgres', qq{
+SELECT relname, query_to_xml(format('SELECT count(*), md5(string_agg(t::text, '';'' ORDER BY t::text)) FROM %I.%I t', nspname, relname), true, true, '')::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = '$schema' AND relkind IN ('r', 'p') ORDER BY 1});
+}
+
+my $wanted = rows($a, 'insta7');
+
+# Beside the shard, in its own database.
+my ($code, $said) = snowid_move($a, $a, 7, 'copy');
+is($code, 0, 'a copy in the same database') or diag $said;
+is(rows($a, 'insta7_copy'), $wanted, 'has the rows');
+is(rows($a, 'insta7'), $wanted, 'and the shard has them');
+is($a->safe_psql('postgres', 'SELECT string_agg(schema, $$ $$) FROM snowid.shards'), 'insta7', 'it is no shard');
+for my $sql ('INSERT INTO insta7_copy.users (name) VALUES (1)', 'SELECT insta7_copy.next_id()', 'DELETE FROM insta7_copy.likes')
+{
+	my ($rc, $out, $err) = $a->psql('postgres', "\\set VERBOSITY verbose\n$sql");
+	like($err, qr/SN002/, "closed: $sql") or diag $a->safe_psql('postgres', q{SELECT tgrelid::regclass, tgname, tgenabled FROM pg_trigger WHERE tgname = 'snowid_fence'});
+}
+like($a->safe_psql('postgres', q{INSERT INTO insta7.users (name) VALUES ('more') RETURNING id}), qr/^\d+$/m, 'the shard is open');
+($code, $said) = snowid_move($a, $a, 7, 'copy');
+is($code, 1, 'not over one that is there') or diag $said;
+like($said, qr/there is a schema "insta7_copy".*--as NAME/s, 'says so');
+
+# A row that was left behind closes no schema of its name.
+$a->safe_psql('postgres', 'DROP SCHEMA insta7_copy CASCADE; CREATE SCHEMA insta7_copy; CREATE TABLE insta7_copy.t (i int); INSERT INTO insta7_copy.t VALUES (1)');
+$a->safe_psql('postgres', 'DROP SCHEMA insta7_copy CASCADE');
+
+# From a standby, to another server: a shard of another number.
+$wanted = rows($a, 'insta7');
+$a->wait_for_catchup($standby);
+($code, $said) = snowid_move($standby, $b, 7, 'copy', '--number', 9);
+is($code, 0, 'a shard of another number') or diag $said;
+is(rows($b, 'insta9'), $wanted, 'has the rows');
+is($b->safe_psql('postgres', q{
+SELECT snowid.id_shard(insta9.next_id());
+INSERT INTO insta9.users (name) VALUES ('x') RETURNING snowid.id_shard(id);
+INSERT INTO insta9.likes (at) VALUES (now()) RETURNING snowid.id_shard(id);
+UPDATE insta9.users SET name = 'old' WHERE name = 'user 7' RETURNING snowid.id_shard(id);
+SELECT shard, schema, lives FROM snowid.shards;
+}), "9\n9\n9\n7\n9|insta9|here", 'makes ids of its own, and old rows can be changed');
+my ($rc, $out, $err) = $b->psql('postgres', 'INSERT INTO insta9.users (id) VALUES (snowid.make_id(now(), 8, 1))');
+like($err, qr/violates check constraint/, 'its guard stands');
+
+# Definitions: registry and ledger, no rows.
+($code, $said) = snowid_move($a, $b, 7, 'copy', '--definitions');
+is($code, 0, 'definitions') or diag $said;
+is($b->safe_psql('postgres', q{
+SELECT (SELECT count(*) FROM insta7.users), (SELECT count(*) FROM insta7.snowid_migrations), (SELECT lives FROM snowid.shards WHERE shard = 7);
+INSERT INTO insta7.users (name) VALUES ('x') RETURNING snowid.id_shard(id)}), "0|1|here\n7", 'with the ledger, and open');
+
+# A file, which pg_restore reads.
+my $dir = PostgreSQL::Test::Utils::tempdir() . '/file';
+IPC::Run::run([ 'snowid-move', 'copy', '--shard', 7, '--from', $standby->connstr('postgres'), '--to-file', $dir ], '>', \$out, '2>', \$err);
+is($? >> 8, 0, 'to a file') or diag $err;
+IPC::Run::run([ 'pg_restore', '--list', $dir ], '>', \$out, '2>', \$err);
+like($out, qr/TABLE DATA insta7 users/, 'pg_restore reads it');
+
+# Killed on its way: the same command begins anew.
+my $hold = $b->background_psql('postgres');
+$b->safe_psql('postgres', q{
+CREATE FUNCTION public.hold() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(47); END $$;
+CREATE EVENT TRIGGER hold ON ddl_command_end WHEN TAG IN ('CREATE INDEX') EXECUTE FUNCTION public.hold()});
+$hold->query_safe('SELECT pg_advisory_lock(47)');
+my $run = IPC::Run::start([ move_command($a, $b, 7, 'copy', '--as', 'staging') ], '>', '/dev/null', '2>&1');
+wait_until_held($b) or die 'does not get there';
+$run->signal('KILL');
+$run->finish;
+$b->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
+$hold->quit;
+$b->safe_psql('postgres', 'DROP EVENT TRIGGER hold');
+is($b->safe_psql('postgres', 'SELECT kind FROM snowid.copies'), 'copying', 'killed in the middle');
+($code, $said) = snowid_move($a, $b, 7, 'copy', '--as', 'staging');
+is($code, 0, 'the same command begins anew') or diag $said;
+is(rows($b, 'staging'), $wanted, 'and has all');
+is($b->safe_psql('postgres', 'SELECT kind FROM snowid.copies'), 'copy', 'complete');
+
+$_->stop for $standby, $a, $b;
+done_testing();

@@ -1,0 +1,174 @@
+# snowid-move restore: a shard as it was on a server that was recovered beside the live
+# one, while it and its neighbours are written; undo and finish.  Each thing that went
+# wrong by hand has its check: ids given twice, sessions of before, sides exchanged, the
+# last copy dropped.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use IPC::Run ();
+use MoveTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $live = move_node('live');
+$live->start;
+make_shard($live, $_, "insta$_") for 5, 6;
+$live->safe_psql('postgres', q{
+CREATE TABLE public.countries (code text PRIMARY KEY);
+INSERT INTO public.countries VALUES ('de'), ('fr');
+CREATE TABLE insta5.texts (id bigint PRIMARY KEY DEFAULT insta5.next_id(), t text, d text REFERENCES public.countries,
+	b bytea, g int GENERATED ALWAYS AS (length(t)) STORED, small serial);
+INSERT INTO insta5.texts (t, d, b) SELECT E'\\\\N\t' || repeat('ü', i), 'de', sha256(i::text::bytea) FROM generate_series(1, 100) i;
+CREATE MATERIALIZED VIEW insta5.counts AS SELECT count(*) FROM insta5.texts;
+CREATE VIEW insta5.newest AS SELECT max(id) FROM insta5.users;
+CREATE FUNCTION insta5.touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.name := upper(NEW.name); RETURN NEW; END';
+CREATE TRIGGER touch BEFORE UPDATE ON insta5.users FOR EACH ROW EXECUTE FUNCTION insta5.touch();
+CREATE TABLE insta5.snowid_migrations (name text PRIMARY KEY); INSERT INTO insta5.snowid_migrations VALUES ('001');
+CREATE ROLE app; GRANT USAGE ON SCHEMA insta5 TO app; GRANT SELECT ON insta5.texts TO app;
+});
+$live->backup('then');
+my $then = PostgreSQL::Test::Cluster->new('then');
+$then->init_from_backup($live, 'then');
+start_with_clock($then, '-3600');
+
+# All rows, by table.
+sub rows
+{
+	my ($node, $schema) = @_;
+	return $node->safe_psql('postgres', qq{
+SELECT relname, query_to_xml(format('SELECT count(*), md5(string_agg(t::text, '';'' ORDER BY t::text)) FROM %I.%I t', nspname, relname), true, true, '')::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = '$schema' AND relkind IN ('r', 'p', 'm') ORDER BY 1});
+}
+
+sub snowid_to
+{
+	my ($node, @args) = @_;
+	my ($out, $errors) = ('', '');
+	IPC::Run::run([ 'snowid-move', @args, '--shard', 5, '--to', $node->connstr('postgres') ], '>', \$out, '2>', \$errors);
+	return ($? >> 8, $out . $errors);
+}
+
+sub schemas
+{
+	return $live->safe_psql('postgres', q{SELECT string_agg(nspname, ' ' ORDER BY nspname) FROM pg_namespace WHERE nspname LIKE 'insta5%'});
+}
+my $wanted = rows($then, 'insta5');
+
+# The mistake, and what has changed since: a sequence's name, and one that has outgrown its type.
+$live->safe_psql('postgres', q{
+DELETE FROM insta5.texts WHERE length(t) > 50;
+UPDATE insta5.texts SET t = 'x' WHERE small = 3;
+INSERT INTO insta5.texts (t) VALUES ('new');
+ALTER SEQUENCE insta5.texts_small_seq RENAME TO other;
+ALTER TABLE insta5.texts ALTER small TYPE bigint; ALTER SEQUENCE insta5.other AS bigint; SELECT setval('insta5.other', 3000000000);
+ALTER SEQUENCE insta5.id_seq RENAME TO ids; UPDATE snowid.shard_registry SET sequence = 'ids' WHERE shard = 5;
+INSERT INTO insta5.snowid_migrations VALUES ('002');
+});
+
+my ($code, $said) = snowid_move($then, $live, 5, 'restore', '--dry-run');
+is($code, 0, 'dry run') or diag $said;
+like($said, qr/^insta5\.texts: 5[0-9] would come back, 1 would be lost, 1 would change, of \d+ rows$/m, 'says what would be lost') or diag $said;
+is(schemas(), 'insta5', 'and changes nothing');
+
+($code, $said) = snowid_move($live, $then, 5, 'restore');
+is($code, 1, 'sides exchanged: refused') or diag $said;
+my $port = $then->port;
+like($said, qr/exchanged.*Type: snowid-move restore --shard 5 --from '[^']*port=$port' --to /s, 'with the right command') or diag $said;
+
+$live->safe_psql('postgres', 'CREATE TABLE public.fans (u bigint REFERENCES insta5.users)');
+for my $dry ([], ['--dry-run'])
+{
+	($code, $said) = snowid_move($then, $live, 5, 'restore', @$dry);
+	is($code, 1, 'foreign keys of others: refused') or diag $said;
+	like($said, qr/foreign keys of other schemas lead into shard 5: fans_u_fkey of table public\.fans/, 'with the reason');
+}
+$live->safe_psql('postgres', 'DROP TABLE public.fans');
+
+# One that has looked up next_id(), and prepared its statements, before.
+my $session = $live->background_psql('postgres', on_error_stop => 0);
+$session->query_safe(q{PREPARE i AS SELECT insta5.next_id(); PREPARE u AS INSERT INTO insta5.users (name) VALUES ('prepared') RETURNING id});
+my $last = $session->query_safe('EXECUTE i; EXECUTE u');
+
+my @writers = start_writers('insta5', $live);
+my @others = start_writers('insta6', $live);
+await_writers(@writers, @others);
+($code, $said) = snowid_move($then, $live, 5, 'restore', '--pause-limit', 10000);
+is($code, 0, 'restored beside writers') or diag $said;
+like($said, qr/its writers waited \d+ ms/, 'says how long they waited');
+$last = $session->query_safe('EXECUTE i; EXECUTE u');
+like($last, qr/^\d+\n\d+$/, 'a session of before goes on');
+my @since = start_writers('insta5', $live);
+await_writers(@since);
+stop_writers(@writers, @others, @since);
+writers_ok('restore', \@writers, \@since, 'SN002');
+
+my ($former) = schemas() =~ /(insta5_before_\S+)/ or die schemas();
+my $ids = join ',', map { @{ $_->{ids} } } @writers;
+is($live->safe_psql('postgres', qq{
+SELECT (SELECT count(*) FROM insta5.texts WHERE length(t) > 50) || ' ' || (SELECT count(*) FROM insta5.snowid_migrations) || ' ' ||
+	(SELECT count(*) FROM insta5.counts) || ' ' || (SELECT sequence FROM snowid.shard_registry WHERE shard = 5) || ' ' ||
+	has_schema_privilege('app', 'insta5', 'USAGE') || ' ' || (SELECT count(*) FROM pg_trigger WHERE tgname = 'snowid_fence' AND tgenabled <> 'D' AND tgrelid::regclass::text LIKE 'insta5.%')}),
+	'53 1 1 id_seq true 0', 'rows, ledger, views, registry and rights are those of the copy; it is open');
+is($live->safe_psql('postgres', q{SELECT nextval('insta5.texts_small_seq')}), '3000000001', 'a renamed sequence that has outgrown its type goes on');
+is($live->safe_psql('postgres', q{SELECT count(*) FROM pg_constraint WHERE connamespace = 'insta5'::regnamespace AND NOT convalidated}), '0', 'foreign keys are validated');
+
+# Of the former, and of copies, nothing can be written, nor ids made.
+my $dbh = sub { my ($sql) = @_; my ($rc, $out, $err) = $live->psql('postgres', "\\set VERBOSITY verbose\n$sql"); return $err };
+like($dbh->("INSERT INTO $former.users (name) VALUES ('x')"), qr/SN002/, 'the former is closed');
+like($dbh->("SELECT $former.next_id()"), qr/SN002.*before/s, 'and gives no ids');
+
+($code, $said) = snowid_move($then, $live, 5, 'restore');
+is($code, 0, 'again: says that it is done') or diag $said;
+like($said, qr/brought back already.*snowid-move finish .*snowid-move undo /s, 'and what can be typed');
+
+# Undo: with larger ids, too.
+my $newest = $live->safe_psql('postgres', q{SELECT greatest(max(id), insta5.next_id()) FROM insta5.users});
+($code, $said) = snowid_to($live, 'undo');
+is($code, 0, 'undone') or diag $said;
+is(schemas(), 'insta5 insta5_undone', 'the former is back');
+is($live->safe_psql('postgres', "SELECT count(*) || ' ' || (insta5.next_id() > $newest) FROM insta5.texts WHERE t = 'new'"), '1 true', 'with its rows, and larger ids');
+is($live->safe_psql('postgres', q{SELECT nextval('insta5.other') > 3000000001}), 't', 'undo sets no sequence back');
+like($session->query_safe('EXECUTE i; EXECUTE u'), qr/^\d+\n\d+$/, 'a session goes on after it');
+
+# Once more, without writers: bytes equal.
+($code, $said) = snowid_move($then, $live, 5, 'restore');
+is($code, 0, 'restored again') or diag $said;
+is(rows($live, 'insta5'), $wanted, 'all rows are equal');
+
+# The live one dropped by somebody: the former stays, and its way back is told.
+$live->safe_psql('postgres', 'DROP SCHEMA insta5 CASCADE');
+($code, $said) = snowid_to($live, 'finish');
+is($code, 1, 'finish drops no last copy') or diag $said;
+like($said, qr/nothing was dropped.*snowid-move undo --shard 5 --to /s, 'and says the way back');
+($code, $said) = snowid_to($live, 'undo');
+is($code, 0, 'the way back') or diag $said;
+is($live->safe_psql('postgres', "SELECT count(*) || ' ' || (insta5.next_id() > $newest) FROM insta5.texts WHERE t = 'new'"), '1 true', 'leads there');
+$live->safe_psql('postgres', "INSERT INTO insta5.users (name) VALUES ('after')");
+
+($code, $said) = snowid_to($live, 'finish', '--dry-run');
+like($said, qr/schema "insta5_undone" would be dropped; nothing was changed/, 'finish --dry-run') or diag $said;
+($code, $said) = snowid_to($live, 'finish');
+is($code, 0, 'finish') or diag $said;
+like($said, qr/schema "insta5_undone" is dropped/, 'says what it drops');
+is(schemas() . $live->safe_psql('postgres', 'SELECT count(*) FROM snowid.copies'), 'insta50', 'nothing is left');
+
+# A shard that is gone, with its row.
+$newest = $live->safe_psql('postgres', 'SELECT insta5.next_id()');
+$live->safe_psql('postgres', 'SELECT snowid.drop_shard(5, true)');
+($code, $said) = snowid_move($then, $live, 5, 'restore');
+is($code, 0, 'a dropped shard') or diag $said;
+is(rows($live, 'insta5'), $wanted, 'is back');
+is($live->safe_psql('postgres', "SELECT insta5.next_id() > $newest"), 't', 'with larger ids than it ever had');
+($code, $said) = snowid_to($live, 'finish');
+is($code, 0, 'nothing to finish') or diag $said;
+like($said, qr/nothing to finish/, 'is said');
+
+$session->quit;
+$then->stop;
+$live->stop;
+done_testing();
