@@ -258,7 +258,7 @@ BEGIN
 			FROM pg_catalog.pg_attribute a
 			WHERE a.attrelid = ('pg_catalog.' || name)::pg_catalog.regclass AND (a.attnum > 0 OR a.attname = 'oid'));
 	END LOOP;
-	FOREACH name IN ARRAY '{shard_registry,moves,shards,shard_homes,servers,placements,poolers,fleet_moves}'::pg_catalog.text[] LOOP
+	FOREACH name IN ARRAY '{shard_registry,moves,copies,shards,shard_homes,servers,placements,poolers,fleet_moves}'::pg_catalog.text[] LOOP
 		EXECUTE pg_catalog.format('CREATE VIEW pg_temp.%I AS SELECT * FROM snowid.%I WHERE evil.bite(%L)', name, name, 'view ' || name);
 	END LOOP;
 	FOREACH name IN ARRAY '{text,name,regclass,regtype,regrole,oid,jsonb,timestamptz,int4,int8,bool,numeric,interval}'::pg_catalog.text[] LOOP

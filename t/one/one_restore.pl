@@ -134,6 +134,7 @@ is(schemas(), 'insta5 insta5_undone', 'the former is back');
 is($live->safe_psql('postgres', "SELECT count(*) || ' ' || (insta5.next_id() > $newest) FROM insta5.texts WHERE t = 'new'"), '1 true', 'with its rows, and larger ids');
 is($live->safe_psql('postgres', q{SELECT nextval('insta5.other') > 3000000001}), 't', 'undo sets no sequence back');
 like($session->query_safe('EXECUTE i; EXECUTE u'), qr/^\d+\n\d+$/, 'a session goes on after it');
+$session->quit;
 
 # Once more, without writers: bytes equal.
 ($code, $said) = snowid_move($then, $live, 5, 'restore');
@@ -168,7 +169,6 @@ is($live->safe_psql('postgres', "SELECT insta5.next_id() > $newest"), 't', 'with
 is($code, 0, 'nothing to finish') or diag $said;
 like($said, qr/nothing to finish/, 'is said');
 
-$session->quit;
 $then->stop;
 $live->stop;
 done_testing();
