@@ -7,10 +7,13 @@ use warnings;
 use Exporter 'import';
 use IPC::Run ();
 use MoveTest;
+use PoolerTest;
+use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
+use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(fleet_nodes home_of fleet fleet_ok homes_ok registry_of);
+our @EXPORT = qw(fleet_nodes home_of fleet fleet_command fleet_ok homes_ok paced_clients more_ids longest_wait stop_clients);
 
 my $dir;
 
@@ -31,15 +34,22 @@ sub home_of
 	return 'host=' . $node->host . ' port=' . $node->port . ' dbname=postgres';
 }
 
-# Run snowid-fleet on the directory; returns its exit code, and what it has said.
-sub fleet
+sub fleet_command
 {
 	my (@arguments) = @_;
 	my ($rest) = grep { $arguments[$_] eq '--' } 0 .. $#arguments;
 	my @after = defined $rest ? splice(@arguments, $rest) : ();
+
+	return ('snowid-fleet', @arguments, '--registry', home_of($dir), @after);
+}
+
+# Run snowid-fleet on the directory; returns its exit code, and what it has said.
+sub fleet
+{
+	my (@arguments) = @_;
 	my ($out, $err) = ('', '');
 
-	IPC::Run::run([ 'snowid-fleet', @arguments, '--registry', home_of($dir), @after ], '>', \$out, '2>', \$err);
+	IPC::Run::run([ fleet_command(@arguments) ], '>', \$out, '2>', \$err);
 	return ($? >> 8, $out . $err);
 }
 
@@ -81,6 +91,57 @@ SELECT coalesce(string_agg(shard::text, ',' ORDER BY shard), '') FROM snowid.sha
 		is(scalar(my @n = split /,/, $lives), $expected->{$node}, "$name: so many at $node") if defined $expected->{$node} && !ref $expected->{$node};
 	}
 	return;
+}
+
+# Clients of pools, that insert into table t of the pool's shards by turns, some times a second, and note
+# each id that they are told, and how long each statement took; connecting again after a loss.
+sub paced_clients
+{
+	my ($pooler, %shards_of) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my @clients;
+
+	for my $pool (sort keys %shards_of)
+	{
+		my $rows = join '', map { "INSERT INTO insta$_.t DEFAULT VALUES RETURNING id;\nDO 'BEGIN PERFORM pg_sleep(0.03); END';\n" } @{ $shards_of{$pool} };
+		append_to_file("$dir/$pool.sql", "\\timing on\n" . $rows x 2000);
+		my $run = IPC::Run::start([ 'sh', '-c', 'while :; do "$@"; done', 'sh', 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', PoolerTest::pooled($pooler, $pool), '-f', "$dir/$pool.sql" ],
+			'>', "$dir/$pool.out", '2>', "$dir/$pool.err");
+		push @clients, { run => $run, out => "$dir/$pool.out", err => "$dir/$pool.err" };
+	}
+	more_ids(@clients);
+	return @clients;
+}
+
+sub more_ids
+{
+	for my $client (@_)
+	{
+		my $size = -s $client->{out} // 0;
+		$client->{run}->pump_nb, usleep(20_000) while (-s $client->{out} // 0) <= $size;
+	}
+	return;
+}
+
+# The longest wait of each client so far, in milliseconds.
+sub longest_wait
+{
+	my $longest = 0;
+	for my $client (@_)
+	{
+		for (slurp_file($client->{out}) =~ /^Time: ([\d.]+) ms/mg) { $longest = $_ if $_ > $longest }
+	}
+	return $longest;
+}
+
+# After each has had more ids, they end.  Returns the ids that they were told, and their errors.
+sub stop_clients
+{
+	my (@clients) = @_;
+	more_ids(@clients);
+	$_->{run}->signal('KILL') for @clients;
+	$_->{run}->finish for @clients;
+	return ([ map { slurp_file($_->{out}) =~ /^(\d+)$/mg } @clients ], [ map { grep { /ERROR|FATAL|lost/ } split /\n/, slurp_file($_->{err}) } @clients ]);
 }
 
 1;
