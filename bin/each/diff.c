@@ -10,13 +10,15 @@
 
 /*
  * Casts belong to no schema, so pg_dump leaves them out: an entry for each, as it
- * would have one, and as CREATE CAST needs it.
+ * would have one, and as CREATE CAST needs it.  No name ends the line of the comment:
+ * one side's type may be anybody's.
  */
 #define CASTS \
-	"SELECT coalesce(string_agg(format(E'\\n--\\n-- Name: (%%1$s AS %%2$s); Type: CAST; Schema: %%3$s; Owner: -\\n--\\n\\n" \
-	"CREATE CAST (%%1$s AS %%2$s) %%4$s%%5$s;\\n\\n', castsource::regtype, casttarget::regtype, nspname, " \
+	"SELECT coalesce(string_agg(format(E'\\n--\\n-- Name: (%%6$s); Type: CAST; Schema: %%3$s; Owner: -\\n--\\n\\n" \
+	"CREATE CAST (%%1$s AS %%2$s) %%4$s%%5$s;\\n\\n', castsource::regtype, casttarget::regtype, translate(nspname, E'\\n\\r', '  '), " \
 	"CASE castmethod WHEN 'f' THEN 'WITH FUNCTION ' || castfunc::regprocedure WHEN 'i' THEN 'WITH INOUT' ELSE 'WITHOUT FUNCTION' END, " \
-	"CASE castcontext WHEN 'a' THEN ' AS ASSIGNMENT' WHEN 'i' THEN ' AS IMPLICIT' END), '' ORDER BY castsource, casttarget), '') " \
+	"CASE castcontext WHEN 'a' THEN ' AS ASSIGNMENT' WHEN 'i' THEN ' AS IMPLICIT' END, " \
+	"translate(concat_ws(' AS ', castsource::regtype, casttarget::regtype), E'\\n\\r', '  ')), '' ORDER BY castsource, casttarget), '') " \
 	"FROM (SELECT DISTINCT ON (c.oid) c.*, nspname FROM pg_cast c LEFT JOIN pg_proc p ON p.oid = castfunc " \
 	"JOIN pg_type t ON t.oid IN (castsource, casttarget) JOIN pg_namespace n ON n.oid IN (typnamespace, pronamespace) " \
 	"WHERE nspname = ANY (ARRAY[%s]) ORDER BY c.oid, nspname) c"

@@ -16,8 +16,6 @@
 /* Between the registry and the time in the file's first line. */
 #define AS_OF				" as of "
 
-/* The locks of shards have the same class, and their numbers. */
-#define FILE_LOCK			(-1)
 #define FILE_LOCK_MS		5000
 
 /* Keepalives do not help here: nothing is sent that is not awaited. */

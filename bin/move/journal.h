@@ -19,8 +19,10 @@
 #include "connection.h"
 #include "situation.h"
 
-/* Of the two-key advisory locks: "SNOW", and the shard. */
+/* Of the two-key advisory locks: "SNOW", and the shard, or what is of no shard. */
 #define LOCK_CLASS			0x534E4F57
+#define FILE_LOCK			(-1)	/* a pooler's file */
+#define PRIVILEGES_LOCK		(-2)	/* a role's default privileges */
 
 typedef enum Verify
 {

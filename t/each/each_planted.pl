@@ -77,6 +77,16 @@ each_harmless(1, qr/^definitions$/m, 'diff');
 as_planter("CREATE SCHEMA snowid_each; CREATE TABLE snowid_each.snowid_migrations ($columns, CHECK (evil.bite('check') > ''))");
 each_harmless(1, qr/schema snowid_each is of another role: planter: 1 server: registry/, '--name', 'server', '--each-server', '--file', script_file('SELECT 1'));
 
+# A cast between a shard's type and his: a name of two lines ends no comment.
+my $type = qq{evil."x\nALTER ROLE planter SUPERUSER; --"};
+$node->safe_psql('postgres', q{SELECT snowid.create_shard(7); CREATE TYPE insta7.mood AS ENUM ('x'); GRANT USAGE ON SCHEMA insta7 TO PUBLIC});
+as_planter("CREATE TYPE $type AS ENUM ('x'); CREATE CAST ($type AS insta7.mood) WITH INOUT");
+each_harmless(0, qr/shard 8 is there/, 'create', '--like', 7, '--shard', 8);
+is($node->safe_psql('postgres', q{SELECT rolsuper FROM pg_roles WHERE rolname = 'planter'}), 'f', 'his type\'s name has not run');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_cast WHERE casttarget IN ('insta7.mood'::regtype, 'insta8.mood'::regtype)}), 2, '... and the cast is there');
+each_harmless(0, qr/^$/, 'diff', '--shard', '7,8');
+$node->safe_psql('postgres', 'SET client_min_messages = warning; SELECT snowid.drop_shard(i, true) FROM generate_series(7, 8) i');
+
 # Whoever trusts him says so.
 each_ok($node, 0, qr/1 shards done/, '--name', 'trusted', '--file', $file, '--shard', 4, '--trust-owners');
 each_ok($node, 0, qr/shard 6 is there/, 'create', '--like', 2, '--shard', 6, '--trust-owners');
