@@ -110,6 +110,10 @@ extern int64 number_of(char *value);
 
 extern char last_sqlstate[6];
 extern char *last_message;
+
+/* If it is set, it is called for each second of a query, and may ask another session. */
+extern void (*while_waiting) (PGconn *conn);
+
 extern int	last_position;
 extern bool has_succeeded(PGresult *res);
 

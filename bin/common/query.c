@@ -7,9 +7,12 @@
 
 #include "libpq-events.h"
 
+#include <poll.h>
+
 char		last_sqlstate[6] = "";
 char	   *last_message = NULL;
 int			last_position = 0;
+void		(*while_waiting) (PGconn *conn) = NULL;
 
 /* A label is kept with its connection; this identifies it. */
 static int
@@ -70,6 +73,32 @@ without_copy(PGconn *conn, PGresult *res)
 	return res;
 }
 
+/* As PQexec(), but while_waiting is called once a second. */
+static PGresult *
+execute_and_tell(PGconn *conn, const char *sql)
+{
+	struct pollfd socket = {.fd = PQsocket(conn),.events = POLLIN};
+	PGresult   *res = NULL;
+	PGresult   *next;
+
+	if (PQsendQuery(conn, sql) == 0)
+		return NULL;
+	do
+	{
+		while (PQisBusy(conn))
+			if (poll(&socket, 1, 1000) == 0)
+				while_waiting(conn);
+			else if (PQconsumeInput(conn) == 0)
+				break;
+		if ((next = PQgetResult(conn)) != NULL)
+		{
+			PQclear(res);
+			res = next;
+		}
+	} while (next != NULL && PQresultStatus(res) != PGRES_COPY_IN && PQresultStatus(res) != PGRES_COPY_OUT);
+	return res;
+}
+
 static PGresult *execute(PGconn *conn, bool may_fail, const char *fmt,
 						 va_list args) pg_attribute_printf(3, 0);
 
@@ -78,7 +107,7 @@ static PGresult *
 execute(PGconn *conn, bool may_fail, const char *fmt, va_list args)
 {
 	char	   *sql = format_text(fmt, args);
-	PGresult   *res = without_copy(conn, PQexec(conn, sql));
+	PGresult   *res = without_copy(conn, while_waiting != NULL ? execute_and_tell(conn, sql) : PQexec(conn, sql));
 
 	if (has_succeeded(res))
 	{

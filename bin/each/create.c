@@ -33,6 +33,27 @@
 	"EXECUTE format('SELECT %%s FROM (SELECT snowid.make_id(now(), %2$d, 0)) x (%%I)', d.test, d.attname) INTO kept; " \
 	"IF NOT kept THEN RAISE '%% refuses ids of shard %%', d.what, %2$d; END IF; END LOOP; END"
 
+/*
+ * Give what is in the schema %1$s the rights that the model's have, in the schema %2$s; and take
+ * away others: what is made has default privileges, with which pg_dump does not count.
+ */
+#define SAME_RIGHTS \
+	"DECLARE command text; BEGIN FOR command IN " \
+	"WITH o AS (SELECT n.nspname, c.* FROM pg_namespace n, LATERAL (SELECT 'SCHEMA', '', quote_ident(nspname), nspowner, coalesce(nspacl, acldefault('n', nspowner)) " \
+	"UNION ALL SELECT CASE WHEN relkind = 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, relname, oid::regclass::text, relowner, " \
+	"coalesce(relacl, acldefault(CASE WHEN relkind = 'S' THEN 's' ELSE 'r' END::\"char\", relowner)) FROM pg_class WHERE relnamespace = n.oid AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S') " \
+	"UNION ALL SELECT 'ROUTINE', format('%%s(%%s)', proname, replace(pg_get_function_identity_arguments(oid), quote_ident(nspname) || '.', '')), " \
+	"oid::regprocedure::text, proowner, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc WHERE pronamespace = n.oid " \
+	"UNION ALL SELECT 'TYPE', typname, format_type(oid, NULL), typowner, coalesce(typacl, acldefault('T', typowner)) FROM pg_type WHERE typnamespace = n.oid " \
+	"AND typelem = 0 AND typtype <> 'm' AND (typrelid = 0 OR EXISTS (SELECT FROM pg_class WHERE oid = typrelid AND relkind = 'c'))) c (kind, name, ref, owner, acl) " \
+	"WHERE nspname IN (%1$s, %2$s)), a AS (SELECT o.nspname, o.kind, o.name, grantee, privilege_type, is_grantable FROM o, aclexplode(acl)), " \
+	"made AS (SELECT * FROM o WHERE nspname = %1$s), " \
+	"wrong AS (SELECT kind, name, grantee, privilege_type, is_grantable, bool_or(nspname = %2$s) AS has FROM a " \
+	"GROUP BY 1, 2, 3, 4, 5 HAVING count(DISTINCT nspname) = 1) " \
+	"SELECT format(CASE WHEN has THEN 'GRANT %%1$s ON %%2$s %%3$s TO %%4$s%%5$s' ELSE 'REVOKE %%1$s ON %%2$s %%3$s FROM %%4$s CASCADE' END, privilege_type, kind, ref, " \
+	"CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END, CASE WHEN is_grantable THEN ' WITH GRANT OPTION' END) " \
+	"FROM wrong JOIN made USING (kind, name) ORDER BY has LOOP EXECUTE command; END LOOP; END"
+
 /* pg_dump's script for another shard.  Refuses what names the old one in texts, unless they are to be kept. */
 static char *
 script_for(const char *dump, const ShardName *like, const ShardName *name)
@@ -59,21 +80,28 @@ script_for(const char *dump, const ShardName *like, const ShardName *name)
 	return keep_text(script->data);
 }
 
-static void
+/* False if somebody has a lock for too long; then we have none. */
+static bool
 create_shard(PGconn *conn, const char *dump, const ShardName *like, const ShardName *name)
 {
 	char	   *old = ident(conn, like->forms[0]);
 	char	   *new = ident(conn, name->forms[0]);
+	char	   *old_text = literal(conn, like->forms[0]);
+	char	   *new_text = literal(conn, name->forms[0]);
+	char	   *ledger = query_bool(conn, "SELECT to_regclass(%s) IS NOT NULL", literal(conn, text_of("%s." LEDGER, old))) ?
+		text_of("INSERT INTO %s." LEDGER " SELECT * FROM %s." LEDGER " WHERE finished_at IS NOT NULL", new, old) : "";
 
-	run(conn, "BEGIN; SELECT snowid_internal.claim_shard(%d, %s, sequence, epoch) FROM snowid.shard_registry WHERE shard = %d",
-		name->shard, literal(conn, name->forms[0]), like->shard);
-	run(conn, "ALTER SCHEMA %s RENAME TO snowid_each_like", old);
-	run(conn, "%s", script_for(dump, like, name));
-	run(conn, "SET search_path = pg_catalog, pg_temp; ALTER SCHEMA %s RENAME TO %s; ALTER SCHEMA snowid_each_like RENAME TO %s", old, new, old);
-	if (query_bool(conn, "SELECT to_regclass(%s) IS NOT NULL", literal(conn, text_of("%s." LEDGER, old))))
-		run(conn, "INSERT INTO %s." LEDGER " SELECT * FROM %s." LEDGER " WHERE finished_at IS NOT NULL", new, old);
-	run(conn, "DO %s", literal(conn, text_of(PROVE, literal(conn, name->forms[0]), name->shard)));
-	run(conn, "COMMIT");
+	if (try_run(conn, "BEGIN; SET LOCAL lock_timeout = %d; SELECT snowid_internal.claim_shard(%d, %s, sequence, epoch) FROM snowid.shard_registry WHERE shard = %d; "
+				"ALTER SCHEMA %s RENAME TO snowid_each_like", options.lock_timeout_ms, name->shard, new_text, like->shard, old) &&
+		try_run(conn, "%s", script_for(dump, like, name)) &&
+		try_run(conn, "SET search_path = pg_catalog, pg_temp; ALTER SCHEMA %s RENAME TO %s; ALTER SCHEMA snowid_each_like RENAME TO %s; "
+				"DO %s; %s; DO %s; COMMIT", old, new, old, literal(conn, text_of(SAME_RIGHTS, new_text, old_text)), ledger,
+				literal(conn, text_of(PROVE, new_text, name->shard))))
+		return true;
+	if (strcmp(last_sqlstate, "55P03") != 0)
+		fail_with(conn);
+	run(conn, "ROLLBACK");
+	return false;
 }
 
 int
@@ -86,6 +114,8 @@ command_create(PGconn *registry)
 	ShardName	like;
 	char	   *schema;
 	char	   *dump;
+	char	   *line;
+	int64		start = now_ms();
 
 	if (PQstatus(conn) != CONNECTION_OK)
 		refuse_call("shard %d: %s", options.like, PQerrorMessage(conn));
@@ -101,12 +131,15 @@ command_create(PGconn *registry)
 	PQclear(model);
 
 	/* Migrations wait, so that the ledger, which pg_dump shall see, is right. */
-	for (int64 start = now_ms(); !lock_shard(conn, options.like); wait_ms(100))
+	for (; !lock_shard(conn, options.like); wait_ms(100))
 		if (now_ms() - start > options.wait_s * INT64CONST(1000))
 			refuse_call("another snowid-each is at shard %d", options.like);
-	run(conn, "SET lock_timeout = %d", options.lock_timeout_ms);
 	dump = dump_shards(conn, &schema, 1);
 	strip_script(dump, &side);
+
+	/* It begins with settings, one of which is to wait for locks without a limit. */
+	if ((line = strstr(dump, "\nSET lock_timeout = 0;\n")) != NULL)
+		memcpy(line + 1, "--", 2);
 	for (int i = 0; i < options.shards.n; i++)
 	{
 		int			mark = mark_texts();
@@ -123,7 +156,10 @@ command_create(PGconn *registry)
 
 		/* After a kill, it may be there already, unknown to the registry. */
 		if (!query_bool(conn, "SELECT EXISTS (SELECT FROM snowid.shard_registry WHERE shard = %d)", number))
-			create_shard(conn, dump, &like, &name);
+			for (start = now_ms(); !create_shard(conn, dump, &like, &name); wait_ms(100))
+				if (now_ms() - start > options.wait_s * INT64CONST(1000))
+					exit(refuse(EXIT_FAILED, "Try again when nobody changes what these shards share; or wait longer: --wait.",
+								"shard %d could not be made: %s", number, last_message));
 
 		/* If the registry is this server's own, it has the row. */
 		run(registry, "%s", query_text(conn, "SELECT format('INSERT INTO snowid.shard_registry VALUES (%%s, %%L, %%L, %%L, %%L) "

@@ -211,10 +211,39 @@ run_whole(PGconn *conn, Place *place)
 
 /* Wait until nobody builds an index on this server for whose snapshot this one would wait, or that waits for ours. */
 static void
-await_builds(PGconn *conn, const char *shared)
+await_builds(PGconn *conn, Place *place, const char *shared)
 {
 	while (goes_on() && !query_bool(conn, "SELECT pg_try_advisory_lock%s(%d, %d)", shared, LOCK_CLASS, BUILDS))
+	{
+		set_message(place->task, "another index of this server is built first");
 		wait_ms(ASK_MS);
+	}
+}
+
+/* Of a statement that may wait as long as it likes: how far it is, and for whom it waits, as another session sees it. */
+static Task *watched;
+
+static void
+tell_wait(PGconn *conn)
+{
+	static PGconn *watcher = NULL;
+	int			pid = PQbackendPID(conn);
+	PGresult   *res;
+
+	while_waiting = NULL;
+	if (PQstatus(watcher) != CONNECTION_OK)
+	{
+		PQfinish(watcher);
+		watcher = connect_server(watched->server);
+	}
+	if (PQstatus(watcher) == CONNECTION_OK &&
+		(res = try_query(watcher, "SELECT concat_ws(': ', (SELECT phase FROM pg_stat_progress_create_index WHERE pid = %d), %s)", pid,
+						 text_of(HOLDER, text_of("coalesce(l.pid, 0) = ANY (pg_blocking_pids(%d))", pid)))) != NULL)
+	{
+		set_message(watched, "%s", PQgetvalue(res, 0, 0));
+		PQclear(res);
+	}
+	while_waiting = tell_wait;
 }
 
 /*
@@ -241,12 +270,19 @@ run_statements(PGconn *conn, Place *place, int done)
 		const char *statement = script.statements[done];
 		int			build = build_of(statement);
 		const char *shared = build == 1 ? "_shared" : "";
+		bool		fine;
 
 		if (build > 0)
-			await_builds(conn, shared);
+			await_builds(conn, place, shared);
 		TRY(try_run(conn, "SET lock_timeout = %d; SELECT set_config('search_path', concat_ws(', ', quote_ident(%s), nullif(%s, '')), false)",
 					blocks_nobody(statement) ? 0 : options.lock_timeout_ms, options.each_server ? "NULL" : schema, literal(conn, place->path)), -1);
-		TRY(limit_time(conn, start) && try_run(conn, "%s", statement), done);
+		set_message(place->task, "%s", "");
+		TRY(limit_time(conn, start), done);
+		watched = place->task;
+		while_waiting = blocks_nobody(statement) ? tell_wait : NULL;
+		fine = try_run(conn, "%s", statement);
+		while_waiting = NULL;
+		TRY(fine, done);
 		TRY(limit_time(conn, 0) && try_run(conn, "SET search_path = pg_catalog, pg_temp; %s; %s", update_of(conn, place->ledger, text_of("statements = %d", done + 1)),
 										   build > 0 ? text_of("SELECT pg_advisory_unlock%s(%d, %d)", shared, LOCK_CLASS, BUILDS) : ""), -1);
 	}

@@ -357,7 +357,7 @@ tell_progress(int left, int64 start)
 	const Task *task = tasks;
 	const char *waits = "";
 
-	while (task < tasks + ntasks && (task->state != TODO || task->message[0] == '\0'))
+	while (task < tasks + ntasks && (task->state > TODO || task->message[0] == '\0'))
 		task++;
 	if (task < tasks + ntasks)
 		waits = text_of("; waiting: %s %d: %s", options.each_server ? "server" : "shard", task->shard, task->message);

@@ -80,6 +80,14 @@ AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > '1 second'});
 	my $taken = $a->safe_psql('postgres', "SELECT min(objid::int) FROM pg_locks WHERE locktype = 'advisory' AND classid::int = x'45414348'::int AND objid::int BETWEEN 0 AND 9");
 	each_ok($a, 1, qr/another snowid-each is at it: process \d+ of \S+, (active|idle) for \d+ s, holds ExclusiveLock: 1 shard: $taken$/,
 		'--name', $index, '--wait', 0, '--shard', $taken, '--file', script_file("-- no transaction\nSELECT 1; CREATE INDEX CONCURRENTLY $index ON photos ($column);"));
+	if ($at_once == 1)
+	{
+		# It is said while it waits, for the first shard that does, each ten seconds.
+		my $pid = $old->query_safe('SELECT pg_backend_pid()');
+		my $waits = qr/waiting: shard \d+: waiting for [a-z ]+: process $pid of \S+, idle in transaction for \d+ s, holds /;
+		$_->pump_nb, select undef, undef, undef, 0.1 for map { ($runs[0]) x ($said =~ $waits ? 0 : 1) } 1 .. 600;
+		like($said, $waits, 'and say whom they wait for');
+	}
 	$old->quit;
 	ok($_->finish, "$index: done") or diag $said for @runs;
 	my $statements = join '', map { slurp_file($_->logfile) } $a, $b;

@@ -139,6 +139,48 @@ CREATE VIEW v AS SELECT * FROM t WHERE d IN ('a', 'b') AND c <> ALL ('{a,b}'::va
 	each_ok($node, 1, qr/^TABLE t$/m, 'diff');
 };
 
+# Default privileges are for what a role makes anew.  This is as the model is.
+subtest 'rights' => sub {
+	model(q{
+CREATE ROLE reader; CREATE ROLE stranger;
+CREATE TYPE mood AS ENUM ('good'); CREATE TYPE pair AS (a int, m mood); CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id(), m mood); CREATE TABLE u (n serial); CREATE VIEW v AS SELECT * FROM t;
+CREATE FUNCTION f(mood, text) RETURNS int LANGUAGE sql AS 'SELECT 1';
+GRANT SELECT ON t, v TO reader; GRANT INSERT ON u TO reader WITH GRANT OPTION; GRANT USAGE ON SCHEMA insta3 TO reader});
+	my $rights = q{SELECT string_agg(what, ' ' ORDER BY what) FROM (
+SELECT relname || ' ' || a FROM pg_class, aclexplode(coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner))) a WHERE relnamespace = '%1$s'::regnamespace AND relkind NOT IN ('i', 'c')
+UNION ALL SELECT proname || ' ' || a FROM pg_proc, aclexplode(coalesce(proacl, acldefault('f', proowner))) a WHERE pronamespace = '%1$s'::regnamespace
+UNION ALL SELECT typname || ' ' || a FROM pg_type, aclexplode(coalesce(typacl, acldefault('T', typowner))) a WHERE typnamespace = '%1$s'::regnamespace
+UNION ALL SELECT 'schema ' || a FROM pg_namespace, aclexplode(coalesce(nspacl, acldefault('n', nspowner))) a WHERE nspname = '%1$s') x (what)};
+	my $was = sql(sprintf $rights, 'insta3');
+	sql(q{
+ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO stranger; ALTER DEFAULT PRIVILEGES GRANT INSERT ON TABLES TO reader; ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO stranger;
+ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO stranger; ALTER DEFAULT PRIVILEGES GRANT USAGE ON TYPES TO stranger WITH GRANT OPTION;
+ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC; ALTER DEFAULT PRIVILEGES REVOKE DELETE ON TABLES FROM CURRENT_USER});
+	$clone->(0, qr/shard 4 is there/);
+	is(sql(sprintf $rights, 'insta4'), $was, 'rights are those of the model');
+	each_ok($node, 0, qr/^$/, 'diff');
+	sql('DROP OWNED BY reader, stranger; DROP ROLE reader, stranger; ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO PUBLIC; ALTER DEFAULT PRIVILEGES GRANT DELETE ON TABLES TO CURRENT_USER');
+};
+
+# Who waits for a lock has none meanwhile, for which others would wait.
+subtest 'a lock' => sub {
+	sql('CREATE TABLE public.users (id bigint PRIMARY KEY)');
+	model('CREATE TABLE t (u bigint REFERENCES public.users)');
+	my $other = $node->background_psql('postgres');
+	$other->query_safe('BEGIN; LOCK TABLE public.users IN ROW EXCLUSIVE MODE');
+	$clone->(1, qr/shard 4 could not be made: canceling statement due to lock timeout\n.*--wait/, '--lock-timeout', 50, '--wait', 0);
+	my $said = '';
+	my $run = IPC::Run::start([ each_command($node, 'create', '--like', 3, '--shard', 4, '--lock-timeout', 50) ], '>&', \$said);
+	$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND relation = 'users'::regclass});
+	$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_locks WHERE relation = 'users'::regclass AND mode = 'ShareRowExclusiveLock'});
+	$other->quit;
+	ok($run->finish, 'it is made when the lock is free') or diag $said;
+	each_ok($node, 0, qr/^$/, 'diff');
+	model('');
+	sql('DROP TABLE public.users');
+};
+
 # One transaction for all of them ran out of locks.
 subtest 'many' => sub {
 	model('');
