@@ -89,7 +89,7 @@ create_shard(PGconn *conn, const char *dump, const ShardName *like, const ShardN
 	char	   *old_text = literal(conn, like->forms[0]);
 	char	   *new_text = literal(conn, name->forms[0]);
 	char	   *ledger = query_bool(conn, "SELECT to_regclass(%s) IS NOT NULL", literal(conn, text_of("%s." LEDGER, old))) ?
-		text_of("INSERT INTO %s." LEDGER " SELECT * FROM %s." LEDGER " WHERE finished_at IS NOT NULL", new, old) : "";
+	text_of("INSERT INTO %s." LEDGER " SELECT * FROM %s." LEDGER " WHERE finished_at IS NOT NULL", new, old) : "";
 
 	if (try_run(conn, "BEGIN; SET LOCAL lock_timeout = %d; SELECT snowid_internal.claim_shard(%d, %s, sequence, epoch) FROM snowid.shard_registry WHERE shard = %d; "
 				"ALTER SCHEMA %s RENAME TO snowid_each_like", options.lock_timeout_ms, name->shard, new_text, like->shard, old) &&
@@ -137,7 +137,10 @@ command_create(PGconn *registry)
 	dump = dump_shards(conn, &schema, 1);
 	strip_script(dump, &side);
 
-	/* It begins with settings, one of which is to wait for locks without a limit. */
+	/*
+	 * It begins with settings, one of which is to wait for locks without a
+	 * limit.
+	 */
 	if ((line = strstr(dump, "\nSET lock_timeout = 0;\n")) != NULL)
 		memcpy(line + 1, "--", 2);
 	for (int i = 0; i < options.shards.n; i++)

@@ -80,19 +80,23 @@ AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > '1 second'});
 	my $taken = $a->safe_psql('postgres', "SELECT min(objid::int) FROM pg_locks WHERE locktype = 'advisory' AND classid::int = x'45414348'::int AND objid::int BETWEEN 0 AND 9");
 	each_ok($a, 1, qr/another snowid-each is at it: process \d+ of \S+, (active|idle) for \d+ s, holds ExclusiveLock: 1 shard: $taken$/,
 		'--name', $index, '--wait', 0, '--shard', $taken, '--file', script_file("-- no transaction\nSELECT 1; CREATE INDEX CONCURRENTLY $index ON photos ($column);"));
-	if ($at_once == 1)
-	{
-		# It is said while it waits, for the first shard that does, each ten seconds.
-		my $pid = $old->query_safe('SELECT pg_backend_pid()');
-		my $waits = qr/waiting: shard \d+: waiting for [a-z ]+: process $pid of \S+, idle in transaction for \d+ s, holds /;
-		$_->pump_nb, select undef, undef, undef, 0.1 for map { ($runs[0]) x ($said =~ $waits ? 0 : 1) } 1 .. 600;
-		like($said, $waits, 'and say whom they wait for');
-	}
 	$old->quit;
 	ok($_->finish, "$index: done") or diag $said for @runs;
 	my $statements = join '', map { slurp_file($_->logfile) } $a, $b;
 	is(() = $statements =~ /statement: CREATE INDEX CONCURRENTLY $index /g, 20, 'each is built once');
 	unlike($statements, qr/deadlock detected/, 'there is no deadlock');
 }
+
+# Whom it waits for is said while it waits.
+my $old = $a->background_psql('postgres');
+my $pid = $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_backend_pid()');
+my $said = '';
+my $timer = IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default);
+my $run = IPC::Run::start([ each_command($a, '--name', 'told', '--shard', 3, '--file', script_file("-- no transaction\nCREATE INDEX CONCURRENTLY told ON photos (n);")) ], '>&', \$said,
+	$timer);
+pump_until($run, $timer, \$said, qr/waiting: .*\n/);
+like($said, qr/waiting: shard 3: waiting for [a-z ]+: process $pid of \S+, idle in transaction for \d+ s, holds /, 'and says whom it waits for');
+$old->quit;
+ok($run->finish, 'it is done') or diag $said;
 
 done_testing();
