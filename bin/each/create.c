@@ -95,8 +95,10 @@ create_shard(PGconn *conn, const char *dump, const ShardName *like, const ShardN
 				"ALTER SCHEMA %s RENAME TO snowid_each_like", options.lock_timeout_ms, name->shard, new_text, like->shard, old) &&
 		try_run(conn, "%s", script_for(dump, like, name)) &&
 		try_run(conn, "SET search_path = pg_catalog, pg_temp; ALTER SCHEMA %s RENAME TO %s; ALTER SCHEMA snowid_each_like RENAME TO %s; "
-				"DO %s; %s; DO %s; COMMIT", old, new, old, literal(conn, text_of(SAME_RIGHTS, new_text, old_text)), ledger,
-				literal(conn, text_of(PROVE, new_text, name->shard))))
+				"%s", old, new, old, ledger) &&
+		try_run(conn, "DO %s", literal(conn, text_of(SAME_RIGHTS, new_text, old_text))) &&
+		try_run(conn, "DO %s", literal(conn, text_of(PROVE, new_text, name->shard))) &&
+		try_run(conn, "COMMIT"))
 		return true;
 	if (strcmp(last_sqlstate, "55P03") != 0)
 		fail_with(conn);

@@ -87,8 +87,9 @@ AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > '1 second'});
 	unlike($statements, qr/deadlock detected/, 'there is no deadlock');
 }
 
-# Whom it waits for is said while it waits.
+# Whom it waits for is said while it waits.  If not, the other one ends by itself, so that we do.
 my $old = $a->background_psql('postgres');
+$old->query_safe(q{SET idle_in_transaction_session_timeout = '60s'});
 my $pid = $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_backend_pid()');
 my $said = '';
 my $timer = IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default);

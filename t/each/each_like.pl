@@ -163,13 +163,16 @@ ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC; ALTER DEFAULT 
 	sql('DROP OWNED BY reader, stranger; DROP ROLE reader, stranger; ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO PUBLIC; ALTER DEFAULT PRIVILEGES GRANT DELETE ON TABLES TO CURRENT_USER');
 };
 
-# Who waits for a lock has none meanwhile, for which others would wait.
+# Who waits for a lock has none meanwhile, for which others would wait.  The other one ends by
+# itself if we wait for ever.
 subtest 'a lock' => sub {
 	sql('CREATE TABLE public.users (id bigint PRIMARY KEY)');
 	model('CREATE TABLE t (u bigint REFERENCES public.users)');
 	my $other = $node->background_psql('postgres');
+	$other->query_safe(q{SET idle_in_transaction_session_timeout = '60s'});
 	$other->query_safe('BEGIN; LOCK TABLE public.users IN ROW EXCLUSIVE MODE');
 	$clone->(1, qr/shard 4 could not be made: canceling statement due to lock timeout\n.*--wait/, '--lock-timeout', 50, '--wait', 0);
+	$other->query_safe('SELECT 1');
 	my $said = '';
 	my $run = IPC::Run::start([ each_command($node, 'create', '--like', 3, '--shard', 4, '--lock-timeout', 50) ], '>&', \$said);
 	$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND relation = 'users'::regclass});
