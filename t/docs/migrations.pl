@@ -25,6 +25,11 @@ $node->start;
 # What the tools say is compared, so without colours: some add them where CI is set.
 %ENV = (%ENV, NO_COLOR => 1, PGHOST => '127.0.0.1', PGPORT => $node->port, PGUSER => getpwuid($<), RAILS_ENV => 'development');
 
+# What any client meets that has prepared a statement.
+is(sqlstate($node, 'CREATE TABLE t (a int); PREPARE p AS SELECT * FROM t; EXECUTE p; ALTER TABLE t ADD COLUMN b int; EXECUTE p'),
+	'0A000', 'a prepared statement does not outlive ADD COLUMN');
+is(sqlstate($node, 'PREPARE p AS SELECT * FROM t; EXECUTE p'), '', 'but in a new connection');
+
 sub write_to
 {
 	my ($path, $text) = @_;

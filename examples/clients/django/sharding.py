@@ -10,7 +10,11 @@ import time
 from contextvars import ContextVar
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, transaction
-from psycopg2.extensions import parse_dsn
+
+try:
+    from psycopg.conninfo import conninfo_to_dict as parse_dsn
+except ImportError:
+    from psycopg2.extensions import parse_dsn
 
 SHARDS = 2000
 # SN001: the shard has moved.  SN002: it is not open there yet.  3F000, 42P01: the
@@ -47,7 +51,8 @@ def in_shard_of(user_id, work, seconds=30):
                     cursor.execute(f"SET LOCAL search_path = insta{shard}")
                 return work(shard)
         except DatabaseError as error:
-            state = getattr(error.__cause__, "pgcode", None)
+            # Of psycopg 3, or of psycopg2.
+            state = getattr(error.__cause__, "sqlstate", None) or getattr(error.__cause__, "pgcode", None)
             if state not in REFUSALS or time.monotonic() > deadline:
                 raise
             with connections[server].cursor() as cursor:

@@ -15,7 +15,8 @@ HOMES = Hash.new("")    # of shards that do not live on the first server
 # copy that the move has left has been renamed, or dropped.
 REFUSALS = %w[SN001 SN002 3F000 42P01].freeze
 
-ActiveRecord::Base.legacy_connection_handling = false
+# Rails 7.1 has no other handling, nor this setting.
+ActiveRecord::Base.legacy_connection_handling = false if ActiveRecord.version < Gem::Version.new("7.1")
 
 # The block is one transaction.  If the server refuses it since the shard has moved,
 # nothing of it has happened, and it is done again at the new home.

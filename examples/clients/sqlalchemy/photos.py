@@ -57,7 +57,8 @@ def in_shard_of(user_id, work, seconds=30):
             with Session(here, expire_on_commit=False) as session, session.begin():
                 return work(session)
         except DBAPIError as error:
-            state = error.orig.pgcode
+            # Of psycopg 3, or of psycopg2.
+            state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
             if state not in REFUSALS or time.monotonic() > deadline:
                 raise
             with Session(engine) as session:
