@@ -105,7 +105,13 @@ like($last, qr/^\d+\n\d+$/, 'a session of before goes on');
 my @since = start_writers('insta5', $live);
 await_writers(@since);
 stop_writers(@writers, @others, @since);
-writers_ok('restore', \@writers, \@since, 'SN002');
+
+# They went on in what took its place.
+my (%seen, %errors);
+$seen{$_}++ for map { @{ $_->{ids} } } @writers, @since;
+is_deeply([ grep { $seen{$_} > 1 } keys %seen ], [], 'no id was given twice');
+$errors{$_}++ for map { slurp_file($_->{errors}) =~ /ERROR:  (\w{5}):/g } @writers, @since;
+is_deeply([ grep { $_ ne 'SN002' } keys %errors ], [], 'no error but that it was closed');
 
 my ($former) = schemas() =~ /(insta5_before_\S+)/ or die schemas();
 my $ids = join ',', map { @{ $_->{ids} } } @writers;
