@@ -177,6 +177,13 @@ $a->start;
 erase(0, 'when it is back', '', @registry, '--yes');
 nothing_of_it_ok('down');
 
+# Copies that are noted, of any name.
+fresh();
+$a->safe_psql('postgres', 'DROP MATERIALIZED VIEW insta20.sums');
+moves_ok($a, $a, 20, [ 'copy', '--as', 'for_support' ], 0, 'copied beside it');
+erase(0, 'erased with a copy', '', @registry, '--yes');
+is($a->safe_psql('postgres', q{SELECT to_regnamespace('for_support'), (SELECT count(*) FROM snowid.copies)}), '|0', 'the copy is gone, too');
+
 # A server that only the fleet's table names.
 fresh();
 $b->safe_psql('postgres', 'CREATE SCHEMA insta20_moved; CREATE SEQUENCE insta20_moved.id_seq; CREATE TABLE insta20_moved.t ()');

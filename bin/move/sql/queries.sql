@@ -395,7 +395,8 @@ ORDER BY name COLLATE "C";
 -- arguments: shard schema
 \echo erased_schemas_sql
 SELECT coalesce(string_agg(quote_literal(nspname), ', '), 'NULL') FROM pg_namespace n
-WHERE (nspname IN (SELECT schema FROM snowid.shard_registry WHERE shard = :'shard' UNION ALL SELECT schema FROM snowid.moves WHERE shard = :'shard')
+WHERE (nspname IN (SELECT schema FROM snowid.shard_registry WHERE shard = :'shard' UNION ALL SELECT schema FROM snowid.moves WHERE shard = :'shard'
+  UNION ALL SELECT schema FROM snowid.copies WHERE shard = :'shard')
  OR starts_with(nspname, :'schema' || '_') AND substr(nspname, length(:'schema') + 1) ~ '^_(moved\d*|before_.*)$'
  AND EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relkind = 'S'))
 AND NOT EXISTS (SELECT FROM snowid.shard_registry r WHERE r.schema = nspname AND shard <> :'shard');
@@ -422,7 +423,7 @@ FROM part p WHERE relkind IN ('r', 'p', 'm', 'f') ORDER BY 3;
 -- With what is left, its rows; but for that of the registry which names the others, while it is needed.
 -- arguments: shard schemas keep
 \echo erased_rest_sql
-SELECT concat_ws('; ', format('DELETE FROM snowid.moves WHERE shard = %s', :'shard'),
+SELECT concat_ws('; ', format('DELETE FROM snowid.moves WHERE shard = %1$s; DELETE FROM snowid.copies WHERE shard = %1$s', :'shard'),
  CASE WHEN NOT :'keep' THEN format('SELECT snowid.drop_shard(shard, true) FROM snowid.shard_registry r WHERE shard = %1$s
   AND snowid_internal.lives(r) IN (''here'', ''missing''); DELETE FROM snowid.shard_registry WHERE shard = %1$s', :'shard') END,
  (SELECT format('DROP SCHEMA IF EXISTS %s CASCADE', string_agg(quote_ident(s), ', ')) FROM unnest(ARRAY[:'schemas']::text[]) s WHERE s IS NOT NULL HAVING count(*) > 0));
