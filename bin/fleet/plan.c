@@ -19,11 +19,11 @@
 
 typedef struct Plan
 {
-	const		PlanServer *servers;
+	const PlanServer *servers;
 	int			nservers;
 	PlanPool   *pools;
 	int			npools;
-	const		PlanLimits *limits;
+	const PlanLimits *limits;
 	double	   *load;			/* of each server, as planned */
 	double	   *share;			/* what it should have at most */
 	int		  **of;				/* its pools, the largest first */
@@ -31,15 +31,15 @@ typedef struct Plan
 	int		   *apart;			/* how many of a group, by server */
 	double		bytes;			/* planned to be moved */
 	int			nmoves;
-}			Plan;
+} Plan;
 
 static const PlanPool *sorted;
 
 static int
 by_load(const void *a, const void *b)
 {
-	const		PlanPool *x = &sorted[*(const int *) a];
-	const		PlanPool *y = &sorted[*(const int *) b];
+	const PlanPool *x = &sorted[*(const int *) a];
+	const PlanPool *y = &sorted[*(const int *) b];
 
 	if (x->load != y->load)
 		return x->load < y->load ? 1 : -1;
@@ -48,51 +48,45 @@ by_load(const void *a, const void *b)
 
 /* How full a server is; 1 is its share. */
 static double
-fullness(const Plan * plan, int server, double more)
+fullness(const Plan *plan, int server, double more)
 {
 	return (plan->load[server] + more) / plan->share[server];
 }
 
 static void
-count_apart(const Plan * plan, const PlanPool * pool, int server, int more)
+count_apart(const Plan *plan, const PlanPool *pool, int server, int more)
 {
-	for (const int *g = pool->apart; g != NULL && *g >= 0; g++)
-		plan->apart[server * plan->limits->ngroups + *g] += more;
+	for (int g = 0; pool->apart != NULL && g < plan->limits->ngroups; g++)
+		plan->apart[server * plan->limits->ngroups + g] += pool->apart[g] == '1' ? more : 0;
 }
 
-/* May the pool be there, besides what is there?  "instead_of" leaves. */
+/* May the pool be there, besides what is there? */
 static bool
-may_be_at(const Plan * plan, const PlanPool * pool, int server, const PlanPool * instead_of)
+may_be_at(const Plan *plan, const PlanPool *pool, int server)
 {
-	if (pool->allowed != NULL && !pool->allowed[server])
+	if (pool->allowed != NULL && pool->allowed[server] != '1')
 		return false;
-	for (const int *g = pool->apart; g != NULL && *g >= 0; g++)
-	{
-		int			there = plan->apart[server * plan->limits->ngroups + *g] - (pool->to == server);
-
-		for (const int *o = instead_of == NULL ? NULL : instead_of->apart; o != NULL && *o >= 0; o++)
-			there -= *o == *g;
-		if (there > 0)
+	for (int g = 0; pool->apart != NULL && g < plan->limits->ngroups; g++)
+		if (pool->apart[g] == '1' && plan->apart[server * plan->limits->ngroups + g] > (pool->to == server))
 			return false;
-	}
 	return true;
 }
 
 /* May it go there?  What has been planned once is not planned again, but to go back. */
 static bool
-may_go(const Plan * plan, const PlanPool * pool, int server, const PlanPool * instead_of)
+may_go(const Plan *plan, const PlanPool *pool, int server)
 {
-	const		PlanLimits *limits = plan->limits;
+	const PlanLimits *limits = plan->limits;
 
 	return !pool->stays && server != pool->to && !plan->servers[server].drains &&
 		(plan->servers[server].takes || server == pool->server) &&
 		(pool->to != pool->server || limits->max_moves == 0 || plan->nmoves < limits->max_moves) &&
 		(pool->to != pool->server || limits->max_bytes == 0 || plan->bytes + pool->bytes <= limits->max_bytes) &&
-		may_be_at(plan, pool, server, instead_of);
+		may_be_at(plan, pool, server);
 }
 
 static void
-place(Plan * plan, int index, int server)
+place(Plan *plan, int index, int server)
 {
 	PlanPool   *pool = &plan->pools[index];
 	int			from = pool->to;
@@ -117,12 +111,12 @@ place(Plan * plan, int index, int server)
 
 /* Where a pool may go that is, with it, the least full. */
 static int
-emptiest_for(const Plan * plan, const PlanPool * pool)
+emptiest_for(const Plan *plan, const PlanPool *pool)
 {
 	int			best = -1;
 
 	for (int s = 0; s < plan->nservers; s++)
-		if (may_go(plan, pool, s, NULL) &&
+		if (may_go(plan, pool, s) &&
 			(best < 0 || fullness(plan, s, pool->load) < fullness(plan, best, pool->load)))
 			best = s;
 	return best;
@@ -130,7 +124,7 @@ emptiest_for(const Plan * plan, const PlanPool * pool)
 
 /* What may not be where it is. */
 static void
-move_out(Plan * plan)
+move_out(Plan *plan)
 {
 	int		   *order = malloc((plan->npools + 1) * sizeof(int));
 
@@ -143,7 +137,7 @@ move_out(Plan * plan)
 		PlanPool   *pool = &plan->pools[order[i]];
 		int			to;
 
-		if (!plan->servers[pool->to].drains && may_be_at(plan, pool, pool->to, NULL))
+		if (!plan->servers[pool->to].drains && may_be_at(plan, pool, pool->to))
 			continue;
 		to = emptiest_for(plan, pool);
 		pool->stuck = to < 0;
@@ -154,7 +148,7 @@ move_out(Plan * plan)
 }
 
 static int
-fullest(const Plan * plan, const bool *given_up)
+fullest(const Plan *plan, const bool *given_up)
 {
 	int			best = -1;
 
@@ -166,7 +160,7 @@ fullest(const Plan * plan, const bool *given_up)
 
 /* The largest pool of a server that fits: into what it has too much, and into what another one lacks. */
 static bool
-move_what_fits(Plan * plan, int from)
+move_what_fits(Plan *plan, int from)
 {
 	double		surplus = plan->load[from] - plan->share[from];
 	int			tried = 0;
@@ -174,7 +168,7 @@ move_what_fits(Plan * plan, int from)
 	for (int i = 0; i < plan->nof[from] && tried < 64; i++)
 	{
 		int			index = plan->of[from][i];
-		const		PlanPool *pool = &plan->pools[index];
+		const PlanPool *pool = &plan->pools[index];
 		int			to;
 
 		if (pool->load <= 0 || pool->load > surplus + NEAR * plan->share[from] / 2)
@@ -190,76 +184,35 @@ move_what_fits(Plan * plan, int from)
 	return false;
 }
 
-/*
- * One pool, or two in exchange, so that the fuller of both servers is less full than this one
- * was: the best of them.
- */
+/* One pool, so that the fuller of both servers is less full than this one was: the best. */
 static bool
-move_what_helps(Plan * plan, int from)
+move_what_helps(Plan *plan, int from)
 {
 	double		best = fullness(plan, from, 0) * (1 - 1e-9);
-	int			give = -1,
-				take = -1,
-				to = -1;
+	int			which = -1,
+				where = -1;
 
 	for (int i = 0; i < plan->nof[from]; i++)
 	{
-		const		PlanPool *pool = &plan->pools[plan->of[from][i]];
+		const PlanPool *pool = &plan->pools[plan->of[from][i]];
+		int			to = pool->load > 0 ? emptiest_for(plan, pool) : -1;
+		double		then = to < 0 ? best : Max(fullness(plan, from, -pool->load), fullness(plan, to, pool->load));
 
-		if (pool->stays || pool->load <= 0)
-			continue;
-		for (int s = 0; s < plan->nservers; s++)
+		if (then < best)
 		{
-			if (plan->servers[s].drains || fullness(plan, s, 0) >= best)
-				continue;
-			if (may_go(plan, pool, s, NULL))
-			{
-				double		then = Max(fullness(plan, from, -pool->load), fullness(plan, s, pool->load));
-
-				if (then < best)
-				{
-					best = then;
-					give = plan->of[from][i];
-					take = -1;
-					to = s;
-				}
-			}
-
-			/*
-			 * Smaller ones first; what is exchanged for nearly as much gains
-			 * nothing.
-			 */
-			for (int j = plan->nof[s] - 1; j >= 0 && j >= plan->nof[s] - 64; j--)
-			{
-				const		PlanPool *other = &plan->pools[plan->of[s][j]];
-				double		less = pool->load - other->load;
-				double		then = Max(fullness(plan, from, -less), fullness(plan, s, less));
-
-				if (less <= 0)
-					break;
-				if (then < best - NEAR / 8 && may_go(plan, pool, s, other) && may_go(plan, other, from, pool) &&
-					(plan->limits->max_moves == 0 || plan->nmoves + 2 <= plan->limits->max_moves) &&
-					(plan->limits->max_bytes == 0 || plan->bytes + pool->bytes + other->bytes <= plan->limits->max_bytes))
-				{
-					best = then;
-					give = plan->of[from][i];
-					take = plan->of[s][j];
-					to = s;
-				}
-			}
+			best = then;
+			which = plan->of[from][i];
+			where = to;
 		}
 	}
-	if (give < 0)
-		return false;
-	place(plan, give, to);
-	if (take >= 0)
-		place(plan, take, from);
-	return true;
+	if (which >= 0)
+		place(plan, which, where);
+	return which >= 0;
 }
 
 /* Lower the fullest until nothing helps. */
 static void
-balance(Plan * plan, bool (*lower) (Plan * plan, int server))
+balance(Plan *plan, bool (*lower) (Plan *plan, int server))
 {
 	bool	   *given_up = calloc(plan->nservers, sizeof(bool));
 	int			s;
@@ -275,7 +228,7 @@ balance(Plan * plan, bool (*lower) (Plan * plan, int server))
 }
 
 double
-imbalance_of(const PlanServer * servers, int nservers, const PlanPool * pools, int npools, bool then)
+imbalance_of(const PlanServer *servers, int nservers, const PlanPool *pools, int npools, bool then)
 {
 	double	   *load = calloc(nservers + 1, sizeof(double));
 	double		all = 0,
@@ -298,7 +251,7 @@ imbalance_of(const PlanServer * servers, int nservers, const PlanPool * pools, i
 }
 
 void
-make_plan(const PlanServer * servers, int nservers, PlanPool * pools, int npools, const PlanLimits * limits, bool balances)
+make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, const PlanLimits *limits, bool balances)
 {
 	Plan		plan = {.servers = servers,.nservers = nservers,.pools = pools,.npools = npools,.limits = limits};
 	double		all = 0,

@@ -13,7 +13,7 @@ typedef struct PlanServer
 	double		weight;			/* how much of the whole it should have */
 	bool		takes;			/* it may get more */
 	bool		drains;			/* it is to have nothing */
-}			PlanServer;
+} PlanServer;
 
 /* What moves as a whole. */
 typedef struct PlanPool
@@ -22,12 +22,12 @@ typedef struct PlanPool
 	double		load;			/* what is to be balanced */
 	double		bytes;			/* what it costs to move it */
 	bool		stays;
-	const bool *allowed;		/* by server; NULL: all */
-	const int  *apart;			/* groups of which no two are on one server;
-								 * ends with -1; or NULL */
+	const char *allowed;		/* for each server, '1' or '0'; NULL: all */
+	const char *apart;			/* for each group of which no two are on one
+								 * server, '1' or '0'; NULL: in none */
 	int			to;				/* the plan: where it is to be */
 	bool		stuck;			/* it should go, and nothing takes it */
-}			PlanPool;
+} PlanPool;
 
 typedef struct PlanLimits
 {
@@ -36,16 +36,16 @@ typedef struct PlanLimits
 	double		max_bytes;		/* 0: none */
 	int			max_moves;		/* 0: none */
 	int			ngroups;		/* of apart */
-}			PlanLimits;
+} PlanLimits;
 
 /*
  * Fill in "to" of all pools.  What must leave its server goes first; with "balances", then as little as
  * possible, until no server has more than its share, or the largest pool if that is more.
  */
-extern void make_plan(const PlanServer * servers, int nservers, PlanPool * pools, int npools,
-					  const PlanLimits * limits, bool balances);
+extern void make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools,
+					  const PlanLimits *limits, bool balances);
 
 /* The largest share, of what the pools have in their places now or then, over the mean, or over the largest pool. */
-extern double imbalance_of(const PlanServer * servers, int nservers, const PlanPool * pools, int npools, bool then);
+extern double imbalance_of(const PlanServer *servers, int nservers, const PlanPool *pools, int npools, bool then);
 
 #endif							/* PLAN_H */

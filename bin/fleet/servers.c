@@ -175,6 +175,7 @@ why_unreachable(PGconn *conn, const char *conninfo)
 	char	   *why = NULL;
 
 	run(conn, "BEGIN");
+	run(conn, "SET LOCAL client_min_messages = error");
 	if (!try_run(conn, "CREATE SUBSCRIPTION snowid_fleet_tries CONNECTION %s PUBLICATION snowid_none WITH (create_slot = false, enabled = false, slot_name = NONE)", literal(conn, conninfo)))
 		why = text_of("%s", last_message);
 	run(conn, "ROLLBACK");

@@ -57,7 +57,7 @@ static const char epilogue[] =
 static void
 take_options_for_move(char **given)
 {
-	static const char *const ours[] = {"--shard", "--from", "--to", "--registry", "--pooler", "--stop-after", "--reverse", "--dry-run", "--help", "--version"};
+	static const char *const ours[] = {"--shard", "--from", "--to", "--registry", "--pooler", "--stop-after", "--dry-run", "--help", "--version"};
 	static const char *const letters = "sftV?";
 
 	options.for_move = given;
@@ -68,6 +68,8 @@ take_options_for_move(char **given)
 		for (int i = 0; i < (int) lengthof(ours) && length > 2; i++)
 			if (strncmp(*given, ours[i], length) == 0)
 				refuse_usage("%s is decided by snowid-fleet", ours[i]);
+		if (length > 4 && strncmp(*given, "--reverse", length) == 0 && !options.keep)
+			refuse_usage("--reverse needs --keep: to finish a move ends it");
 		if ((*given)[0] == '-' && (*given)[1] != '-' && (*given)[1] != '\0' && strchr(letters, (*given)[1]) != NULL)
 			refuse_usage("-%c is decided by snowid-fleet", (*given)[1]);
 	}

@@ -15,12 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A job has no more than this, but one pool at least. */
-#define JOB_SHARDS		64
-#define JOB_BYTES		8e9
-
-#define BAR				24
-
 typedef struct Job
 {
 	char	   *shards;
@@ -39,14 +33,12 @@ typedef struct Job
 	int			nline;
 	int64		start;
 	char	   *logged;			/* its row's key in snowid.fleet_moves */
-}			Job;
+} Job;
 
-static Job * jobs;
+static Job *jobs;
 static int	njobs;
-static PlanServer * plan_servers;
-static PlanPool * pools;
-static char **shards_of;		/* each pool's */
-static char **names_of;
+static PlanServer *plan_servers;
+static PlanPool *pools;
 static int	npools;
 static volatile sig_atomic_t stopping;
 static time_t deadline;			/* of --until */
@@ -72,68 +64,40 @@ home_to_type(int server)
 	return servers[server].home != NULL ? servers[server].home : home_of_connection(directory);
 }
 
-/* Of PostgreSQL's arrays of numbers: a table with a place for each. */
-static int *
-numbers_in(const char *array, int *n)
-{
-	int		   *numbers = pg_malloc((strlen(array) + 1) * sizeof(int));
-
-	*n = 0;
-	for (const char *p = array + 1; *p != '\0' && *p != '}'; p += strcspn(p, ",}"), p += *p == ',')
-		numbers[(*n)++] = atoi(p);
-	numbers[*n] = -1;
-	return numbers;
-}
-
 /* What there is to plan with; returns the number of groups that are to be apart. */
 static int
 read_facts(const char *by)
 {
 	PGresult   *res = query(directory, FLEET_PLAN_SERVERS_SQL);
-	int			ngroups = 0,
-				n;
+	int			ngroups = 0;
 
 	plan_servers = pg_malloc0((nservers + 1) * sizeof(PlanServer));
 	for (int i = 0; i < nservers; i++)
 		plan_servers[i].weight = 1e-9;
 	for (int row = 0; row < PQntuples(res); row++)
-		plan_servers[atoi(PQgetvalue(res, row, 0))] = (PlanServer)
 	{
-		.weight = servers[atoi(PQgetvalue(res, row, 0))].name == NULL ? 1e-9 : atof(PQgetvalue(res, row, 3)),
-			.takes = strcmp(PQgetvalue(res, row, 4), "open") == 0 && *PQgetvalue(res, row, 5) == 't',
-			.drains = strcmp(PQgetvalue(res, row, 4), "draining") == 0
-	};
+		PlanServer *server = &plan_servers[atoi(PQgetvalue(res, row, 0))];
+
+		if (servers[atoi(PQgetvalue(res, row, 0))].name != NULL)
+			server->weight = atof(PQgetvalue(res, row, 1));
+		server->takes = *PQgetvalue(res, row, 2) == 't';
+		server->drains = *PQgetvalue(res, row, 3) == 't';
+	}
 	PQclear(res);
-	res = query(directory, FLEET_PLAN_POOLS_SQL, literal(directory, by));
+	run(directory, "DROP TABLE IF EXISTS pg_temp.pool, pg_temp.job");
+	run(directory, FLEET_POOLS_SQL, literal(directory, by));
+	res = query(directory, "SELECT server, load, bytes, stays, allowed, apart FROM pool ORDER BY i");
 	npools = PQntuples(res);
 	pools = pg_malloc0((npools + 1) * sizeof(PlanPool));
-	shards_of = pg_malloc((npools + 1) * sizeof(char *));
-	names_of = pg_malloc((npools + 1) * sizeof(char *));
 	for (int i = 0; i < npools; i++)
 	{
-		names_of[i] = field(res, i, 0);
-		shards_of[i] = field(res, i, 4);
-		pools[i].server = atoi(PQgetvalue(res, i, 1));
-		pools[i].load = atof(PQgetvalue(res, i, 2));
-		pools[i].bytes = atof(PQgetvalue(res, i, 3));
-		pools[i].stays = *PQgetvalue(res, i, 5) == 't';
-		if (!PQgetisnull(res, i, 6))
-		{
-			int		   *allowed = numbers_in(PQgetvalue(res, i, 6), &n);
-			bool	   *is_allowed = pg_malloc0((nservers + 1) * sizeof(bool));
-
-			while (n-- > 0)
-				is_allowed[allowed[n]] = true;
-			pools[i].allowed = is_allowed;
-		}
-		if (!PQgetisnull(res, i, 7))
-		{
-			int		   *apart = numbers_in(PQgetvalue(res, i, 7), &n);
-
-			pools[i].apart = apart;
-			while (n-- > 0)
-				ngroups = Max(ngroups, apart[n] + 1);
-		}
+		pools[i].server = atoi(PQgetvalue(res, i, 0));
+		pools[i].load = atof(PQgetvalue(res, i, 1));
+		pools[i].bytes = atof(PQgetvalue(res, i, 2));
+		pools[i].stays = *PQgetvalue(res, i, 3) == 't';
+		pools[i].allowed = field(res, i, 4);
+		pools[i].apart = field(res, i, 5);
+		ngroups = Max(ngroups, (int) strlen(PQgetvalue(res, i, 5)));
 	}
 	PQclear(res);
 	return ngroups;
@@ -147,12 +111,6 @@ rate(void)
 						   "(SELECT bytes, seconds FROM snowid.fleet_moves WHERE outcome IN ('moved', 'kept', 'finished') AND seconds > 0 ORDER BY at DESC LIMIT 20) m"));
 }
 
-static const char *
-size_text(double bytes)
-{
-	return query_text(directory, "SELECT pg_size_pretty(%.0f::bigint)", bytes);
-}
-
 static Job *
 add_job(const char *shards, int from, int to, const char *source, const char *target)
 {
@@ -164,91 +122,40 @@ add_job(const char *shards, int from, int to, const char *source, const char *ta
 	return &jobs[njobs++];
 }
 
-/* Jobs of the plan: for each pair of servers, some pools at a time. */
+/* Show the plan, and make its jobs. */
 static void
-make_jobs(void)
+take_plan(void)
 {
-	for (int from = 0; from < nservers; from++)
-		for (int to = 0; to < nservers; to++)
-		{
-			Job		   *job = NULL;
-			int			n = 0;
+	PQExpBufferData rows;
+	PGresult   *res;
 
-			for (int i = 0; i < npools; i++)
-			{
-				int			count = 1;
-
-				if (pools[i].server != from || pools[i].to != to || from == to)
-					continue;
-				for (const char *p = shards_of[i]; *p != '\0'; p++)
-					count += *p == ',';
-				if (job == NULL || n + count > JOB_SHARDS || job->bytes + pools[i].bytes > JOB_BYTES)
-				{
-					job = add_job(shards_of[i], from, to, home_to_type(from), home_to_type(to));
-					n = 0;
-				}
-				else
-					job->shards = format_of("%s,%s", job->shards, shards_of[i]);
-				job->bytes += pools[i].bytes;
-				n += count;
-			}
-		}
-}
-
-static void
-print_bar(double part)
-{
-	int			full = (int) (Min(part, 1) * BAR + 0.5);
-
-	printf(" %.*s%*s %3.0f %%", full, "########################", BAR - full, "", part * 100);
-}
-
-/* The plan, for people: each server before and after, what goes where, and how long that takes. */
-static void
-show_plan(void)
-{
-	double	   *before = pg_malloc0((nservers + 1) * sizeof(double));
-	double	   *after = pg_malloc0((nservers + 1) * sizeof(double));
-	double		all = 0,
-				bytes = 0,
-				speed = rate();
-	int			width = 6;
-
+	initPQExpBuffer(&rows);
 	for (int i = 0; i < npools; i++)
-	{
-		before[pools[i].server] += pools[i].load;
-		after[pools[i].to] += pools[i].load;
-		all += pools[i].load;
-	}
-	for (int s = 0; s < nservers; s++)
-		width = Max(width, servers[s].name != NULL ? (int) strlen(servers[s].name) : 0);
-	printf("%-*s  %-*s  %s\n", width, "server", BAR + 6, "now", "then");
-	for (int s = 0; s < nservers; s++)
-	{
-		if (servers[s].name == NULL && before[s] == 0 && after[s] == 0)
-			continue;
-		printf("%-*s ", width, label_of_server(&servers[s]));
-		print_bar(all > 0 ? before[s] / all : 0);
-		print_bar(all > 0 ? after[s] / all : 0);
-		putchar('\n');
-	}
-	for (int i = 0; i < njobs; i++)
-	{
-		printf("%s -> %s: %s, shards %s\n", label_of_server(&servers[jobs[i].from]), label_of_server(&servers[jobs[i].to]), size_text(jobs[i].bytes), jobs[i].shards);
-		bytes += jobs[i].bytes;
-	}
-	for (int i = 0; i < npools; i++)
-		if (pools[i].stuck)
-			printf("%s stays at %s: %s\n", names_of[i], label_of_server(&servers[pools[i].server]),
-				   pools[i].stays ? "it is pinned, moving, not whole, or its server is down" : "no server may take it");
-	printf("%d jobs, %s%s\n", njobs, size_text(bytes),
-		   speed > 0 ? text_of(", about %.0f s", bytes / speed) : njobs > 0 ? ", for an unknown time: there was no move yet" : "");
+		appendPQExpBuffer(&rows, "%s(%d, %d, %s)", i > 0 ? ", " : "", i, pools[i].to, pools[i].stuck ? "true" : "false");
+	if (npools > 0)
+		run(directory, "UPDATE pool SET target = v.t, stuck = v.s FROM (VALUES %s) v (i, t, s) WHERE v.i = pool.i", rows.data);
+	termPQExpBuffer(&rows);
+	run(directory, FLEET_JOBS_SQL);
+	res = query(directory, FLEET_PLAN_TEXT_SQL, text_of("'%f'", rate()));
+	for (int row = 0; row < PQntuples(res); row++)
+		printf("%s\n", PQgetvalue(res, row, 0));
 	fflush(stdout);
+	PQclear(res);
+	res = query(directory, "SELECT shards, server, target, bytes FROM job ORDER BY server, target, bytes DESC");
+	njobs = 0;
+	for (int row = 0; row < PQntuples(res); row++)
+	{
+		int			from = atoi(PQgetvalue(res, row, 1));
+		int			to = atoi(PQgetvalue(res, row, 2));
+
+		add_job(PQgetvalue(res, row, 0), from, to, home_to_type(from), home_to_type(to))->bytes = atof(PQgetvalue(res, row, 3));
+	}
+	PQclear(res);
 }
 
 /* Keep in the log what has become of a job, and for how long its move has run. */
 static void
-note_outcome(const Job * job, const char *outcome)
+note_outcome(const Job *job, const char *outcome)
 {
 	run(directory, "UPDATE snowid.fleet_moves SET outcome = %s, seconds = CASE WHEN %s THEN seconds ELSE %f END WHERE at = %s",
 		literal(directory, outcome), job->finishes ? "true" : "false", (now_ms() - job->start) / 1000.0, literal(directory, job->logged));
@@ -256,7 +163,7 @@ note_outcome(const Job * job, const char *outcome)
 
 /* Start snowid-move for a job: to move, or to finish what has moved. */
 static void
-start(Job * job)
+start(Job *job)
 {
 	PGresult   *consoles = query(directory, "SELECT console FROM snowid.poolers ORDER BY 1");
 	const char **argv = pg_malloc0((2 * PQntuples(consoles) + 120) * sizeof(char *));
@@ -303,7 +210,7 @@ start(Job * job)
 
 /* Pass on what the program says, line by line, with the pair of servers before it. */
 static void
-pass_on(Job * job)
+pass_on(Job *job)
 {
 	int			n;
 
@@ -317,8 +224,10 @@ pass_on(Job * job)
 		{
 			int			length = end != NULL ? (int) (end - job->line) : job->nline;
 
-			fprintf(stderr, "[%s -> %s] %.*s\n", job->from >= 0 ? label_of_server(&servers[job->from]) : job->source,
-					job->to >= 0 ? label_of_server(&servers[job->to]) : job->target, length, job->line);
+			/* What is in order is not told. */
+			if (strncmp(job->line, "ok ", 3) != 0)
+				fprintf(stderr, "[%s -> %s] %.*s\n", job->from >= 0 ? label_of_server(&servers[job->from]) : job->source,
+						job->to >= 0 ? label_of_server(&servers[job->to]) : job->target, length, job->line);
 			length += end != NULL;
 			job->nline -= length;
 			memmove(job->line, job->line + length, job->nline + 1);
@@ -328,7 +237,7 @@ pass_on(Job * job)
 
 /* Those of a job that the registry has not at its source any more. */
 static char *
-moved_of(const Job * job)
+moved_of(const Job *job)
 {
 	return query_text(directory, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shard_registry r WHERE shard IN (%s) AND NOT EXISTS "
 					  "(SELECT FROM address a WHERE a.home IS NOT DISTINCT FROM r.home AND a.n = (SELECT n FROM address WHERE home IS NOT DISTINCT FROM %s LIMIT 1))",
@@ -337,7 +246,7 @@ moved_of(const Job * job)
 
 /* The program has ended.  What has moved is to be finished; returns whether there is more to do. */
 static bool
-end_step(Job * job, int status)
+end_step(Job *job, int status)
 {
 	bool		done = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE;
 	char	   *moved;
@@ -404,7 +313,7 @@ lags(int server)
 
 /* Would it end too late? */
 static bool
-is_too_late(const Job * job)
+is_too_late(const Job *job)
 {
 	double		speed = rate();
 
@@ -412,7 +321,7 @@ is_too_late(const Job * job)
 }
 
 static bool
-is_busy(const Job * job)
+is_busy(const Job *job)
 {
 	for (int i = 0; i < njobs; i++)
 		if (jobs[i].pid > 0 && (jobs[i].from == job->from || jobs[i].to == job->to || jobs[i].from == job->to || jobs[i].to == job->from))
@@ -556,9 +465,7 @@ command_balance(const char *drained)
 		if (servers[i].name != NULL && strcmp(servers[i].name, drained) == 0)
 			plan_servers[i].drains = true;
 	make_plan(plan_servers, nservers, pools, npools, &limits, drained == NULL);
-	njobs = 0;
-	make_jobs();
-	show_plan();
+	take_plan();
 	for (int i = 0; i < npools; i++)
 		nstuck += pools[i].stuck;
 	if (options.dry_run)

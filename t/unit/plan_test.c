@@ -48,7 +48,7 @@ make_pools(int npools, int nservers, int crowded)
 }
 
 static double
-bytes_moved(const PlanPool * pools, int npools)
+bytes_moved(const PlanPool *pools, int npools)
 {
 	double		bytes = 0;
 
@@ -59,7 +59,7 @@ bytes_moved(const PlanPool * pools, int npools)
 
 /* What must leave the servers, so that none is fuller than the fullest is then. */
 static double
-least_bytes(const PlanServer * servers, int nservers, const PlanPool * pools, int npools)
+least_bytes(const PlanServer *servers, int nservers, const PlanPool *pools, int npools)
 {
 	double	   *before = calloc(nservers, sizeof(double));
 	double		worst = imbalance_of(servers, nservers, pools, npools, true);
@@ -83,7 +83,7 @@ least_bytes(const PlanServer * servers, int nservers, const PlanPool * pools, in
 }
 
 static void
-try_fleet(const char *name, int npools, int nservers, int crowded, const PlanServer * servers, double seconds)
+try_fleet(const char *name, int npools, int nservers, int crowded, const PlanServer *servers, double seconds)
 {
 	PlanPool   *pools = make_pools(npools, nservers, crowded);
 	PlanLimits	limits = {.threshold = 0.05};
@@ -109,8 +109,6 @@ static void
 try_rules(void)
 {
 	PlanServer	servers[4] = {{1, true, false}, {1, true, false}, {1, true, false}, {1, true, false}};
-	bool		only_first[4] = {true, false, false, false};
-	int			group[] = {0, -1};
 	PlanLimits	limits = {.threshold = 0.05,.ngroups = 1};
 	PlanPool	pools[40];
 	int			moves = 0,
@@ -133,8 +131,8 @@ try_rules(void)
 	for (int i = 0; i < 40; i++)
 	{
 		pools[i].stays = false;
-		pools[i].allowed = i < 5 ? only_first : NULL;
-		pools[i].apart = i >= 5 && i < 9 ? group : NULL;
+		pools[i].allowed = i < 5 ? "1000" : NULL;
+		pools[i].apart = i >= 5 && i < 9 ? "1" : NULL;
 		pools[i].server = i < 5 ? 1 : 0;
 	}
 	make_plan(servers, 4, pools, 40, &limits, true);

@@ -60,26 +60,53 @@ ORDER BY m.shard, id, (m.role = 'source') DESC;
 
 -- The servers of the plan, in their order.
 \echo fleet_plan_servers_sql
-SELECT a.n, coalesce(a.name, a.home), a.home, coalesce(s.weight, 1), coalesce(s.state, 'full'), a.facts IS NOT NULL
+SELECT a.n, coalesce(s.weight, 1), s.state = 'open' AND a.facts IS NOT NULL, s.state = 'draining'
 FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name
 WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home) ORDER BY a.n;
 
 -- The pools: what moves as a whole.  One that cannot be moved now stays.
 -- arguments: by
-\echo fleet_plan_pools_sql
+\echo fleet_pools_sql
+CREATE TEMP TABLE pool AS
 WITH rule AS MATERIALIZED (SELECT row_number() OVER () - 1 AS n, p.* FROM snowid.placements p),
- ruled AS MATERIALIZED (SELECT l.pool, r.n, r.rule, r.servers FROM rule r JOIN lives l ON r.shards @> l.shard),
- group_of AS MATERIALIZED (SELECT n, row_number() OVER (ORDER BY n) - 1 AS g FROM rule WHERE rule = 'apart')
-SELECT l.pool, min(l.server), sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END),
- coalesce(sum(l.bytes), 0), string_agg(l.shard::text, ',' ORDER BY l.shard),
+ ruled AS MATERIALIZED (SELECT DISTINCT l.pool, r.n, r.rule, r.servers FROM rule r JOIN lives l ON r.shards @> l.shard)
+SELECT (row_number() OVER (ORDER BY l.pool) - 1)::int AS i, l.pool, min(l.server) AS server, sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END) AS load,
+ coalesce(sum(l.bytes), 0) AS bytes, string_agg(l.shard::text, ',' ORDER BY l.shard) AS shards, count(*) AS n,
  count(DISTINCT l.server) > 1 OR bool_or(l.lives IS DISTINCT FROM 'here') OR bool_or(g.shard IS NOT NULL)
- OR EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'stay'),
- (SELECT array_agg(a.n ORDER BY a.n) FROM answer a
-  WHERE NOT EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'only' AND a.name <> ALL (servers))
-  AND EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'only')),
- (SELECT array_agg(DISTINCT g) FROM ruled JOIN group_of USING (n) WHERE ruled.pool = l.pool)
+ OR EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'stay') AS stays,
+ CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'only') THEN
+  (SELECT string_agg(CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'only' AND a.name = ANY (servers) IS NOT TRUE) THEN '0' ELSE '1' END, '' ORDER BY a.n)
+   FROM answer a) END AS allowed,
+ CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'apart') THEN
+  (SELECT string_agg(CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND ruled.n = g.n) THEN '1' ELSE '0' END, '' ORDER BY g.n) FROM rule g WHERE g.rule = 'apart') END AS apart,
+ NULL::int AS target, false AS stuck
 FROM lives l LEFT JOIN (SELECT DISTINCT shard FROM going) g USING (shard)
-WHERE l.server IS NOT NULL GROUP BY l.pool ORDER BY l.pool;
+WHERE l.server IS NOT NULL GROUP BY l.pool;
+
+-- The jobs of a plan: for each pair of servers, some pools at a time.
+\echo fleet_jobs_sql
+CREATE TEMP TABLE job AS SELECT server, target, string_agg(shards, ',' ORDER BY i) AS shards, sum(bytes) AS bytes
+FROM (SELECT *, floor(greatest((sum(n) OVER w - n) / 64, (sum(bytes) OVER w - bytes) / 8e9)) AS part FROM pool WHERE target <> server
+ WINDOW w AS (PARTITION BY server, target ORDER BY i)) p GROUP BY server, target, part;
+
+-- The plan, for people; how long it takes, by the last moves.
+-- arguments: rate
+\echo fleet_plan_text_sql
+WITH r AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS name, coalesce(b.load, 0) / total AS now, coalesce(t.load, 0) / total AS "then", a.name IS NOT NULL AS is_named
+  FROM answer a JOIN address d ON d.home IS NOT DISTINCT FROM a.home AND d.n = a.n CROSS JOIN (SELECT greatest(sum(load), 1e-9) AS total FROM pool) x
+  LEFT JOIN (SELECT server, sum(load) AS load FROM pool GROUP BY 1) b ON b.server = a.n LEFT JOIN (SELECT target, sum(load) AS load FROM pool GROUP BY 1) t ON t.target = a.n)
+SELECT line FROM (
+ SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('now', 30), 'then') FROM (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x
+ UNION ALL SELECT 2, n, format('%s  %s %s %%  %s %s %%', rpad(name, greatest(w, length(name))), rpad(repeat('#', round(now * 24)::int), 24), lpad(round(now * 100)::text, 3),
+  rpad(repeat('#', round("then" * 24)::int), 24), lpad(round("then" * 100)::text, 3))
+ FROM r, (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x WHERE is_named OR now > 0
+ UNION ALL SELECT 3, row_number() OVER (ORDER BY server, target), format('%s -> %s: %s, shards %s', f.name, t.name, pg_size_pretty(bytes::bigint), shards)
+ FROM job JOIN r f ON f.n = server JOIN r t ON t.n = target
+ UNION ALL SELECT 4, i, format('%s stays at %s: %s', pool, name, CASE WHEN stays THEN 'it is pinned, moving, not whole, or its server is down' ELSE 'no server may take it' END)
+ FROM pool JOIN r ON r.n = server WHERE stuck
+ UNION ALL SELECT 5, 0, format('%s jobs, %s%s', count(server), pg_size_pretty(coalesce(sum(bytes), 0)::bigint), CASE WHEN count(server) = 0 THEN '' ELSE coalesce(
+  ', about ' || round((sum(bytes) / nullif(min(rate), 0))::numeric) || ' s', ', for an unknown time: there was no move yet') END) FROM job RIGHT JOIN (SELECT :'rate'::float8 AS rate) x ON true
+ WHERE server IS NOT NULL OR NOT EXISTS (SELECT FROM job)) x (part, n, line) ORDER BY part, n;
 
 -- What a plan cannot be made with.
 \echo fleet_doubts_sql
