@@ -58,6 +58,7 @@ extern char *home_of_connection(PGconn *conn);
 /* servers_by_name.c */
 
 extern PGconn *open_directory(const char *conninfo);
+extern char *identity_of(PGconn *conn);
 extern bool is_server_name(const char *name);
 extern char *home_of_server(PGconn *directory, const char *name);
 

@@ -30,6 +30,13 @@ open_directory(const char *conninfo)
 	return conn;
 }
 
+/* What identifies a database of a server, whatever address leads there; a clone has another. */
+char *
+identity_of(PGconn *conn)
+{
+	return query_text(conn, "SELECT concat_ws(' ', system_identifier, pg_postmaster_start_time(), current_database()) FROM pg_control_system()");
+}
+
 /* Is that the name of a server, and no connection string? */
 bool
 is_server_name(const char *name)

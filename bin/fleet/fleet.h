@@ -23,7 +23,6 @@ extern struct Options
 	int64		max_lag;		/* -1: don't look */
 	int			max_moves;
 	int			threshold;		/* percent */
-	int			jobs;			/* pairs of servers at once; 0: all */
 	bool		dry_run;
 	bool		keep;
 	bool		json;
@@ -39,28 +38,19 @@ typedef struct Server
 	char	   *trouble;		/* why not */
 } Server;
 
-/* servers.c */
-
 #define ANSWER_MS	20000		/* what a server has for an answer */
 
 extern PGconn *directory;
 extern Server *servers;
 extern int	nservers;
 
-extern void read_servers(void);
-extern void ask_servers(const char *sql, int more_ms);
-extern int	gather_answers(void);
+extern int	ask_servers(const char *period);
 extern const char *label_of_server(const Server *server);
+extern const char *registry_option(void);
+
 extern int	command_add(const char *name, const char *home);
 extern int	command_retire(const char *name);
-
-/* work.c */
-
-extern const char *move_program;
-extern int	command_balance(const char *drained);
-
-/* status.c */
-
+extern int	command_balance(const char *drained);	/* NULL: none is */
 extern int	command_status(void);
 
 #endif							/* FLEET_H */

@@ -1,10 +1,8 @@
 /*
- * The plan, by local search.
- *
- * Load leaves the servers that have most over their share for those that lack most.  From each, the
- * largest pool goes that leaves neither of the two over its share, so that hardly more is moved
- * than what is too much: the least that any plan needs.  What is left then is too coarse for that; single
- * pools, and then exchanges of two, go on while they lower the larger of both servers' loads.
+ * The plan, by local search: load leaves the servers that have most over their share for those that lack
+ * most.  From each, the largest pool goes that leaves neither of the two over its share, so that hardly more is
+ * moved than what is too much: the least that any plan needs.  Then single pools go on while that lowers the
+ * fuller of both servers.
  */
 #include "plan.h"
 
@@ -227,26 +225,40 @@ balance(Plan *plan, bool (*lower) (Plan *plan, int server))
 	free(given_up);
 }
 
-double
-imbalance_of(const PlanServer *servers, int nservers, const PlanPool *pools, int npools, bool then)
+/* What each server should have at most: its part of all, or the largest pool. */
+static double *
+shares_of(const PlanServer *servers, int nservers, const PlanPool *pools, int npools)
 {
-	double	   *load = calloc(nservers + 1, sizeof(double));
+	double	   *share = calloc(nservers + 1, sizeof(double));
 	double		all = 0,
 				weights = 0,
-				worst = 0,
-				largest = 0;
+				largest = 1e-9;
 
 	for (int i = 0; i < npools; i++)
 	{
-		load[then ? pools[i].to : pools[i].server] += pools[i].load;
 		all += pools[i].load;
 		largest = Max(largest, pools[i].load);
 	}
 	for (int s = 0; s < nservers; s++)
 		weights += servers[s].drains ? 0 : servers[s].weight;
-	for (int s = 0; s < nservers && all > 0 && weights > 0; s++)
-		worst = Max(worst, servers[s].drains ? (load[s] > 0 ? INFINITY : 0) : load[s] / Max(all * servers[s].weight / weights, largest));
+	for (int s = 0; s < nservers; s++)
+		share[s] = Max(all * servers[s].weight / Max(weights, servers[s].weight), largest);
+	return share;
+}
+
+double
+imbalance_of(const PlanServer *servers, int nservers, const PlanPool *pools, int npools, bool then)
+{
+	double	   *load = calloc(nservers + 1, sizeof(double));
+	double	   *share = shares_of(servers, nservers, pools, npools);
+	double		worst = 0;
+
+	for (int i = 0; i < npools; i++)
+		load[then ? pools[i].to : pools[i].server] += pools[i].load;
+	for (int s = 0; s < nservers; s++)
+		worst = Max(worst, !servers[s].drains ? load[s] / share[s] : load[s] > 0 ? INFINITY : 0);
 	free(load);
+	free(share);
 	return worst;
 }
 
@@ -254,37 +266,26 @@ void
 make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, const PlanLimits *limits, bool balances)
 {
 	Plan		plan = {.servers = servers,.nservers = nservers,.pools = pools,.npools = npools,.limits = limits};
-	double		all = 0,
-				weights = 0,
-				largest = 1e-9;
 
 	plan.load = calloc(nservers + 1, sizeof(double));
-	plan.share = calloc(nservers + 1, sizeof(double));
+	plan.share = shares_of(servers, nservers, pools, npools);
 	plan.of = calloc(nservers + 1, sizeof(int *));
 	plan.nof = calloc(nservers + 1, sizeof(int));
 	plan.apart = calloc((size_t) nservers * limits->ngroups + 1, sizeof(int));
 	for (int s = 0; s < nservers; s++)
-	{
 		plan.of[s] = malloc((npools + 1) * sizeof(int));
-		weights += servers[s].drains ? 0 : servers[s].weight;
-	}
 	for (int i = 0; i < npools; i++)
 	{
 		int			s = pools[i].to = pools[i].server;
 
 		pools[i].stuck = false;
-		all += pools[i].load;
-		largest = Max(largest, pools[i].load);
 		plan.load[s] += pools[i].load;
 		plan.of[s][plan.nof[s]++] = i;
 		count_apart(&plan, &pools[i], s, 1);
 	}
 	sorted = pools;
 	for (int s = 0; s < nservers; s++)
-	{
-		plan.share[s] = Max(all * servers[s].weight / Max(weights, servers[s].weight), largest);
 		qsort(plan.of[s], plan.nof[s], sizeof(int), by_load);
-	}
 	move_out(&plan);
 	if (balances && imbalance_of(servers, nservers, pools, npools, true) > 1 + limits->threshold)
 	{

@@ -23,16 +23,14 @@ typedef struct PlanPool
 	double		bytes;			/* what it costs to move it */
 	bool		stays;
 	const char *allowed;		/* for each server, '1' or '0'; NULL: all */
-	const char *apart;			/* for each group of which no two are on one
-								 * server, '1' or '0'; NULL: in none */
+	const char *apart;			/* the same for each group that is apart */
 	int			to;				/* the plan: where it is to be */
 	bool		stuck;			/* it should go, and nothing takes it */
 } PlanPool;
 
 typedef struct PlanLimits
 {
-	double		threshold;		/* nothing moves for an imbalance below 1 +
-								 * this */
+	double		threshold;		/* of an imbalance beyond 1 */
 	double		max_bytes;		/* 0: none */
 	int			max_moves;		/* 0: none */
 	int			ngroups;		/* of apart */

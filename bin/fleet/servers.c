@@ -16,8 +16,15 @@ label_of_server(const Server *server)
 	return server->name != NULL ? server->name : server->home != NULL ? server->home : "the directory's own server";
 }
 
+/* For who types what comes next. */
+const char *
+registry_option(void)
+{
+	return text_of("--registry '%s'", without_password("--registry", options.registry));
+}
+
 /* As the directory has them now. */
-void
+static void
 read_servers(void)
 {
 	PGresult   *res = query(directory, FLEET_SERVERS_SQL);
@@ -86,8 +93,8 @@ go_on(Server *server, const char *sql)
 }
 
 /* Ask all servers the same, at once.  One that is down or hangs costs its own answer. */
-void
-ask_servers(const char *sql, int more_ms)
+static void
+ask_all(const char *sql, int more_ms)
 {
 	struct pollfd *waits = pg_malloc((nservers + 1) * sizeof(struct pollfd));
 	int64		end = now_ms() + ANSWER_MS + more_ms;
@@ -140,12 +147,18 @@ ask_servers(const char *sql, int more_ms)
 	pg_free(waits);
 }
 
-/* Put the answers, each a JSON, together at the directory.  Returns how many servers gave none, which are told. */
+/*
+ * Ask the servers what they have, with their inserts for a period, or without; and put the answers together at the
+ * directory.  Returns how many servers gave none, which are told.
+ */
 int
-gather_answers(void)
+ask_servers(const char *period)
 {
 	int			nmissing = 0;
 
+	read_servers();
+	ask_all(text_of(FLEET_FACTS_SQL, period == NULL ? "NULL" : literal(directory, period)),
+			period == NULL ? 0 : (int) query_int64(directory, "SELECT extract(epoch FROM %s::interval) * 1000", literal(directory, period)));
 	run(directory, "DROP TABLE IF EXISTS pg_temp.answer, pg_temp.address, pg_temp.lives, pg_temp.going");
 	run(directory, FLEET_ANSWER_SQL);
 	for (int i = 0; i < nservers; i++)
@@ -200,24 +213,29 @@ may_be_added(Side *server, const char *name, const char *identity)
 	PQclear(res);
 	for (int i = 0; i < nservers && nfailed == 0; i++)
 	{
-		PGconn	   *other = servers[i].home == NULL ? NULL : open_connection(label_of_server(&servers[i]), servers[i].home);
-		char	   *there = servers[i].home == NULL ? NULL : why_unreachable(server->conn, servers[i].home);
+		const char *label = label_of_server(&servers[i]);
+		PGconn	   *other = open_connection(label, servers[i].home != NULL ? servers[i].home : options.registry);
+		char	   *there = servers[i].home != NULL ? why_unreachable(server->conn, servers[i].home) : NULL;
 		char	   *back = PQstatus(other) == CONNECTION_OK ? why_unreachable(other, server->conninfo) : PQerrorMessage(other);
 
 		if (there != NULL)
-			printf("warning  %s does not reach %s: %s\n", name, label_of_server(&servers[i]), there);
-		if (servers[i].home != NULL && back != NULL)
-			printf("warning  %s does not reach %s: %.*s\n", label_of_server(&servers[i]), name, (int) strcspn(back, "\n"), back);
+			printf("warning  %s does not reach %s: %s\n", name, label, there);
+		if (back != NULL)
+			printf("warning  %s does not reach %s: %.*s\n", label, name, (int) strcspn(back, "\n"), back);
 		PQfinish(other);
 	}
 	return nfailed == 0;
 }
 
-/* What identifies a database of a server, whatever address leads there. */
-static char *
-identity_of(PGconn *conn)
+/* Not with its slot: the server may reach the directory no more. */
+static void
+drop_subscription(PGconn *conn, const char *subscription)
 {
-	return query_text(conn, "SELECT concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database())");
+	if (!query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s)", literal(conn, subscription)))
+		return;
+	run(conn, "ALTER SUBSCRIPTION %s DISABLE", subscription);
+	run(conn, "ALTER SUBSCRIPTION %s SET (slot_name = NONE)", subscription);
+	run(conn, "DROP SUBSCRIPTION %s", subscription);
 }
 
 /*
@@ -233,15 +251,10 @@ subscribe(Side *server, const char *name, const char *home)
 
 	publisher.conninfo = options.for_servers != NULL ? without_password("--directory-for-servers", options.for_servers) : conninfo_of_connection(directory);
 	publisher.password = options.for_servers != NULL ? password_of(options.for_servers) : NULL;
-	if (query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s)", literal(conn, subscription)))
-	{
-		if (query_bool(directory, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s AND wal_status <> 'lost')", literal(directory, subscription)) &&
-			query_bool(conn, "SELECT subenabled FROM pg_subscription WHERE subname = %s", literal(conn, subscription)))
-			return try_run(conn, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION", subscription) || (report_error("%s: %s", name, last_message), false);
-		run(conn, "ALTER SUBSCRIPTION %s DISABLE", subscription);
-		run(conn, "ALTER SUBSCRIPTION %s SET (slot_name = NONE)", subscription);
-		run(conn, "DROP SUBSCRIPTION %s", subscription);
-	}
+	if (query_bool(directory, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s AND wal_status <> 'lost')", literal(directory, subscription)) &&
+		query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subenabled)", literal(conn, subscription)))
+		return try_run(conn, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION", subscription) || (report_error("%s: %s", name, last_message), false);
+	drop_subscription(conn, subscription);
 	run(directory, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s AND NOT active", literal(directory, subscription));
 	run(conn, "CREATE OR REPLACE TRIGGER directory_is_right BEFORE INSERT ON snowid.shard_registry "
 		"FOR EACH ROW EXECUTE FUNCTION snowid_internal.directory_is_right(%s)", literal(conn, home));
@@ -271,21 +284,16 @@ command_add(const char *name, const char *home)
 	if (!open_side(&server, home, NULL, true) || !knows_version(server.conn))
 		return EXIT_USAGE;
 	identity = identity_of(server.conn);
-	read_servers();
-	ask_servers(text_of(FLEET_FACTS_SQL, "NULL"), 0);
-	(void) gather_answers();
+	(void) ask_servers(NULL);
 	known = query_text(directory, "SELECT name FROM answer WHERE name <> %s AND facts ->> 'run' = %s", literal(directory, name), literal(directory, identity));
 	if (known != NULL)
-		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status --registry '%s'", without_password("--registry", options.registry)), "that server is in the fleet, as %s", known);
+		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s", registry_option()), "that server is in the fleet, as %s", known);
 	if (!may_be_added(&server, name, identity))
 		return refuse(EXIT_FAILED, "Correct that, and type the same command again.", "%s is not added; nothing was changed", name);
 	if (options.dry_run)
 		return EXIT_DONE;
 
-	/*
-	 * The directory first: what it does not publish, the server would not
-	 * get.
-	 */
+	/* First the directory: what it does not publish does not come. */
 	missing = query_text(directory, FLEET_UNPUBLISHED_SQL);
 	if (missing != NULL)
 		run(directory, "%s %s", query_bool(directory, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = 'shard_registry')")
@@ -295,16 +303,14 @@ command_add(const char *name, const char *home)
 		"ON CONFLICT (name) DO UPDATE SET home = excluded.home, weight = CASE WHEN %s THEN excluded.weight ELSE servers.weight END, "
 		"state = CASE servers.state WHEN 'draining' THEN 'open' ELSE servers.state END",
 		literal(directory, name), literal(directory, home), options.weight != NULL ? literal(directory, options.weight) : "1", options.weight != NULL ? "true" : "false");
-	for (PGresult *own = query(server.conn, FLEET_OWN_SHARDS_SQL); own != NULL; PQclear(own), own = NULL)
-		for (int row = 0; row < PQntuples(own); row++)
-			run(directory, "INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool, home) VALUES (%s, %s, %s, %s, %s, %s) "
-				"ON CONFLICT (shard) DO UPDATE SET home = excluded.home WHERE shard_registry.home IS NULL",
-				PQgetvalue(own, row, 0), literal(directory, PQgetvalue(own, row, 1)), literal(directory, PQgetvalue(own, row, 2)),
-				literal(directory, field(own, row, 3)), literal(directory, field(own, row, 4)), literal(directory, home));
+	run(directory, "INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool, home) SELECT shard, schema, sequence, epoch, pool, %s "
+		"FROM jsonb_to_recordset(%s) r (shard int, schema name, sequence name, epoch timestamptz, pool text) "
+		"ON CONFLICT (shard) DO UPDATE SET home = excluded.home WHERE shard_registry.home IS NULL",
+		literal(directory, home), literal(directory, query_text(server.conn, FLEET_OWN_SHARDS_SQL)));
 	run(directory, "COMMIT");
 	if (strcmp(identity, identity_of(directory)) != 0 && !subscribe(&server, name, home))
 		return EXIT_FAILED;
-	report_info("%s is in the fleet; to give it its share, type: snowid-fleet balance --registry '%s'", name, without_password("--registry", options.registry));
+	report_info("%s is in the fleet; to give it its share, type: snowid-fleet balance %s", name, registry_option());
 	return EXIT_DONE;
 }
 
@@ -319,12 +325,9 @@ command_retire(const char *name)
 
 	if (home == NULL)
 		return EXIT_USAGE;
-	read_servers();
-	ask_servers(text_of(FLEET_FACTS_SQL, "NULL"), 0);
-	(void) gather_answers();
+	(void) ask_servers(NULL);
 	if ((reason = query_text(directory, FLEET_RETIRE_DOUBTS_SQL, literal(directory, name))) != NULL)
-		return refuse(EXIT_FAILED, text_of("Type first: snowid-fleet drain %s --registry '%s'; or see: snowid-move audit --registry '%s'", name,
-										   without_password("--registry", options.registry), without_password("--registry", options.registry)),
+		return refuse(EXIT_FAILED, text_of("Type first: snowid-fleet drain %s %s; or see: snowid-move audit %s", name, registry_option(), registry_option()),
 					  "%s cannot be retired: %s", name, reason);
 	if (options.dry_run)
 		return EXIT_DONE;
@@ -333,13 +336,7 @@ command_retire(const char *name)
 		report_warning("%s is not reached: its subscription %s stays there", name, subscription);
 	else if (strcmp(identity_of(conn), identity_of(directory)) != 0)
 	{
-		/* Not with its slot: the server may reach the directory no more. */
-		if (query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s)", literal(conn, subscription)))
-		{
-			run(conn, "ALTER SUBSCRIPTION %s DISABLE", subscription);
-			run(conn, "ALTER SUBSCRIPTION %s SET (slot_name = NONE)", subscription);
-			run(conn, "DROP SUBSCRIPTION %s", subscription);
-		}
+		drop_subscription(conn, subscription);
 		run(conn, "DROP TRIGGER IF EXISTS directory_is_right ON snowid.shard_registry");
 	}
 	PQfinish(conn);

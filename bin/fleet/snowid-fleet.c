@@ -26,7 +26,6 @@ static const Option table[] = {
 	{"threshold", 0, "PERCENT", "nothing moves for less than this (default: 5)",.number = &options.threshold,.max = 1000,.commands = OF_BALANCE},
 	{"max-bytes", 0, "SIZE", "move no more",.size = &options.max_bytes,.commands = OF_PLAN},
 	{"max-moves", 0, "N", "move no more pools",.number = &options.max_moves,.min = 1,.max = INT_MAX,.commands = OF_PLAN},
-	{"jobs", 0, "N", "pairs of servers at once; a server is in one (default: all)",.number = &options.jobs,.min = 1,.max = 256,.commands = OF_PLAN},
 	{"until", 0, "HH:MM", "begin nothing that would not end by then",.string = &options.until,.commands = OF_PLAN},
 	{"max-lag", 0, "SIZE", "wait for standbys that are further behind",.size = &options.max_lag,.commands = OF_PLAN},
 	{"keep", 0, NULL, "leave the closed copies where the shards were",.flag = &options.keep,.commands = OF_PLAN},
@@ -58,7 +57,6 @@ static void
 take_options_for_move(char **given)
 {
 	static const char *const ours[] = {"--shard", "--from", "--to", "--registry", "--pooler", "--stop-after", "--dry-run", "--help", "--version"};
-	static const char *const letters = "sftV?";
 
 	options.for_move = given;
 	for (; *given != NULL; given++)
@@ -70,8 +68,8 @@ take_options_for_move(char **given)
 				refuse_usage("%s is decided by snowid-fleet", ours[i]);
 		if (length > 4 && strncmp(*given, "--reverse", length) == 0 && !options.keep)
 			refuse_usage("--reverse needs --keep: to finish a move ends it");
-		if ((*given)[0] == '-' && (*given)[1] != '-' && (*given)[1] != '\0' && strchr(letters, (*given)[1]) != NULL)
-			refuse_usage("-%c is decided by snowid-fleet", (*given)[1]);
+		if ((*given)[0] == '-' && (*given)[1] != '-')
+			refuse_usage("write %s out: snowid-fleet decides on some options", *given);
 	}
 }
 
@@ -90,7 +88,6 @@ main(int argc, char *argv[])
 	const char *command;
 	int			i = 0,
 				nargs = 0;
-	char	   *slash;
 
 	begin_messages("snowid-fleet");
 	signal(SIGPIPE, SIG_IGN);
@@ -115,8 +112,6 @@ main(int argc, char *argv[])
 		return EXIT_USAGE;
 	if (options.period == NULL && (commands[i].bit & OF_PLAN) != 0)
 		options.period = "10s";
-	slash = strrchr(argv[0], '/');
-	move_program = slash == NULL ? "snowid-move" : text_of("%.*s/snowid-move", (int) (slash - argv[0]), argv[0]);
 	switch (commands[i].bit)
 	{
 		case OF_ADD:

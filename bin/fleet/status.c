@@ -6,7 +6,6 @@
  */
 #include "fleet.h"
 #include "page.inc"
-#include "sql/fleet.inc"
 #include "sql/status.inc"
 
 #include <fcntl.h>
@@ -27,26 +26,15 @@ findings(int *status)
 	pid_t		pid;
 	char		part[4096];
 	ssize_t		n;
-	struct pollfd more;
+	struct pollfd more = {.events = POLLIN};
+	const char *argv[] = {"snowid-move", "audit", "--registry", options.registry, NULL};
 	int64		end = now_ms() + AUDIT_MS;
 
 	initPQExpBuffer(&said);
-	fflush(NULL);
-	if (pipe(ends) != 0 || (pid = fork()) < 0)
+	if (pipe2(ends, O_CLOEXEC) != 0 || (pid = start_program(NULL, argv, NULL, ends[1], open("/dev/null", O_WRONLY | O_CLOEXEC))) == 0)
 		fail();
-	if (pid == 0)
-	{
-		dup2(ends[1], STDOUT_FILENO);
-		dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
-		close(ends[0]);
-		execlp(move_program, move_program, "audit", "--registry", options.registry, NULL);
-		_exit(EXIT_USAGE);
-	}
 	close(ends[1]);
-	more = (struct pollfd)
-	{
-		.fd = ends[0],.events = POLLIN
-	};
+	more.fd = ends[0];
 	while (now_ms() < end && poll(&more, 1, (int) (end - now_ms())) > 0 && (n = read(ends[0], part, sizeof(part))) > 0)
 		appendBinaryPQExpBuffer(&said, part, n);
 	if (now_ms() >= end)
@@ -64,10 +52,7 @@ command_status(void)
 				status = 0;
 	char	   *found;
 
-	read_servers();
-	ask_servers(text_of(FLEET_FACTS_SQL, options.period == NULL ? "NULL" : literal(directory, options.period)),
-				options.period == NULL ? 0 : (int) query_int64(directory, "SELECT extract(epoch FROM %s::interval) * 1000", literal(directory, options.period)));
-	nmissing = gather_answers();
+	nmissing = ask_servers(options.period);
 	found = findings(&status);
 	run(directory, "DROP TABLE IF EXISTS pg_temp.document");
 	run(directory, STATUS_DOCUMENT_SQL, literal(directory, without_password("--registry", options.registry)), literal(directory, found));
@@ -86,12 +71,10 @@ command_status(void)
 		printf("%s\n", query_text(directory, "SELECT document FROM document"));
 	else if (options.html == NULL)
 	{
-		PGresult   *lines = query(directory, STATUS_TEXT_SQL);
+		PGresult   *lines = query(directory, STATUS_TEXT_SQL, literal(directory, registry_option()));
 
 		for (int row = 0; row < PQntuples(lines); row++)
 			printf("%s\n", PQgetvalue(lines, row, 0));
-		if (PQntuples(lines) == 0)
-			printf("no servers and no shards; to begin, type: snowid-fleet add NAME HOME --registry '%s'\n", without_password("--registry", options.registry));
 		PQclear(lines);
 	}
 	return nmissing == 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;

@@ -9,7 +9,6 @@
 #include "sql/fleet.inc"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -23,8 +22,7 @@ typedef struct Job
 	const char *source,
 			   *target;			/* their homes */
 	double		bytes;
-	bool		finishes;		/* what has moved is to be finished, or is
-								 * being so */
+	bool		finishes;		/* it has moved */
 	bool		failed;
 	bool		begun;
 	pid_t		pid;			/* of the program; 0: none runs */
@@ -43,18 +41,10 @@ static int	npools;
 static volatile sig_atomic_t stopping;
 static time_t deadline;			/* of --until */
 
-const char *move_program;
-
 static void
 stop(int unused)
 {
 	stopping = true;
-}
-
-static const char *
-registry_option(void)
-{
-	return text_of("--registry '%s'", without_password("--registry", options.registry));
 }
 
 /* What snowid-move takes for a server that the registry does not name. */
@@ -167,7 +157,7 @@ start(Job *job)
 {
 	PGresult   *consoles = query(directory, "SELECT console FROM snowid.poolers ORDER BY 1");
 	const char **argv = pg_malloc0((2 * PQntuples(consoles) + 120) * sizeof(char *));
-	const char *given[] = {move_program, job->finishes ? "finish" : "move", "--registry", options.registry, "--shard", job->shards, "--from", job->source, "--to", job->target};
+	const char *given[] = {"snowid-move", job->finishes ? "finish" : "move", "--registry", options.registry, "--shard", job->shards, "--from", job->source, "--to", job->target};
 	int			argc = 0;
 	int			ends[2];
 
@@ -183,24 +173,11 @@ start(Job *job)
 	if (job->logged == NULL)
 		job->logged = query_text(directory, "INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES (%s, %s, %s, %.0f, 0, 'begun') RETURNING at",
 								 literal(directory, job->shards), literal(directory, job->source), literal(directory, job->target), job->bytes);
-	fflush(NULL);
-	if (pipe(ends) != 0 || (job->pid = fork()) < 0)
+	if (pipe2(ends, O_CLOEXEC) != 0 || (job->pid = start_program(NULL, argv, NULL, ends[1], ends[1])) == 0)
 		fail();
-	if (job->pid == 0)
-	{
-		/* Ctrl-C is ours. */
-		setpgid(0, 0);
-		dup2(ends[1], STDOUT_FILENO);
-		dup2(ends[1], STDERR_FILENO);
-		close(ends[0]);
-		close(ends[1]);
-		execvp(move_program, unconstify(char **, argv));
-		fprintf(stderr, "%s: %s\n", move_program, strerror(errno));
-		_exit(EXIT_USAGE);
-	}
+	(void) setpgid(job->pid, job->pid); /* Ctrl-C is ours */
 	close(ends[1]);
 	fcntl(ends[0], F_SETFL, O_NONBLOCK);
-	fcntl(ends[0], F_SETFD, FD_CLOEXEC);
 	job->output = ends[0];
 	job->begun = true;
 	job->start = now_ms();
@@ -311,15 +288,6 @@ lags(int server)
 	return lagging;
 }
 
-/* Would it end too late? */
-static bool
-is_too_late(const Job *job)
-{
-	double		speed = rate();
-
-	return options.until != NULL && time(NULL) + (speed > 0 ? job->bytes / speed : 0) >= deadline;
-}
-
 static bool
 is_busy(const Job *job)
 {
@@ -348,9 +316,9 @@ do_jobs(void)
 			if (jobs[i].begun || stopping)
 				continue;
 			waiting++;
-			if (is_busy(&jobs[i]) || (options.jobs > 0 && running >= options.jobs) || lags(jobs[i].from) || lags(jobs[i].to))
+			if (is_busy(&jobs[i]) || lags(jobs[i].from) || lags(jobs[i].to))
 				continue;
-			if (is_too_late(&jobs[i]))
+			if (options.until != NULL && time(NULL) + (rate() > 0 ? jobs[i].bytes / rate() : 0) >= deadline)
 			{
 				report_warning("shards %s: not begun, to be done at %s", jobs[i].shards, options.until);
 				jobs[i].begun = jobs[i].failed = true;
@@ -386,14 +354,10 @@ do_jobs(void)
 static bool
 look(void)
 {
-	bool		by_inserts = strcmp(options.by, "inserts") == 0;
 	PGresult   *doubts;
 	int			ndoubts;
 
-	read_servers();
-	ask_servers(text_of(FLEET_FACTS_SQL, by_inserts ? literal(directory, options.period) : "NULL"),
-				by_inserts ? (int) query_int64(directory, "SELECT extract(epoch FROM %s::interval) * 1000", literal(directory, options.period)) : 0);
-	(void) gather_answers();
+	(void) ask_servers(strcmp(options.by, "inserts") == 0 ? options.period : NULL);
 	doubts = query(directory, FLEET_DOUBTS_SQL);
 	ndoubts = PQntuples(doubts);
 	for (int row = 0; row < ndoubts; row++)

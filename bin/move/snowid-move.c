@@ -237,7 +237,7 @@ identity_at(const char *home)
 	if (PQstatus(conn) != CONNECTION_OK)
 		report_error("%s: %s", home, PQerrorMessage(conn));
 	else
-		identity = query_text(conn, "SELECT concat_ws(' ', system_identifier, pg_postmaster_start_time(), current_database()) FROM pg_control_system()");
+		identity = identity_of(conn);
 	PQfinish(conn);
 	return identity;
 }

@@ -67,6 +67,12 @@ is($s1->safe_psql('postgres', q{SELECT count(*) BETWEEN 5 AND 6 FROM snowid.shar
 fleet_ok([ 'balance' ], 0, 'nothing to do', qr/^0 jobs/m);
 like((fleet('balance', '--threshold', 0, '--dry-run'))[1], qr/^0 jobs/m, 'nor below the threshold');
 
+# A shard that is nowhere.
+$dir->safe_psql('postgres', qq{INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (99, 'gone', '$home{s1}')});
+fleet_ok([ 'balance' ], 1, 'a shard is nowhere', qr/shard 99 is open nowhere.*\n.*snowid-move audit/);
+fleet_ok([ 'retire', 's3' ], 1, 'nor is anything retired', qr/s3 cannot be retired: /);
+$dir->safe_psql('postgres', 'DELETE FROM snowid.shard_registry WHERE shard = 99');
+
 # By name.
 my $shard = $s1->safe_psql('postgres', q{SELECT min(shard) FROM snowid.shards WHERE lives = 'here'});
 for (1, 2)

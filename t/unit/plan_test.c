@@ -187,7 +187,7 @@ try_rules(void)
 		1, true, false
 	};
 	for (int i = 0; i < 40; i++)
-		pools[i].load = pools[i].bytes = i % 4 == 0 ? 10.4 : 10;
+		pools[i].load = pools[i].bytes = i == 0 ? 4 : i == 4 ? 20 : i == 3 ? 6 : 10;
 	servers[0].takes = servers[1].takes = servers[3].takes = true;
 	make_plan(servers, 4, pools, 40, &limits, true);
 	ok(bytes_moved(pools, 40) == 0, "below the threshold nothing moves");

@@ -5,33 +5,26 @@
 \echo fleet_servers_sql
 SELECT name, home FROM snowid.servers
 UNION ALL
-(SELECT DISTINCT NULL, home FROM snowid.shard_registry r
- WHERE NOT EXISTS (SELECT FROM snowid.servers s WHERE s.home = r.home))
-ORDER BY name NULLS LAST, home;
+(SELECT DISTINCT NULL, home FROM snowid.shard_registry r WHERE NOT EXISTS (SELECT FROM snowid.servers s WHERE s.home = r.home)) ORDER BY name NULLS LAST, home;
 
 -- One server.  A second address of it is told by when it was started: a clone has the identifier, too.
 -- arguments: period
 \echo fleet_facts_sql
 SELECT json_build_object(
  'run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()),
- 'standby_lag', (SELECT coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)), 0) FROM pg_stat_replication
-   WHERE replay_lsn IS NOT NULL AND application_name !~ '^snowid_'),
+ 'standby_lag', (SELECT coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)), 0) FROM pg_stat_replication WHERE replay_lsn IS NOT NULL AND application_name !~ '^snowid_'),
  'shards', (SELECT json_agg(json_build_object('shard', l.shard, 'schema', l.schema, 'lives', snowid_internal.lives(r),
-   'bytes', bytes, 'rows', rows, 'inserts', inserts_per_second))
-   FROM snowid.shard_load(:'period'::interval) l JOIN snowid.shard_registry r ON r.shard = l.shard),
+   'bytes', bytes, 'rows', rows, 'inserts', inserts_per_second)) FROM snowid.shard_load(:'period'::interval) l JOIN snowid.shard_registry r ON r.shard = l.shard),
  'slots', (SELECT json_agg(json_build_object('name', slot_name, 'active', active, 'lost', wal_status = 'lost',
-   'kept', pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn)))
-   FROM pg_replication_slots WHERE database = current_database() OR database IS NULL),
- 'waits', (SELECT json_agg(DISTINCT format('shard %s is locked by process %s of %s, %s, in a transaction of %s s', shard, a.pid, usename, state,
-   extract(epoch FROM clock_timestamp() - xact_start)::int))
+   'kept', pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn))) FROM pg_replication_slots WHERE database = current_database() OR database IS NULL),
+ 'waits', (SELECT json_agg(DISTINCT format('shard %s is locked by process %s of %s, %s, in a transaction of %s s', shard, a.pid, usename, state, extract(epoch FROM clock_timestamp() - xact_start)::int))
    FROM snowid.moves m JOIN pg_namespace n ON nspname = m.schema JOIN pg_class c ON relnamespace = n.oid
    JOIN pg_locks l ON relation = c.oid AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) JOIN pg_stat_activity a USING (pid)
    WHERE details ? 'move_id' AND step NOT IN ('moved', 'open') AND a.application_name !~ '^(snowid|pg_)' AND clock_timestamp() - xact_start > interval '1 s'),
  'roles', (SELECT json_agg(rolname) FROM pg_roles WHERE rolname !~ '^pg_'),
  'moves', (SELECT json_agg(json_build_object('shard', shard, 'role', role, 'step', step, 'peer', peer, 'id', details ->> 'move_id',
    'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at, 'begun', started_at,
-   'bytes', (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace AND nspname = m.schema WHERE relkind = 'r'))) FROM snowid.moves m
-   WHERE details ? 'move_id' AND NOT details ? 'split'));
+   'bytes', (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace AND nspname = m.schema WHERE relkind = 'r'))) FROM snowid.moves m WHERE details ? 'move_id' AND NOT details ? 'split'));
 
 -- All answers are in the temporary table answer: n, name, home, facts.  The same server twice is there once:
 -- address leads from each home to its first n.
@@ -44,50 +37,38 @@ SELECT home, CASE WHEN facts IS NULL THEN n ELSE (SELECT min(b.n) FROM answer b 
 
 \echo fleet_lives_sql
 CREATE TEMP TABLE lives AS
-SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, s.lives, s.bytes, s.inserts, s.rows
-FROM snowid.shard_registry r
-LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home
+SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, s.lives, s.bytes, s.inserts, s.rows FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home
 LEFT JOIN (SELECT n, s.* FROM answer, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END)
  s (shard int, lives text, bytes float8, inserts float8, rows float8)) s ON s.n = d.n AND s.shard = r.shard;
 
 \echo fleet_going_sql
 CREATE TEMP TABLE going AS
-SELECT DISTINCT ON (m.shard, id) m.*, a.n, CASE WHEN is_source THEN a.home ELSE peer END AS source,
- CASE WHEN is_source THEN peer ELSE a.home END AS target
-FROM answer a, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END)
- m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz)
+SELECT DISTINCT ON (m.shard, id) m.*, a.n, CASE WHEN is_source THEN a.home ELSE peer END AS source, CASE WHEN is_source THEN peer ELSE a.home END AS target
+FROM answer a, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz)
 ORDER BY m.shard, id, (m.role = 'source') DESC;
 
 -- The servers of the plan, in their order.
 \echo fleet_plan_servers_sql
-SELECT a.n, coalesce(s.weight, 1), s.state = 'open' AND a.facts IS NOT NULL, s.state = 'draining'
-FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name
+SELECT a.n, coalesce(s.weight, 1), s.state = 'open' AND a.facts IS NOT NULL, s.state = 'draining' FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name
 WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home) ORDER BY a.n;
 
 -- The pools: what moves as a whole.  One that cannot be moved now stays.
 -- arguments: by
 \echo fleet_pools_sql
 CREATE TEMP TABLE pool AS
-WITH rule AS MATERIALIZED (SELECT row_number() OVER () - 1 AS n, p.* FROM snowid.placements p),
- ruled AS MATERIALIZED (SELECT DISTINCT l.pool, r.n, r.rule, r.servers FROM rule r JOIN lives l ON r.shards @> l.shard)
+WITH rule AS MATERIALIZED (SELECT row_number() OVER () - 1 AS n, p.* FROM snowid.placements p), ruled AS MATERIALIZED (SELECT DISTINCT l.pool, r.n, r.rule, r.servers FROM rule r JOIN lives l ON r.shards @> l.shard)
 SELECT (row_number() OVER (ORDER BY l.pool) - 1)::int AS i, l.pool, min(l.server) AS server, sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END) AS load,
- coalesce(sum(l.bytes), 0) AS bytes, string_agg(l.shard::text, ',' ORDER BY l.shard) AS shards, count(*) AS n,
- count(DISTINCT l.server) > 1 OR bool_or(l.lives IS DISTINCT FROM 'here') OR bool_or(g.shard IS NOT NULL)
- OR EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'stay') AS stays,
- CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'only') THEN
-  (SELECT string_agg(CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'only' AND a.name = ANY (servers) IS NOT TRUE) THEN '0' ELSE '1' END, '' ORDER BY a.n)
-   FROM answer a) END AS allowed,
+ coalesce(sum(l.bytes), 0) AS bytes, string_agg(l.shard::text, ',' ORDER BY l.shard) AS shards, count(*) AS n, count(DISTINCT l.server) > 1 OR bool_or(l.lives IS DISTINCT FROM 'here') OR bool_or(g.shard IS NOT NULL)
+ OR EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'stay') AS stays, CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'only') THEN
+  (SELECT string_agg(CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'only' AND a.name = ANY (servers) IS NOT TRUE) THEN '0' ELSE '1' END, '' ORDER BY a.n) FROM answer a) END AS allowed,
  CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'apart') THEN
-  (SELECT string_agg(CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND ruled.n = g.n) THEN '1' ELSE '0' END, '' ORDER BY g.n) FROM rule g WHERE g.rule = 'apart') END AS apart,
- NULL::int AS target, false AS stuck
-FROM lives l LEFT JOIN (SELECT DISTINCT shard FROM going) g USING (shard)
-WHERE l.server IS NOT NULL GROUP BY l.pool;
+  (SELECT string_agg(CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND ruled.n = g.n) THEN '1' ELSE '0' END, '' ORDER BY g.n) FROM rule g WHERE g.rule = 'apart') END AS apart, NULL::int AS target, false AS stuck
+FROM lives l LEFT JOIN (SELECT DISTINCT shard FROM going) g USING (shard) WHERE l.server IS NOT NULL GROUP BY l.pool;
 
 -- The jobs of a plan: for each pair of servers, some pools at a time.
 \echo fleet_jobs_sql
 CREATE TEMP TABLE job AS SELECT server, target, string_agg(shards, ',' ORDER BY i) AS shards, sum(bytes) AS bytes
-FROM (SELECT *, floor(greatest((sum(n) OVER w - n) / 64, (sum(bytes) OVER w - bytes) / 8e9)) AS part FROM pool WHERE target <> server
- WINDOW w AS (PARTITION BY server, target ORDER BY i)) p GROUP BY server, target, part;
+FROM (SELECT *, floor(greatest((sum(n) OVER w - n) / 64, (sum(bytes) OVER w - bytes) / 8e9)) AS part FROM pool WHERE target <> server WINDOW w AS (PARTITION BY server, target ORDER BY i)) p GROUP BY server, target, part;
 
 -- The plan, for people; how long it takes, by the last moves.
 -- arguments: rate
@@ -95,46 +76,36 @@ FROM (SELECT *, floor(greatest((sum(n) OVER w - n) / 64, (sum(bytes) OVER w - by
 WITH r AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS name, coalesce(b.load, 0) / total AS now, coalesce(t.load, 0) / total AS "then", a.name IS NOT NULL AS is_named
   FROM answer a JOIN address d ON d.home IS NOT DISTINCT FROM a.home AND d.n = a.n CROSS JOIN (SELECT greatest(sum(load), 1e-9) AS total FROM pool) x
   LEFT JOIN (SELECT server, sum(load) AS load FROM pool GROUP BY 1) b ON b.server = a.n LEFT JOIN (SELECT target, sum(load) AS load FROM pool GROUP BY 1) t ON t.target = a.n)
-SELECT line FROM (
- SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('now', 30), 'then') FROM (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x
+SELECT line FROM ( SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('now', 30), 'then') FROM (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x
  UNION ALL SELECT 2, n, format('%s  %s %s %%  %s %s %%', rpad(name, greatest(w, length(name))), rpad(repeat('#', round(now * 24)::int), 24), lpad(round(now * 100)::text, 3),
-  rpad(repeat('#', round("then" * 24)::int), 24), lpad(round("then" * 100)::text, 3))
- FROM r, (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x WHERE is_named OR now > 0
- UNION ALL SELECT 3, row_number() OVER (ORDER BY server, target), format('%s -> %s: %s, shards %s', f.name, t.name, pg_size_pretty(bytes::bigint), shards)
- FROM job JOIN r f ON f.n = server JOIN r t ON t.n = target
- UNION ALL SELECT 4, i, format('%s stays at %s: %s', pool, name, CASE WHEN stays THEN 'it is pinned, moving, not whole, or its server is down' ELSE 'no server may take it' END)
- FROM pool JOIN r ON r.n = server WHERE stuck
+  rpad(repeat('#', round("then" * 24)::int), 24), lpad(round("then" * 100)::text, 3)) FROM r, (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x WHERE is_named OR now > 0
+ UNION ALL SELECT 3, row_number() OVER (ORDER BY server, target), format('%s -> %s: %s, shards %s', f.name, t.name, pg_size_pretty(bytes::bigint), shards) FROM job JOIN r f ON f.n = server JOIN r t ON t.n = target
+ UNION ALL SELECT 4, i, format('%s stays at %s: %s', pool, name, CASE WHEN stays THEN 'it is pinned, moving, not whole, or its server is down' ELSE 'no server may take it' END) FROM pool JOIN r ON r.n = server WHERE stuck
  UNION ALL SELECT 5, 0, format('%s jobs, %s%s', count(server), pg_size_pretty(coalesce(sum(bytes), 0)::bigint), CASE WHEN count(server) = 0 THEN '' ELSE coalesce(
   ', about ' || round((sum(bytes) / nullif(min(rate), 0))::numeric) || ' s', ', for an unknown time: there was no move yet') END) FROM job RIGHT JOIN (SELECT :'rate'::float8 AS rate) x ON true
  WHERE server IS NOT NULL OR NOT EXISTS (SELECT FROM job)) x (part, n, line) ORDER BY part, n;
 
 -- What a plan cannot be made with.
 \echo fleet_doubts_sql
-SELECT format('shard %s is open nowhere: the registry says %s', shard, coalesce(home, 'nothing')) FROM lives l
-WHERE (server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL))
+SELECT format('shard %s is open nowhere: the registry says %s', shard, coalesce(home, 'nothing')) FROM lives l WHERE (server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL))
 AND NOT EXISTS (SELECT FROM going g WHERE g.shard = l.shard) ORDER BY shard LIMIT 5;
 
 -- Moves that an earlier run has begun and not ended, oldest first; and which only want to be finished.
 \echo fleet_unfinished_sql
 SELECT string_agg(g.shard::text, ',' ORDER BY g.shard), coalesce((SELECT n FROM address WHERE home = source LIMIT 1), -1),
- coalesce((SELECT n FROM address WHERE home = target LIMIT 1), -1), source, target, bool_and(step IN ('moved', 'open') AND lives = 'here')
-FROM going g LEFT JOIN lives l USING (shard)
-WHERE source IS NOT NULL AND target IS NOT NULL AND EXISTS (
- SELECT FROM snowid.fleet_moves f WHERE outcome NOT IN ('kept', 'finished') AND g.shard = ANY (string_to_array(f.shards, ',')::int[])
- AND f.at > clock_timestamp() - interval '30 days')
-GROUP BY id, source, target ORDER BY min(since);
+ coalesce((SELECT n FROM address WHERE home = target LIMIT 1), -1), source, target, bool_and(step IN ('moved', 'open') AND lives = 'here') FROM going g LEFT JOIN lives l USING (shard)
+WHERE source IS NOT NULL AND target IS NOT NULL AND EXISTS ( SELECT FROM snowid.fleet_moves f WHERE outcome NOT IN ('kept', 'finished') AND g.shard = ANY (string_to_array(f.shards, ',')::int[])
+ AND f.at > clock_timestamp() - interval '30 days') GROUP BY id, source, target ORDER BY min(since);
 
 -- What a server must be like; what the directory knows is in facts.
 -- arguments: name facts
 \echo fleet_add_checks_sql
 WITH d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f, jsonb_to_record(f) x (is_same bool, level text, shards jsonb, roles jsonb, shared jsonb))
-SELECT severity, what, to_do FROM (
- SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
+SELECT severity, what, to_do FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
  UNION ALL SELECT 2, 'FAILED', 'snowid is not in its database', 'There, type: CREATE EXTENSION snowid;' WHERE to_regclass('snowid.shard_registry') IS NULL
  UNION ALL SELECT 3, 'FAILED', format('it is a directory: its publication %s has the registry', pubname), 'Are HOME and --registry exchanged?'
  FROM pg_publication_tables, d WHERE schemaname = 'snowid' AND tablename = 'shard_registry' AND NOT is_same
- UNION ALL SELECT 3, 'FAILED', format('it subscribes to a directory already: %s', subname), format('If that is not yours, type there: DROP SUBSCRIPTION %I;', subname)
- FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid
+ UNION ALL SELECT 3, 'FAILED', format('it subscribes to a directory already: %s', subname), format('If that is not yours, type there: DROP SUBSCRIPTION %I;', subname) FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid
  WHERE srrelid = to_regclass('snowid.shard_registry') AND subname <> 'snowid_registry_' || :'name' AND subname !~ '^snowid_(move|back)_'
  UNION ALL SELECT 4, 'FAILED', 'wal_level is ' || current_setting('wal_level'), 'There, type: ALTER SYSTEM SET wal_level = logical; and restart it.'
  WHERE current_setting('wal_level') <> 'logical' AND current_setting('server_version_num')::int < 190000
@@ -142,13 +113,11 @@ SELECT severity, what, to_do FROM (
  UNION ALL SELECT 5, 'warning', format('%s is %s; moves need some', name, setting), format('There, type: ALTER SYSTEM SET %s = 10; and restart it.', name)
  FROM pg_settings WHERE name IN ('max_replication_slots', 'max_wal_senders', 'max_logical_replication_workers') AND setting::int < 4
  UNION ALL SELECT 6, 'FAILED', format('shard %s is there, and at %s', r.shard, s.server), 'Drop one of the two, or move it to another number.'
- FROM d, jsonb_to_recordset(CASE jsonb_typeof(shards) WHEN 'array' THEN shards ELSE '[]' END) s (shard int, server text)
- JOIN snowid.shard_registry r ON r.shard = s.shard WHERE snowid_internal.lives(r) = 'here'
+ FROM d, jsonb_to_recordset(CASE jsonb_typeof(shards) WHEN 'array' THEN shards ELSE '[]' END) s (shard int, server text) JOIN snowid.shard_registry r ON r.shard = s.shard WHERE snowid_internal.lives(r) = 'here'
  UNION ALL SELECT 7, 'FAILED', format('the directory publishes table %s, which is not there', t), 'Make it, as it is on the directory.'
  FROM d, jsonb_array_elements_text(CASE jsonb_typeof(shared) WHEN 'array' THEN shared ELSE '[]' END) t WHERE to_regclass(t) IS NULL
  UNION ALL SELECT 8, 'warning', 'roles of other servers are not there: ' || string_agg(r, ', ' ORDER BY r), 'Make them, as they are there: pg_dumpall --roles-only.'
- FROM d, jsonb_array_elements_text(CASE jsonb_typeof(roles) WHEN 'array' THEN roles ELSE '[]' END) r WHERE r NOT IN (SELECT rolname FROM pg_roles) HAVING count(*) > 0
- ) x (n, severity, what, to_do) ORDER BY n, what;
+ FROM d, jsonb_array_elements_text(CASE jsonb_typeof(roles) WHEN 'array' THEN roles ELSE '[]' END) r WHERE r NOT IN (SELECT rolname FROM pg_roles) HAVING count(*) > 0 ) x (n, severity, what, to_do) ORDER BY n, what;
 
 -- arguments: identity name
 \echo fleet_add_facts_sql
@@ -160,7 +129,7 @@ SELECT jsonb_build_object('is_same', concat_ws(' ', (SELECT system_identifier FR
  'shared', (SELECT jsonb_agg(format('%I.%I', schemaname, tablename)) FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname <> 'snowid'));
 
 \echo fleet_own_shards_sql
-SELECT shard, schema, sequence, epoch, pool FROM snowid.shard_registry r WHERE snowid_internal.lives(r) = 'here';
+SELECT coalesce(jsonb_agg(r), '[]') FROM (SELECT shard, schema, sequence, epoch, pool FROM snowid.shard_registry r WHERE snowid_internal.lives(r) = 'here') r;
 
 -- What the directory must publish, and does not.
 \echo fleet_unpublished_sql
@@ -171,8 +140,7 @@ WHERE NOT EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'shard_regis
 -- arguments: name
 \echo fleet_retire_doubts_sql
 WITH s AS MATERIALIZED (SELECT d.n FROM snowid.servers JOIN address d USING (home) WHERE name = :'name')
-SELECT what FROM (
- SELECT 1, format('%s shards live there, the first is %s', count(*), min(shard)) FROM lives WHERE server = (SELECT n FROM s) HAVING count(*) > 0
+SELECT what FROM ( SELECT 1, format('%s shards live there, the first is %s', count(*), min(shard)) FROM lives WHERE server = (SELECT n FROM s) HAVING count(*) > 0
  UNION ALL SELECT 2, format('%s shards are open nowhere, the first is %s', count(*), min(shard)) FROM lives
  WHERE server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL) HAVING count(*) > 0
  UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)) FROM going

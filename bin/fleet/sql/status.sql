@@ -7,33 +7,27 @@ WITH known AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS
   FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home LIMIT 1)),
  shard_at AS MATERIALIZED (SELECT n, s.* FROM answer, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) s (shard int, bytes float8)),
  move AS MATERIALIZED (SELECT id, array_agg(g.shard ORDER BY g.shard) AS shards, min(f.n) AS source, min(t.n) AS target, min(step) AS step, min(since) AS since,
-   bool_or(step IN ('moved', 'open')) AS is_moved, sum(x.bytes) AS bytes, sum(y.bytes) AS done, min(begun) AS begun
-  FROM going g LEFT JOIN address f ON f.home = g.source LEFT JOIN address t ON t.home = g.target
+   bool_or(step IN ('moved', 'open')) AS is_moved, sum(x.bytes) AS bytes, sum(y.bytes) AS done, min(begun) AS begun FROM going g LEFT JOIN address f ON f.home = g.source LEFT JOIN address t ON t.home = g.target
   LEFT JOIN shard_at x ON x.n = f.n AND x.shard = g.shard LEFT JOIN shard_at y ON y.n = t.n AND y.shard = g.shard GROUP BY id)
 SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'directory', :'directory',
  'servers', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', k.name, 'home', home, 'weight', weight, 'state', state, 'note', note, 'trouble', trouble,
    'shards', l.shards, 'bytes', l.bytes, 'rows', l.rows, 'inserts', l.inserts, 'standby_lag', facts -> 'standby_lag', 'slots', coalesce(nullif(facts -> 'slots', 'null'), '[]'),
    'waits', coalesce(nullif(facts -> 'waits', 'null'), '[]'), 'registry_lag', (SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) FROM pg_replication_slots
-    WHERE slot_name = 'snowid_registry_' || k.name)) ORDER BY k.n), '[]')
-  FROM known k, LATERAL (SELECT count(*) AS shards, sum(bytes) AS bytes, sum(rows) AS rows, sum(inserts) AS inserts FROM lives WHERE server = k.n) l),
+    WHERE slot_name = 'snowid_registry_' || k.name)) ORDER BY k.n), '[]') FROM known k, LATERAL (SELECT count(*) AS shards, sum(bytes) AS bytes, sum(rows) AS rows, sum(inserts) AS inserts FROM lives WHERE server = k.n) l),
  'shards', (SELECT coalesce(jsonb_agg(jsonb_build_object('shard', shard, 'schema', schema, 'pool', pool, 'server', coalesce(k.name, lives.home), 'lives',
-   CASE WHEN k.facts IS NULL THEN 'not reached' ELSE coalesce(lives.lives, 'nowhere') END, 'bytes', bytes, 'rows', rows, 'inserts', inserts) ORDER BY shard), '[]')
-  FROM lives LEFT JOIN known k ON k.n = server),
+   CASE WHEN k.facts IS NULL THEN 'not reached' ELSE coalesce(lives.lives, 'nowhere') END, 'bytes', bytes, 'rows', rows, 'inserts', inserts) ORDER BY shard), '[]') FROM lives LEFT JOIN known k ON k.n = server),
  'moves', (SELECT coalesce(jsonb_agg(jsonb_build_object('shards', shards, 'from', f.name, 'to', t.name, 'step', step, 'since', since, 'bytes', bytes, 'done', done,
    'seconds_left', CASE WHEN done > 0 AND NOT is_moved THEN round(extract(epoch FROM clock_timestamp() - begun) * greatest(bytes - done, 0) / done) END) ORDER BY since), '[]')
   FROM move LEFT JOIN known f ON f.n = source LEFT JOIN known t ON t.n = target WHERE NOT is_moved),
- 'copies', (SELECT coalesce(jsonb_agg(jsonb_build_object('shards', shards, 'at', f.name, 'since', since) ORDER BY since), '[]')
-  FROM move LEFT JOIN known f ON f.n = source WHERE is_moved),
+ 'copies', (SELECT coalesce(jsonb_agg(jsonb_build_object('shards', shards, 'at', f.name, 'since', since) ORDER BY since), '[]') FROM move LEFT JOIN known f ON f.n = source WHERE is_moved),
  'findings', CAST(:'findings' AS jsonb)) AS document;
 
+-- arguments: registry
 \echo status_text_sql
-SELECT line FROM document, LATERAL (
- SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
+SELECT line FROM document, LATERAL ( SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
    THEN format('%s  %s shards  %s  %s rows  %s/s  %s%s', rpad(s ->> 'name', 12), lpad(s ->> 'shards', 5), lpad(pg_size_pretty((s ->> 'bytes')::numeric), 9),
-    lpad((s ->> 'rows'), 10), lpad(coalesce(round((s ->> 'inserts')::numeric)::text, '-'), 6), coalesce(s ->> 'state', 'no name'),
-    '  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind')
-   ELSE format('%s  %s shards  NOT REACHED: %s', rpad(s ->> 'name', 12), lpad(s ->> 'shards', 5), s ->> 'trouble') END
- FROM jsonb_array_elements(document -> 'servers') s
+    lpad((s ->> 'rows'), 10), lpad(coalesce(round((s ->> 'inserts')::numeric)::text, '-'), 6), coalesce(s ->> 'state', 'no name'), '  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind')
+   ELSE format('%s  %s shards  NOT REACHED: %s', rpad(s ->> 'name', 12), lpad(s ->> 'shards', 5), s ->> 'trouble') END FROM jsonb_array_elements(document -> 'servers') s
  UNION ALL SELECT 2, row_number() OVER (), format('moving   shards %s from %s to %s: %s since %s%s%s', (SELECT string_agg(x, ',') FROM jsonb_array_elements_text(m -> 'shards') x),
    m ->> 'from', m ->> 'to', m ->> 'step', date_trunc('second', (m ->> 'since')::timestamptz), format(', %s of %s', pg_size_pretty((m ->> 'done')::numeric), pg_size_pretty((m ->> 'bytes')::numeric)),
    ', about ' || (m ->> 'seconds_left') || ' s left') FROM jsonb_array_elements(document -> 'moves') m
@@ -41,6 +35,6 @@ SELECT line FROM document, LATERAL (
  UNION ALL SELECT 4, row_number() OVER (), format('copy     of shards %s at %s, closed since %s', (SELECT string_agg(x, ',') FROM jsonb_array_elements_text(c -> 'shards') x), c ->> 'at',
    date_trunc('second', (c ->> 'since')::timestamptz)) FROM jsonb_array_elements(document -> 'copies') c
  UNION ALL SELECT 5, row_number() OVER (), format('slot     %s at %s keeps %s of log%s', l ->> 'name', s ->> 'name', pg_size_pretty((l ->> 'kept')::numeric),
-   CASE WHEN (l ->> 'lost')::bool THEN ', and has lost some' WHEN NOT (l ->> 'active')::bool THEN '; nobody reads it' END)
- FROM jsonb_array_elements(document -> 'servers') s, jsonb_array_elements(s -> 'slots') l
+   CASE WHEN (l ->> 'lost')::bool THEN ', and has lost some' WHEN NOT (l ->> 'active')::bool THEN '; nobody reads it' END) FROM jsonb_array_elements(document -> 'servers') s, jsonb_array_elements(s -> 'slots') l
+ UNION ALL SELECT 0, 0, 'no servers and no shards; to begin, type: snowid-fleet add NAME HOME ' || :'registry' WHERE document -> 'servers' = '[]'
  UNION ALL SELECT 6, row_number() OVER (), f FROM jsonb_array_elements_text(document -> 'findings') f) x (part, n, line) ORDER BY part, n;
