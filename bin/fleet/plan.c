@@ -39,9 +39,7 @@ by_load(const void *a, const void *b)
 	const PlanPool *x = &sorted[*(const int *) a];
 	const PlanPool *y = &sorted[*(const int *) b];
 
-	if (x->load != y->load)
-		return x->load < y->load ? 1 : -1;
-	return *(const int *) a - *(const int *) b;
+	return x->load < y->load ? 1 : x->load > y->load ? -1 : 0;
 }
 
 /* How full a server is; 1 is its share. */

@@ -273,8 +273,7 @@ command_add(const char *name, const char *home)
 {
 	Side		server = {.label = name,.place = 1};
 	char	   *identity;
-	char	   *known;
-	char	   *missing;
+	char	   *text;
 
 	if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(name) || name[0] < 'a' || strlen(name) > 30)
 		return refuse(EXIT_USAGE, "Such as s4: letters, digits and _, at most 30.", "invalid name of a server: \"%s\"", name);
@@ -283,21 +282,23 @@ command_add(const char *name, const char *home)
 	home = without_password("HOME", home);
 	if (!open_side(&server, home, NULL, true) || !knows_version(server.conn))
 		return EXIT_USAGE;
+	if (!query_bool(server.conn, "SELECT to_regclass('snowid.servers') IS NOT NULL"))
+		return refuse(EXIT_USAGE, "There, type: CREATE EXTENSION snowid;", "the database of %s does not have snowid", name);
 	identity = identity_of(server.conn);
 	(void) ask_servers(NULL);
-	known = query_text(directory, "SELECT name FROM answer WHERE name <> %s AND facts ->> 'run' = %s", literal(directory, name), literal(directory, identity));
-	if (known != NULL)
-		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s", registry_option()), "that server is in the fleet, as %s", known);
+	text = query_text(directory, "SELECT name FROM answer WHERE name <> %s AND facts ->> 'run' = %s", literal(directory, name), literal(directory, identity));
+
+	if (text !=NULL)
+		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s", registry_option()), "that server is in the fleet, as %s", text);
 	if (!may_be_added(&server, name, identity))
 		return refuse(EXIT_FAILED, "Correct that, and type the same command again.", "%s is not added; nothing was changed", name);
 	if (options.dry_run)
 		return EXIT_DONE;
 
 	/* First the directory: what it does not publish does not come. */
-	missing = query_text(directory, FLEET_UNPUBLISHED_SQL);
-	if (missing != NULL)
+	if ((text = query_text(directory, FLEET_UNPUBLISHED_SQL)) !=NULL)
 		run(directory, "%s %s", query_bool(directory, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = 'shard_registry')")
-			? "ALTER PUBLICATION shard_registry ADD TABLE" : "CREATE PUBLICATION shard_registry FOR TABLE", missing);
+			? "ALTER PUBLICATION shard_registry ADD TABLE" : "CREATE PUBLICATION shard_registry FOR TABLE", text);
 	run(directory, "BEGIN");
 	run(directory, "INSERT INTO snowid.servers (name, home, weight) VALUES (%s, %s, %s) "
 		"ON CONFLICT (name) DO UPDATE SET home = excluded.home, weight = CASE WHEN %s THEN excluded.weight ELSE servers.weight END, "
@@ -337,7 +338,7 @@ command_retire(const char *name)
 	else if (strcmp(identity_of(conn), identity_of(directory)) != 0)
 	{
 		drop_subscription(conn, subscription);
-		run(conn, "DROP TRIGGER IF EXISTS directory_is_right ON snowid.shard_registry");
+		run(conn, "DROP TRIGGER IF EXISTS directory_is_right ON snowid.shard_registry; TRUNCATE snowid.servers, snowid.placements, snowid.poolers");
 	}
 	PQfinish(conn);
 	run(directory, "DELETE FROM snowid.servers WHERE name = %s", literal(directory, name));

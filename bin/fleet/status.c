@@ -1,8 +1,7 @@
 /*
  * status: all servers in one view, as a text, as JSON, or as a page.
  *
- * The document is made by one query out of all answers.  What contradicts itself, snowid-move audit
- * finds.
+ * One query makes the document out of all answers.  What contradicts itself, snowid-move audit finds.
  */
 #include "fleet.h"
 #include "page.inc"
@@ -14,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long audit may take: it asks one server after the other. */
-#define AUDIT_MS	60000
+#define AUDIT_MS	60000		/* for audit, which asks one server after the
+								 * other */
 
 /* What snowid-move audit says, as an array for a query; its exit status. */
 static char *

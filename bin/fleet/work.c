@@ -352,13 +352,13 @@ do_jobs(void)
 
 /* What is there now.  False after saying why there can be no plan. */
 static bool
-look(void)
+look(bool drains)
 {
 	PGresult   *doubts;
 	int			ndoubts;
 
 	(void) ask_servers(strcmp(options.by, "inserts") == 0 ? options.period : NULL);
-	doubts = query(directory, FLEET_DOUBTS_SQL);
+	doubts = query(directory, FLEET_DOUBTS_SQL, drains || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'");
 	ndoubts = PQntuples(doubts);
 	for (int row = 0; row < ndoubts; row++)
 		report_error("%s", PQgetvalue(doubts, row, 0));
@@ -411,14 +411,14 @@ command_balance(const char *drained)
 		if (!has_file)
 			return refuse(EXIT_USAGE, "Add at the end: -- --pooler-file PATH", "the directory has poolers, whose file of entries is not said");
 	}
-	if (!look())
+	if (!look(drained != NULL))
 		return EXIT_FAILED;
 	if (nservers == 0 || query_int64(directory, "SELECT count(*) FROM snowid.servers") == 0)
 		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet add NAME HOME %s", registry_option()), "the directory has no servers");
 	signal(SIGINT, stop);
 	signal(SIGTERM, stop);
 	nleft = end_unfinished();
-	if (njobs > 0 && !options.dry_run && (stopping || !look()))
+	if (njobs > 0 && !options.dry_run && (stopping || !look(drained != NULL)))
 		return EXIT_FAILED;
 
 	/* Not before it is known that it can be. */

@@ -55,6 +55,11 @@ is($s2->safe_psql('postgres', 'SELECT string_agg(name, \' \' ORDER BY name) FROM
 $s3->safe_psql('postgres', 'SELECT snowid.create_shard(13)');
 fleet_ok([ 'add', 's3', $home{s3} ], 1, 'a number that is taken', qr/FAILED +shard 13 is there, and at s2/);
 $s3->safe_psql('postgres', 'SELECT snowid.drop_shard(13)');
+$s3->safe_psql('postgres', q{INSERT INTO snowid.servers (name, home) VALUES ('mine', 'host=x dbname=y')});
+fleet_ok([ 'add', 's3', $home{s3} ], 1, 'a directory without members', qr/FAILED +it has servers of its own\n.*TRUNCATE snowid.servers/);
+is($s3->safe_psql('postgres', 'SELECT name FROM snowid.servers'), 'mine', '... and they stay');
+$s3->safe_psql('postgres', 'TRUNCATE snowid.servers; CREATE DATABASE bare');
+fleet_ok([ 'add', 's3', $home{s3} =~ s/dbname=postgres/dbname=bare/r ], 2, 'without snowid', qr/does not have snowid\n.*CREATE EXTENSION snowid;/);
 fleet_ok([ 'add', 's3', $home{s3}, '--dry-run' ], 0, 'a dry run');
 is($s3->safe_psql('postgres', 'SELECT count(*) FROM pg_subscription'), 0, '... does nothing');
 fleet_ok([ 'add', 's3', $home{s3} ], 0, 's3 is added');

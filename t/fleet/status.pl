@@ -33,6 +33,8 @@ moves_ok($s1, $s2, 2, [ '--registry', home_of($dir) ], 0, 'one has moved', qr/no
 $s3->stop;
 $said = fleet_ok([ 'status' ], 1, 'at work', qr/^moving +shards 1 from s1 to s2: copied since .*, \d+ kB of \d+ kB/m, qr/^copy +of shards 2 at s1, closed since/m,
 	qr/^s3 +0 shards  NOT REACHED: /m, qr/^slot +snowid_move_1_\w+ at s1 keeps /m, qr/^FAILED .*stale|^FAILED/m);
+fleet_ok([ 'balance' ], 1, 'no plan without sizes', qr/s3 is not reached, so nobody knows how much it has/);
+fleet_ok([ 'balance', '--by', 'shards', '--dry-run' ], 0, '... but by shards');
 my (undef, $json) = fleet('status', '--json');
 my $document = decode_json($json =~ s/^snowid-fleet: .*\n(\t.*\n)*//mgr);
 is_deeply([ map { $_->{server} } @{ $document->{shards} } ], [ 's1', 's2', 's1', 's1', 's2' ], 'the shards of the registry');

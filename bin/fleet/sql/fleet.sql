@@ -85,10 +85,12 @@ SELECT line FROM ( SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('no
   ', about ' || round((sum(bytes) / nullif(min(rate), 0))::numeric) || ' s', ', for an unknown time: there was no move yet') END) FROM job RIGHT JOIN (SELECT :'rate'::float8 AS rate) x ON true
  WHERE server IS NOT NULL OR NOT EXISTS (SELECT FROM job)) x (part, n, line) ORDER BY part, n;
 
--- What a plan cannot be made with.
+-- What a plan cannot be made with; without sizes, servers can be drained, or evened out by shards.
+-- arguments: needs_sizes
 \echo fleet_doubts_sql
-SELECT format('shard %s is open nowhere: the registry says %s', shard, coalesce(home, 'nothing')) FROM lives l WHERE (server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL))
-AND NOT EXISTS (SELECT FROM going g WHERE g.shard = l.shard) ORDER BY shard LIMIT 5;
+(SELECT format('shard %s is open nowhere: the registry says %s', shard, coalesce(home, 'nothing')) FROM lives l
+ WHERE (server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL)) AND NOT EXISTS (SELECT FROM going g WHERE g.shard = l.shard) ORDER BY shard LIMIT 5)
+UNION ALL SELECT format('%s is not reached, so nobody knows how much it has', coalesce(name, home)) FROM answer WHERE facts IS NULL AND :'needs_sizes'::bool;
 
 -- Moves that an earlier run has begun and not ended, oldest first; and which only want to be finished.
 \echo fleet_unfinished_sql
@@ -102,7 +104,8 @@ WHERE source IS NOT NULL AND target IS NOT NULL AND EXISTS ( SELECT FROM snowid.
 \echo fleet_add_checks_sql
 WITH d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f, jsonb_to_record(f) x (is_same bool, level text, shards jsonb, roles jsonb, shared jsonb))
 SELECT severity, what, to_do FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
- UNION ALL SELECT 2, 'FAILED', 'snowid is not in its database', 'There, type: CREATE EXTENSION snowid;' WHERE to_regclass('snowid.shard_registry') IS NULL
+ UNION ALL SELECT 2, 'FAILED', 'it has servers of its own', 'Is it a directory? If it was one and is no more, type there: TRUNCATE snowid.servers, snowid.placements, snowid.poolers;'
+ FROM d WHERE NOT is_same AND EXISTS (SELECT FROM snowid.servers) AND NOT EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'snowid.servers'::regclass)
  UNION ALL SELECT 3, 'FAILED', format('it is a directory: its publication %s has the registry', pubname), 'Are HOME and --registry exchanged?'
  FROM pg_publication_tables, d WHERE schemaname = 'snowid' AND tablename = 'shard_registry' AND NOT is_same
  UNION ALL SELECT 3, 'FAILED', format('it subscribes to a directory already: %s', subname), format('If that is not yours, type there: DROP SUBSCRIPTION %I;', subname) FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid
