@@ -32,18 +32,15 @@ SELECT json_build_object(
 CREATE TEMP TABLE answer AS SELECT NULL::int AS n, NULL::text AS name, NULL::text AS home, NULL::jsonb AS facts, NULL::text AS trouble LIMIT 0;
 
 \echo fleet_address_sql
-CREATE TEMP TABLE address AS
-SELECT home, CASE WHEN facts IS NULL THEN n ELSE (SELECT min(b.n) FROM answer b WHERE b.facts ->> 'run' = a.facts ->> 'run') END AS n FROM answer a;
+CREATE TEMP TABLE address AS SELECT home, CASE WHEN facts IS NULL THEN n ELSE (SELECT min(b.n) FROM answer b WHERE b.facts ->> 'run' = a.facts ->> 'run') END AS n FROM answer a;
 
 \echo fleet_lives_sql
-CREATE TEMP TABLE lives AS
-SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, s.lives, s.bytes, s.inserts, s.rows FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home
+CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, s.lives, s.bytes, s.inserts, s.rows FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home
 LEFT JOIN (SELECT n, s.* FROM answer, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END)
  s (shard int, lives text, bytes float8, inserts float8, rows float8)) s ON s.n = d.n AND s.shard = r.shard;
 
 \echo fleet_going_sql
-CREATE TEMP TABLE going AS
-SELECT DISTINCT ON (m.shard, id) m.*, a.n, CASE WHEN is_source THEN a.home ELSE peer END AS source, CASE WHEN is_source THEN peer ELSE a.home END AS target
+CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, a.n, CASE WHEN is_source THEN a.home ELSE peer END AS source, CASE WHEN is_source THEN peer ELSE a.home END AS target
 FROM answer a, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz)
 ORDER BY m.shard, id, (m.role = 'source') DESC;
 
@@ -55,15 +52,16 @@ WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home)
 -- The pools: what moves as a whole.  One that cannot be moved now stays.
 -- arguments: by
 \echo fleet_pools_sql
-CREATE TEMP TABLE pool AS
-WITH rule AS MATERIALIZED (SELECT row_number() OVER () - 1 AS n, p.* FROM snowid.placements p), ruled AS MATERIALIZED (SELECT DISTINCT l.pool, r.n, r.rule, r.servers FROM rule r JOIN lives l ON r.shards @> l.shard)
-SELECT (row_number() OVER (ORDER BY l.pool) - 1)::int AS i, l.pool, min(l.server) AS server, sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END) AS load,
- coalesce(sum(l.bytes), 0) AS bytes, string_agg(l.shard::text, ',' ORDER BY l.shard) AS shards, count(*) AS n, count(DISTINCT l.server) > 1 OR bool_or(l.lives IS DISTINCT FROM 'here') OR bool_or(g.shard IS NOT NULL)
- OR EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'stay') AS stays, CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'only') THEN
-  (SELECT string_agg(CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'only' AND a.name = ANY (servers) IS NOT TRUE) THEN '0' ELSE '1' END, '' ORDER BY a.n) FROM answer a) END AS allowed,
- CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND rule = 'apart') THEN
-  (SELECT string_agg(CASE WHEN EXISTS (SELECT FROM ruled WHERE ruled.pool = l.pool AND ruled.n = g.n) THEN '1' ELSE '0' END, '' ORDER BY g.n) FROM rule g WHERE g.rule = 'apart') END AS apart, NULL::int AS target, false AS stuck
-FROM lives l LEFT JOIN (SELECT DISTINCT shard FROM going) g USING (shard) WHERE l.server IS NOT NULL GROUP BY l.pool;
+CREATE TEMP TABLE pool AS WITH rule AS MATERIALIZED (SELECT row_number() OVER () AS n, p.* FROM snowid.placements p),
+ ruled AS MATERIALIZED (SELECT l.pool, bool_or(rule = 'stay') AS stays, array_agg(DISTINCT n) FILTER (WHERE rule = 'only') AS rules, array_agg(DISTINCT n) FILTER (WHERE rule = 'apart') AS apart
+  FROM rule r JOIN lives l ON r.shards @> l.shard GROUP BY 1),
+ allowed AS MATERIALIZED (SELECT rules, string_agg(is_in, '' ORDER BY n) AS allowed FROM (SELECT rules, a.n, CASE WHEN bool_and(coalesce(a.name = ANY (servers), false)) THEN '1' ELSE '0' END AS is_in
+   FROM (SELECT DISTINCT rules FROM ruled WHERE rules IS NOT NULL) o JOIN rule r ON r.n = ANY (rules) CROSS JOIN answer a GROUP BY 1, 2) x GROUP BY 1)
+SELECT (row_number() OVER (ORDER BY pool) - 1)::int AS i, pool, server, load, bytes, shards, l.n, l.stays OR coalesce(r.stays, false) AS stays, allowed,
+ CASE WHEN r.apart IS NOT NULL THEN (SELECT string_agg(CASE WHEN g.n = ANY (r.apart) THEN '1' ELSE '0' END, '' ORDER BY g.n) FROM rule g WHERE g.rule = 'apart') END AS apart, NULL::int AS target, false AS stuck
+FROM (SELECT l.pool, min(l.server) AS server, sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END) AS load, coalesce(sum(l.bytes), 0) AS bytes,
+  string_agg(l.shard::text, ',' ORDER BY l.shard) AS shards, count(*) AS n, count(DISTINCT l.server) > 1 OR bool_or(l.lives IS DISTINCT FROM 'here') OR bool_or(g.shard IS NOT NULL) AS stays
+ FROM lives l LEFT JOIN (SELECT DISTINCT shard FROM going) g USING (shard) WHERE l.server IS NOT NULL GROUP BY l.pool) l LEFT JOIN ruled r USING (pool) LEFT JOIN allowed USING (rules);
 
 -- The jobs of a plan: for each pair of servers, some pools at a time.
 \echo fleet_jobs_sql
