@@ -1,0 +1,102 @@
+# When snowid-fleet begins a move and when not: --until, --max-lag, Ctrl-C, a shard that cannot move, a server that
+# is full, a load that is of inserts; and the time that it foretells from the last moves.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use FleetTest;
+use IPC::Run ();
+use MoveTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my ($dir, $s1, $s2, $s3) = fleet_nodes(qw(s1 s2 s3));
+my %nodes = (s1 => $s1, s2 => $s2, s3 => $s3);
+$s1->safe_psql('postgres', q{CALL snowid.create_shards(0, 7, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id(), pad text); INSERT INTO t (pad) SELECT repeat(''x'', 100) FROM generate_series(1, 500)')});
+
+# Settings that moves need.
+if ($s3->pg_version < 19)
+{
+	$s3->append_conf('postgresql.conf', 'wal_level = replica');
+	$s3->restart;
+	fleet_ok([ 'add', 's3', home_of($s3) ], 1, 'wal_level', qr/FAILED +wal_level is replica\n.*ALTER SYSTEM SET wal_level = logical/);
+	$s3->append_conf('postgresql.conf', 'wal_level = logical');
+	$s3->restart;
+}
+$s1->safe_psql('postgres', 'CREATE ROLE app');
+fleet_ok([ 'add', 's1', home_of($s1) ], 0, 'add s1');
+fleet_ok([ 'add', 's2', home_of($s2) ], 0, 'add s2', qr/^warning +roles of other servers are not there: app$/m);
+
+# The time that it takes, by the last moves; and --until, which nothing can meet then.
+$dir->safe_psql('postgres', q{INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES ('1', 'x', 'y', 1000, 1000, 'finished')});
+my $said = fleet_ok([ 'balance', '--dry-run' ], 0, 'the time is known', qr/^1 jobs, \d+ kB, about \d{5,} s$/m);
+fleet_ok([ 'balance', '--until', '06:00' ], 1, 'until', qr/not begun, to be done at 06:00/, qr/1 jobs were not done\n.*same command again/);
+fleet_ok([ 'balance', '--until', 'dawn' ], 2, 'no time', qr/invalid value "dawn" for option --until: it must be HH:MM/);
+homes_ok({ s1 => 8, s2 => 0 }, 'nothing has moved', s1 => $s1, s2 => $s2);
+$dir->safe_psql('postgres', 'TRUNCATE snowid.fleet_moves');
+
+# A standby that lags is waited for; Ctrl-C ends the wait.
+$s1->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($s1, 'base', has_streaming => 1);
+$standby->start;
+$s1->wait_for_catchup($standby, 'replay', $s1->lsn('flush'));
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+$standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'replay goes on';
+$s1->safe_psql('postgres', 'CREATE TABLE public.filler AS SELECT generate_series(1, 20000)');
+my ($out, $err) = ('', '');
+my $run = IPC::Run::start([ fleet_command('balance', '--max-lag', '64kB', '-v') ], '>', \$out, '2>', \$err);
+$run->pump until $err =~ /waiting for the standbys of s1/;
+is($dir->safe_psql('postgres', 'SELECT count(*) FROM snowid.fleet_moves'), 0, 'nothing is begun while a standby lags');
+$run->signal('INT');
+$run->finish;
+is($run->result(0) , 1, 'Ctrl-C ends it');
+like($err, qr/no further move is begun; 0 are being ended/, '... and is told');
+$run = IPC::Run::start([ fleet_command('balance', '--max-lag', '64kB', '--max-moves', 1) ], '>', \$out, '2>', \$err);
+$run->pump until $err =~ /waiting for the standbys of s1/;
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+$run->finish;
+is($run->result(0), 0, 'it goes on when the standby has followed');
+homes_ok({ s1 => 7, s2 => 1 }, 'one has moved', s1 => $s1, s2 => $s2);
+$standby->stop;
+
+# Ctrl-C while a move is under way: that one is ended.
+my $holder = $s1->background_psql('postgres');
+$holder->query_safe(q{BEGIN; DO $$ BEGIN PERFORM format('SELECT 1'); EXECUTE (SELECT string_agg(format('LOCK TABLE %I.t IN ROW EXCLUSIVE MODE', schema), ';') FROM snowid.shards WHERE lives = 'here'); END $$});
+($out, $err) = ('', '');
+$run = IPC::Run::start([ fleet_command('balance', '--', '--lock-timeout', 200_000, '--pause-limit', 200_000, '--verify', 'none') ], '>', \$out, '2>', \$err);
+$s1->poll_query_until('postgres', q{SELECT count(*) > 0 FROM snowid.moves WHERE step IN ('copied', 'verified')}) or die 'no move';
+$run->signal('INT');
+$run->pump until $err =~ /1 are being ended/;
+$holder->query_safe('ROLLBACK');
+$holder->quit;
+$run->finish;
+is($run->result(0), 0, 'the move under way was ended') or diag $err;
+homes_ok({ s1 => 4, s2 => 4 }, 'with all of its shards', s1 => $s1, s2 => $s2);
+
+# A shard that cannot move stops only itself.
+my $bad = (split /,/, $s2->safe_psql('postgres', q{SELECT string_agg(shard::text, ',') FROM snowid.shards WHERE lives = 'here'}))[0];
+$s2->safe_psql('postgres', "CREATE TABLE insta$bad.without_key (n int)");
+fleet_ok([ 'drain', 's2' ], 1, 'one fails', qr/FAILED +replica identity/, qr/not all of shards .* have moved; snowid-move ended with exit status 1/, qr/finished, as far as they have moved/, qr/s2 stays draining/);
+homes_ok({ s1 => 7, s2 => 1 }, 'the others have moved', s1 => $s1, s2 => $s2);
+$s2->safe_psql('postgres', "ALTER TABLE insta$bad.without_key ADD PRIMARY KEY (n)");
+fleet_ok([ 'drain', 's2' ], 0, 'the same command ends it');
+
+# By inserts: the busy shard counts; a full server gets nothing.
+fleet_ok([ 'add', 's2', home_of($s2) ], 0, 's2 is open again');
+fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'add s3');
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'full' WHERE name = 's3'});
+my $work = PostgreSQL::Test::Utils::tempdir();
+append_to_file("$work/write", join('', map { "INSERT INTO insta$_.t DEFAULT VALUES;\nDO 'BEGIN PERFORM pg_sleep(0.01); END';\nSELECT pg_stat_force_next_flush();\n" } (0, 1) x 20_000));
+my $writer = IPC::Run::start([ 'psql', '-XAtq', '-d', $s1->connstr('postgres'), '-f', "$work/write", '-o', '/dev/null' ]);
+$s1->poll_query_until('postgres', q{SELECT count(*) = 2 FROM snowid.shard_load('0.5 s') WHERE inserts_per_second > 0}) or die 'nobody writes';
+$said = fleet_ok([ 'balance', '--by', 'inserts', '--period', '3s', '--dry-run' ], 0, 'by inserts', qr/^s1 +#+ +100 % +#+ +\d\d %$/m, qr/^s3 +0 % +0 %$/m, qr/^s1 -> s2: .*, shards [01]$/m);
+$writer->signal('KILL');
+$writer->finish;
+
+$_->stop for $dir, $s1, $s2, $s3;
+done_testing();
