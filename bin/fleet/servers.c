@@ -240,7 +240,7 @@ drop_subscription(PGconn *conn, const char *subscription)
 
 /*
  * Have a server subscribe to the directory.  What it has of its own stays, if the directory knows it; a
- * subscription that is dead, or leads elsewhere, is made anew.
+ * subscription that is dead is made anew.  Its slot comes first: on the directory's own server it would wait for itself.
  */
 static bool
 subscribe(Side *server, const char *name, const char *home)
@@ -260,7 +260,8 @@ subscribe(Side *server, const char *name, const char *home)
 		"FOR EACH ROW EXECUTE FUNCTION snowid_internal.directory_is_right(%s)", literal(conn, home));
 	run(conn, "ALTER TABLE snowid.shard_registry ENABLE REPLICA TRIGGER directory_is_right");
 	run(conn, "TRUNCATE snowid.servers, snowid.placements, snowid.poolers");
-	if (try_run(conn, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION shard_registry", subscription, literal_for_subscription(conn, &publisher)))
+	run(directory, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", literal(directory, subscription));
+	if (try_run(conn, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION shard_registry WITH (create_slot = false)", subscription, literal_for_subscription(conn, &publisher)))
 		return true;
 	report_error("%s cannot subscribe to the directory: %s", name, last_message);
 	report_hint("If it reaches the directory in another way than you do, say how: --directory-for-servers=CONNSTR.");

@@ -38,6 +38,13 @@ is($dir->safe_psql('postgres', 'SELECT count(*) FROM snowid.shard_registry'), 16
 $s2->poll_query_until('postgres', 'SELECT count(*) = 16 FROM snowid.shard_registry') or die 'the registry does not come';
 is($s2->safe_psql('postgres', 'SELECT string_agg(name, \' \' ORDER BY name) FROM snowid.servers'), 's1 s2', 'members have the servers, too');
 
+# A database of the directory's own server.
+$dir->safe_psql('postgres', 'CREATE DATABASE beside');
+$dir->safe_psql('beside', 'CREATE EXTENSION snowid');
+fleet_ok([ 'add', 'beside', home_of($dir) =~ s/dbname=postgres/dbname=beside/r ], 0, 'beside the directory');
+$dir->poll_query_until('beside', 'SELECT count(*) = 16 FROM snowid.shard_registry') or die 'the registry does not come';
+fleet_ok([ 'retire', 'beside' ], 0, '... and out again');
+
 # Sides exchanged: nothing is touched.
 {
 	my ($out, $err);
