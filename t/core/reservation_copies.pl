@@ -71,11 +71,21 @@ subject 'a copy of a database with a page that is behind' => ['s'], sub {
 # that comes before.
 sub copied_first
 {
-	my $first = sql(q{
-SELECT min(relname) FROM (
-	SELECT relname, row_number() OVER (ORDER BY ctid) AS n FROM pg_class
-	WHERE relkind = 'S' AND (relname LIKE 's%' OR oid = 'snowid_internal.reservation'::regclass)) AS s
-WHERE n = 1});
+	my $first;
+
+	# Whose row of pg_class is changed more often than a page has room for goes to another page.
+	for (1 .. 20)
+	{
+		$first = sql(q{
+SELECT relname FROM pg_class
+WHERE relkind = 'S' AND (relname LIKE 's%' OR oid = 'snowid_internal.reservation'::regclass)
+ORDER BY ctid LIMIT 1});
+		last if $first ne 'reservation';
+		sql(q{DO $$ BEGIN FOR i IN 1 .. 60 LOOP
+	GRANT USAGE ON SEQUENCE snowid_internal.reservation TO pg_monitor;
+	REVOKE USAGE ON SEQUENCE snowid_internal.reservation FROM pg_monitor;
+END LOOP; END $$});
+	}
 	isnt($first, 'reservation', 'a sequence that is copied before the clock');
 	return $first;
 }
