@@ -140,7 +140,7 @@ BEGIN
 			WHEN 'name'::regtype THEN fuzz.name()
 			WHEN 'text'::regtype THEN fuzz.text()
 			WHEN 'boolean'::regtype THEN fuzz.pick('true', 'false')
-			WHEN 'snowid.shard_registry'::regtype THEN fuzz.pick('(3,fuzz_objects,plain,,,)', '(4,insta4,id_seq,,elsewhere,)', '(,,,,,)')
+			WHEN 'snowid.shard_registry'::regtype THEN fuzz.pick('(3,fuzz_objects,plain,,,,[])', '(4,insta4,id_seq,,elsewhere,,[])', '(,,,,,,)')
 			WHEN 'regclass'::regtype THEN fuzz.pick(VARIADIC relations::text[])
 			WHEN 'oid'::regtype THEN fuzz.pick(VARIADIC relations::text[])
 			WHEN 'oid[]'::regtype THEN format('{%s,%s}', fuzz.pick(VARIADIC relations::text[]), fuzz.pick(VARIADIC relations::text[]))
