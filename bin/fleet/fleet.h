@@ -43,11 +43,9 @@ typedef struct Server
 extern PGconn *directory;
 extern Server *servers;
 extern int	nservers;
-
 extern int	ask_servers(const char *period);
 extern const char *label_of_server(const Server *server);
 extern const char *registry_option(void);
-
 extern int	command_add(const char *name, const char *home);
 extern int	command_retire(const char *name);
 extern int	command_balance(const char *drained);	/* NULL: none is */

@@ -16,7 +16,6 @@ label_of_server(const Server *server)
 	return server->name != NULL ? server->name : server->home != NULL ? server->home : "the directory's own server";
 }
 
-/* For who types what comes next. */
 const char *
 registry_option(void)
 {
@@ -49,7 +48,7 @@ give_up(Server *server, const char *why)
 
 /* A step of a server's: connected, asked, answered.  Returns what to wait for, or 0 when there is no more. */
 static short
-go_on(Server *server, const char *sql)
+go_on(Server *server, const char *sql, int limit_ms)
 {
 	PGresult   *res;
 
@@ -73,7 +72,7 @@ go_on(Server *server, const char *sql)
 		PQsendQuery(server->conn, text_of("SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false), "
 										  "pg_catalog.set_config('statement_timeout', '%d', false), pg_catalog.set_config('lock_timeout', '%d', false), "
 										  "pg_catalog.set_config('datestyle', 'ISO', false), pg_catalog.set_config('jit', 'off', false); %s",
-										  ANSWER_MS, ANSWER_MS / 4, sql));
+										  limit_ms, ANSWER_MS / 4, sql));
 	}
 	if (!PQconsumeInput(server->conn))
 	{
@@ -125,7 +124,7 @@ ask_all(const char *sql, int more_ms)
 			if (waits[i].fd < 0)
 				waits[i].revents = POLLOUT;
 			if (waits[i].revents != 0)
-				waits[i].events = go_on(&servers[i], sql);
+				waits[i].events = go_on(&servers[i], sql, ANSWER_MS + more_ms);
 			waits[i].fd = waits[i].events == 0 ? -1 : PQsocket(servers[i].conn);
 			left += waits[i].events != 0;
 		}
@@ -287,10 +286,12 @@ command_add(const char *name, const char *home)
 		return refuse(EXIT_USAGE, "There, type: CREATE EXTENSION snowid;", "the database of %s does not have snowid", name);
 	identity = identity_of(server.conn);
 	(void) ask_servers(NULL);
-	text = query_text(directory, "SELECT name FROM answer WHERE name <> %s AND facts ->> 'run' = %s", literal(directory, name), literal(directory, identity));
+	text = query_text(directory, "SELECT format(CASE name WHEN %s THEN 'the name %%s is that of another server' ELSE 'that server is in the fleet, as %%s' END, name) "
+					  "FROM answer WHERE name IS NOT NULL AND (name = %s) <> (CASE WHEN facts IS NULL THEN home = %s ELSE facts ->> 'run' = %s END)",
+					  literal(directory, name), literal(directory, name), literal(directory, home), literal(directory, identity));
 
 	if (text !=NULL)
-		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s", registry_option()), "that server is in the fleet, as %s", text);
+		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s", registry_option()), "%s", text);
 	if (!may_be_added(&server, name, identity))
 		return refuse(EXIT_FAILED, "Correct that, and type the same command again.", "%s is not added; nothing was changed", name);
 	if (options.dry_run)

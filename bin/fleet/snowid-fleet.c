@@ -91,6 +91,7 @@ main(int argc, char *argv[])
 
 	begin_messages("snowid-fleet");
 	signal(SIGPIPE, SIG_IGN);
+	setenv("PGCONNECT_TIMEOUT", "10", 0);
 	command = parse_command_line(argc, argv, table, synopsis, epilogue);
 	if (command == NULL)
 		refuse_usage("a command is needed");

@@ -33,6 +33,7 @@ fleet_ok([ 'add', 's1', $home{s1} ], 0, 's1 is added', qr/s1 is in the fleet/);
 fleet_ok([ 'add', 's2', $home{s2}, '--weight', '1' ], 0, 's2 is added');
 fleet_ok([ 'add', 's2', $home{s2} ], 0, '... and again, which does nothing');
 fleet_ok([ 'add', 'other', $home{s2} ], 2, 'under another name', qr/that server is in the fleet, as s2/);
+fleet_ok([ 'add', 's2', $home{s3} ], 2, 'the name of another', qr/the name s2 is that of another server/);
 homes_ok({ s1 => 12, s2 => 4 }, 'they are known', s1 => $s1, s2 => $s2);
 is($dir->safe_psql('postgres', 'SELECT count(*) FROM snowid.shard_registry'), 16, 'the directory has all shards');
 $s2->poll_query_until('postgres', 'SELECT count(*) = 16 FROM snowid.shard_registry') or die 'the registry does not come';

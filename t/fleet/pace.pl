@@ -19,7 +19,7 @@ my %nodes = (s1 => $s1, s2 => $s2, s3 => $s3);
 $s1->safe_psql('postgres', q{CALL snowid.create_shards(0, 7, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id(), pad text); INSERT INTO t (pad) SELECT repeat(''x'', 100) FROM generate_series(1, 500)')});
 
 # Settings that moves need.
-if ($s3->pg_version < 19)
+if ($s3->safe_psql('postgres', 'SHOW server_version_num') < 190000)
 {
 	$s3->append_conf('postgresql.conf', 'wal_level = replica');
 	$s3->restart;
