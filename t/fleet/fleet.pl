@@ -115,6 +115,9 @@ my $has12 = $dir->safe_psql('postgres', q{SELECT name FROM snowid.servers s JOIN
 fleet_ok([ 'drain', $has12 ], 1, 'with a shard that stays', qr/insta12 stays at $has12: it is pinned/, qr/$has12 stays draining.*UPDATE snowid.servers/);
 $dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
 fleet_ok([ 'drain', $has12 ], 0, 'drained', qr/$has12 has nothing any more; to take it out, type: snowid-fleet retire $has12/);
+$nodes{$has12}->safe_psql('postgres', 'SELECT snowid.create_shard(77)');
+fleet_ok([ 'retire', $has12 ], 1, 'a shard of which the directory does not know', qr/1 shards live there, the first is 77/);
+$nodes{$has12}->safe_psql('postgres', 'SELECT snowid.drop_shard(77)');
 fleet_ok([ 'retire', $has12 ], 0, 'retired', qr/is no more in the fleet/);
 homes_ok({ $has12 => 0 }, 'retired', %nodes);
 is($nodes{$has12}->safe_psql('postgres', 'SELECT count(*) FROM pg_subscription'), 0, 'no subscription is left');

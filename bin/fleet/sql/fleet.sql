@@ -140,8 +140,8 @@ WHERE NOT EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'shard_regis
 -- Why a server cannot go; no row if it can.
 -- arguments: name
 \echo fleet_retire_doubts_sql
-WITH s AS MATERIALIZED (SELECT d.n FROM snowid.servers JOIN address d USING (home) WHERE name = :'name')
-SELECT what FROM ( SELECT 1, format('%s shards live there, the first is %s', count(*), min(shard)) FROM lives WHERE server = (SELECT n FROM s) HAVING count(*) > 0
+WITH s AS MATERIALIZED (SELECT d.n FROM snowid.servers JOIN address d USING (home) WHERE name = :'name') SELECT what FROM ( SELECT 1, format('%s shards live there, the first is %s', count(*), min(shard)) FROM (SELECT shard FROM lives WHERE server = (SELECT n FROM s) UNION
+  SELECT x.shard FROM answer, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END) x (shard int, lives text) WHERE n = (SELECT n FROM s) AND x.lives = 'here') l HAVING count(*) > 0
  UNION ALL SELECT 2, format('%s shards are open nowhere, the first is %s', count(*), min(shard)) FROM lives
  WHERE server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL) HAVING count(*) > 0
  UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)) FROM going
