@@ -25,9 +25,9 @@ SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'direct
 -- arguments: registry
 \echo status_text_sql
 SELECT line FROM document, LATERAL ( SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
-   THEN format('%s  %s shards  %s  %s rows  %s/s  %s%s', rpad(s ->> 'name', 12), lpad(s ->> 'shards', 5), lpad(pg_size_pretty((s ->> 'bytes')::numeric), 9),
-    lpad((s ->> 'rows'), 10), lpad(coalesce(round((s ->> 'inserts')::numeric)::text, '-'), 6), coalesce(s ->> 'state', 'no name'), '  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind')
-   ELSE format('%s  %s shards  NOT REACHED: %s', rpad(s ->> 'name', 12), lpad(s ->> 'shards', 5), s ->> 'trouble') END FROM jsonb_array_elements(document -> 'servers') s
+   THEN format('%-12s  %5s shards  %9s  %10s rows  %6s/s  %s%s', s ->> 'name', s ->> 'shards', pg_size_pretty((s ->> 'bytes')::numeric),
+    s ->> 'rows', coalesce(round((s ->> 'inserts')::numeric)::text, '-'), coalesce(s ->> 'state', 'no name'), '  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind')
+   ELSE format('%-12s  %5s shards  NOT REACHED: %s', s ->> 'name', s ->> 'shards', s ->> 'trouble') END FROM jsonb_array_elements(document -> 'servers') s
  UNION ALL SELECT 2, row_number() OVER (), format('moving   shards %s from %s to %s: %s since %s%s%s', (SELECT string_agg(x, ',') FROM jsonb_array_elements_text(m -> 'shards') x),
    m ->> 'from', m ->> 'to', m ->> 'step', date_trunc('second', (m ->> 'since')::timestamptz), format(', %s of %s', pg_size_pretty((m ->> 'done')::numeric), pg_size_pretty((m ->> 'bytes')::numeric)),
    ', about ' || (m ->> 'seconds_left') || ' s left') FROM jsonb_array_elements(document -> 'moves') m
