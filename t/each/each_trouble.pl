@@ -36,6 +36,13 @@ sub ledgers
 	return each_ok($a, 1, qr//, 'status') =~ /^$run->{name}\n((?:  .*\n)+)/m ? $1 : '';
 }
 
+# Wait until the program has said that; it says what it waits for every ten seconds.
+sub wait_for_said
+{
+	my ($run, $text) = @_;
+	return pump_until($run->{run}, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default), \$run->{said}, $text);
+}
+
 sub wait_for_runs
 {
 	my ($node, $count) = @_;
@@ -50,10 +57,10 @@ subtest 'locked shards' => sub {
 	wait_for_runs($a, 9);
 	wait_for_runs($b, 8);
 	is(ledgers($run), "  done: 17 shards: 0-2,4-12,15-19\n  not begun: 3 shards: 3,13-14\n", 'the others go on');
+	ok(wait_for_said($run, qr/: \d+ of 20 shards, on 2 servers; 0 failed, \d+ s left; waiting: shard (3|13|14): .*; process \d+ .*holds AccessShareLock/),
+		'it tells how far it is, and what it waits for');
 	$_->query_safe('COMMIT') for @holders;
 	ok($run->{run}->finish, 'done when their holders end');
-	like($run->{said}, qr/: \d+ of 20 shards, on 2 servers; 0 failed, \d+ s left; waiting: shard (3|13|14): .*; process \d+ .*holds AccessShareLock/,
-		'it tells how far it is, and what it waits for');
 	is(runs($a, $b), '20 20', 'each once');
 
 	$holders[0]->query_safe('BEGIN; LOCK TABLE insta3.photos IN ACCESS SHARE MODE');
@@ -78,9 +85,9 @@ subtest 'a server that is down' => sub {
 	$b->stop;
 	my $run = start_each();
 	wait_for_runs($a, 10);
+	ok(wait_for_said($run, qr/waiting: shard 1\d: connection to server/), 'it says what it waits for');
 	$b->start;
 	ok($run->{run}->finish, 'done when it is up again');
-	like($run->{said}, qr/waiting: shard 1\d: connection to server/, 'it says what it waits for');
 	is(runs($a, $b), '20 20', 'each once');
 	$b->stop;
 	each_ok($a, 1, qr/10 shards done.*failed\n  connection to server .*: 10 shards: 10-19/s, '--name', 'down', '--wait', 0,
