@@ -27,6 +27,7 @@ extern struct Options
 	bool		keep;
 	bool		json;
 	char	  **for_move;		/* options for snowid-move; ends with NULL */
+	bool		has_pooler_file;	/* among these */
 }			options;
 
 typedef struct Server
@@ -39,10 +40,12 @@ typedef struct Server
 } Server;
 
 #define ANSWER_MS	20000		/* what a server has for an answer */
+#define FLEET_LOCK	"1397641047, -3"	/* besides snowid-move's locks */
 
 extern PGconn *directory;
 extern Server *servers;
 extern int	nservers;
+extern bool lock_fleet(void);
 extern int	ask_servers(const char *period);
 extern const char *label_of_server(const Server *server);
 extern const char *registry_option(void);

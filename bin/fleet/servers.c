@@ -22,6 +22,17 @@ registry_option(void)
 	return text_of("--registry '%s'", without_password("--registry", options.registry));
 }
 
+/* One program at a time changes the fleet. */
+bool
+lock_fleet(void)
+{
+	run(directory, "SET lock_timeout = %d", ANSWER_MS / 4);
+	if (!try_run(directory, "SELECT pg_advisory_lock(" FLEET_LOCK ")"))
+		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: %s", query_text(directory, FLEET_LOCK_HOLDER_SQL));
+	run(directory, "SET lock_timeout = 0");
+	return true;
+}
+
 /* As the directory has them now. */
 static void
 read_servers(void)
@@ -158,7 +169,7 @@ ask_servers(const char *period)
 	read_servers();
 	ask_all(text_of(FLEET_FACTS_SQL, period == NULL ? "NULL" : literal(directory, period)),
 			period == NULL ? 0 : (int) query_int64(directory, "SELECT extract(epoch FROM %s::interval) * 1000", literal(directory, period)));
-	run(directory, "DROP TABLE IF EXISTS pg_temp.answer, pg_temp.address, pg_temp.lives, pg_temp.going");
+	run(directory, "DROP TABLE IF EXISTS pg_temp.answer, pg_temp.address, pg_temp.told, pg_temp.lives, pg_temp.going");
 	run(directory, FLEET_ANSWER_SQL);
 	for (int i = 0; i < nservers; i++)
 	{
@@ -172,6 +183,7 @@ ask_servers(const char *period)
 			literal(directory, servers[i].trouble));
 	}
 	run(directory, FLEET_ADDRESS_SQL);
+	run(directory, FLEET_TOLD_SQL);
 	run(directory, FLEET_LIVES_SQL);
 	run(directory, FLEET_GOING_SQL);
 	return nmissing;
@@ -213,9 +225,9 @@ may_be_added(Side *server, const char *name, const char *identity)
 	for (int i = 0; i < nservers && nfailed == 0; i++)
 	{
 		const char *label = label_of_server(&servers[i]);
-		PGconn	   *other = open_connection(label, servers[i].home != NULL ? servers[i].home : options.registry);
-		char	   *there = servers[i].home != NULL ? why_unreachable(server->conn, servers[i].home) : NULL;
-		char	   *back = PQstatus(other) == CONNECTION_OK ? why_unreachable(other, server->conninfo) : PQerrorMessage(other);
+		PGconn	   *other = servers[i].answer != NULL ? open_connection(label, servers[i].home != NULL ? servers[i].home : options.registry) : NULL;
+		char	   *there = other != NULL && servers[i].home != NULL ? why_unreachable(server->conn, servers[i].home) : NULL;
+		char	   *back = other == NULL ? NULL : PQstatus(other) == CONNECTION_OK ? why_unreachable(other, server->conninfo) : PQerrorMessage(other);
 
 		if (there != NULL)
 			printf("warning  %s does not reach %s: %s\n", name, label, there);
@@ -303,8 +315,7 @@ command_add(const char *name, const char *home)
 			? "ALTER PUBLICATION shard_registry ADD TABLE" : "CREATE PUBLICATION shard_registry FOR TABLE", text);
 	run(directory, "BEGIN");
 	run(directory, "INSERT INTO snowid.servers (name, home, weight) VALUES (%s, %s, %s) "
-		"ON CONFLICT (name) DO UPDATE SET home = excluded.home, weight = CASE WHEN %s THEN excluded.weight ELSE servers.weight END, "
-		"state = CASE servers.state WHEN 'draining' THEN 'open' ELSE servers.state END",
+		"ON CONFLICT (name) DO UPDATE SET home = excluded.home, weight = CASE WHEN %s THEN excluded.weight ELSE servers.weight END",
 		literal(directory, name), literal(directory, home), options.weight != NULL ? literal(directory, options.weight) : "1", options.weight != NULL ? "true" : "false");
 	run(directory, "INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool, home) SELECT shard, schema, sequence, epoch, pool, %s "
 		"FROM jsonb_to_recordset(%s) r (shard int, schema name, sequence name, epoch timestamptz, pool text) "
@@ -343,10 +354,10 @@ command_retire(const char *name)
 		run(conn, "DROP TRIGGER IF EXISTS directory_is_right ON snowid.shard_registry; TRUNCATE snowid.servers, snowid.placements, snowid.poolers");
 	}
 	PQfinish(conn);
+	for (int64 end = now_ms() + ANSWER_MS; !try_run(directory, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", literal(directory, subscription)); wait_ms(100))
+		if (now_ms() > end)
+			return refuse(EXIT_FAILED, "End what reads it, and type the same command again.", "%s is not yet retired: %s", name, last_message);
 	run(directory, "DELETE FROM snowid.servers WHERE name = %s", literal(directory, name));
-	for (int64 end = now_ms() + ANSWER_MS; now_ms() < end &&
-		 !try_run(directory, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", literal(directory, subscription));)
-		wait_ms(100);
 	report_info("%s is no more in the fleet", name);
 	return EXIT_DONE;
 }

@@ -63,6 +63,7 @@ take_options_for_move(char **given)
 	{
 		size_t		length = strcspn(*given, "=");
 
+		options.has_pooler_file |= strncmp(*given, "--pooler-file", 13) == 0;
 		for (int i = 0; i < (int) lengthof(ours) && length > 2; i++)
 			if (strncmp(*given, ours[i], length) == 0)
 				refuse_usage("%s is decided by snowid-fleet", ours[i]);
@@ -111,6 +112,8 @@ main(int argc, char *argv[])
 		refuse_usage("invalid value \"%s\" for option --by: it must be bytes, inserts or shards", options.by);
 	if ((directory = open_directory(options.registry)) == NULL)
 		return EXIT_USAGE;
+	if (commands[i].bit != OF_STATUS && !options.dry_run && !lock_fleet())
+		return EXIT_FAILED;
 	if (options.period == NULL && (commands[i].bit & OF_PLAN) != 0)
 		options.period = "10s";
 	switch (commands[i].bit)

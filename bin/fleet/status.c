@@ -16,7 +16,7 @@
 #define AUDIT_MS	60000		/* for audit, which asks one server after the
 								 * other */
 
-/* What snowid-move audit says, as an array for a query; its exit status. */
+/* What snowid-move audit finds, as an array for a query, or why it has found nothing; its exit status. */
 static char *
 findings(int *status)
 {
@@ -30,17 +30,17 @@ findings(int *status)
 	int64		end = now_ms() + AUDIT_MS;
 
 	initPQExpBuffer(&said);
-	if (pipe2(ends, O_CLOEXEC) != 0 || (pid = start_program(NULL, argv, NULL, ends[1], open("/dev/null", O_WRONLY | O_CLOEXEC))) == 0)
+	if (pipe2(ends, O_CLOEXEC) != 0 || (pid = start_program(NULL, argv, NULL, ends[1], ends[1])) == 0)
 		fail();
 	close(ends[1]);
 	more.fd = ends[0];
 	while (now_ms() < end && poll(&more, 1, (int) (end - now_ms())) > 0 && (n = read(ends[0], part, sizeof(part))) > 0)
 		appendBinaryPQExpBuffer(&said, part, n);
-	if (now_ms() >= end)
-		kill(pid, SIGKILL);
+	if (now_ms() >= end && kill(pid, SIGKILL) == 0)
+		appendPQExpBuffer(&said, "\nFAILED audit has not ended in %d s; type: snowid-move audit %s", AUDIT_MS / 1000, registry_option());
 	close(ends[0]);
 	waitpid(pid, status, 0);
-	return query_text(directory, "SELECT coalesce(jsonb_agg(regexp_replace(f, '\\s+', ' ', 'g')), '[]') FROM regexp_split_to_table(%s, '\\n(?=FAILED|\\d+ servers)') f WHERE f ~ '^FAILED'",
+	return query_text(directory, "SELECT coalesce(jsonb_agg(regexp_replace(f, '\\s+', ' ', 'g')), '[]') FROM regexp_split_to_table(%s, '\\n(?=FAILED|snowid-move: |\\d+ servers)') f WHERE f ~ '^FAILED|^snowid-move: (error|fatal)'",
 					  literal(directory, said.data));
 }
 
@@ -49,12 +49,9 @@ command_status(void)
 {
 	int			nmissing,
 				status = 0;
-	char	   *found;
 
 	nmissing = ask_servers(options.period);
-	found = findings(&status);
-	run(directory, "DROP TABLE IF EXISTS pg_temp.document");
-	run(directory, STATUS_DOCUMENT_SQL, literal(directory, without_password("--registry", options.registry)), literal(directory, found));
+	run(directory, STATUS_DOCUMENT_SQL, literal(directory, without_password("--registry", options.registry)), literal(directory, findings(&status)));
 	if (options.html != NULL)
 	{
 		FILE	   *file = fopen(options.html, "w");

@@ -56,20 +56,17 @@ home_to_type(int server)
 
 /* What there is to plan with; returns the number of groups that are to be apart. */
 static int
-read_facts(const char *by)
+read_facts(const char *by, const char *drained)
 {
-	PGresult   *res = query(directory, FLEET_PLAN_SERVERS_SQL);
+	PGresult   *res = query(directory, FLEET_PLAN_SERVERS_SQL, literal(directory, drained));
 	int			ngroups = 0;
 
 	plan_servers = pg_malloc0((nservers + 1) * sizeof(PlanServer));
-	for (int i = 0; i < nservers; i++)
-		plan_servers[i].weight = 1e-9;
 	for (int row = 0; row < PQntuples(res); row++)
 	{
 		PlanServer *server = &plan_servers[atoi(PQgetvalue(res, row, 0))];
 
-		if (servers[atoi(PQgetvalue(res, row, 0))].name != NULL)
-			server->weight = atof(PQgetvalue(res, row, 1));
+		server->weight = atof(PQgetvalue(res, row, 1));
 		server->takes = *PQgetvalue(res, row, 2) == 't';
 		server->drains = *PQgetvalue(res, row, 3) == 't';
 	}
@@ -402,15 +399,8 @@ command_balance(const char *drained)
 		deadline = time_of(options.until);
 	if (drained != NULL && home_of_server(directory, drained) == NULL)
 		return EXIT_USAGE;
-	if (query_bool(directory, "SELECT EXISTS (SELECT FROM snowid.poolers)") && !options.dry_run)
-	{
-		bool		has_file = false;
-
-		for (char **o = options.for_move; *o != NULL; o++)
-			has_file = has_file || strncmp(*o, "--pooler-file", 13) == 0;
-		if (!has_file)
-			return refuse(EXIT_USAGE, "Add at the end: -- --pooler-file PATH", "the directory has poolers, whose file of entries is not said");
-	}
+	if (!options.dry_run && !options.has_pooler_file && query_bool(directory, "SELECT EXISTS (SELECT FROM snowid.poolers)"))
+		return refuse(EXIT_USAGE, "Add at the end: -- --pooler-file PATH", "the directory has poolers, whose file of entries is not said");
 	if (!look(drained != NULL))
 		return EXIT_FAILED;
 	if (nservers == 0 || query_int64(directory, "SELECT count(*) FROM snowid.servers") == 0)
@@ -424,10 +414,7 @@ command_balance(const char *drained)
 	/* Not before it is known that it can be. */
 	if (drained != NULL && !options.dry_run)
 		run(directory, "UPDATE snowid.servers SET state = 'draining' WHERE name = %s AND state <> 'draining'", literal(directory, drained));
-	limits.ngroups = read_facts(options.by);
-	for (int i = 0; i < nservers && drained != NULL; i++)
-		if (servers[i].name != NULL && strcmp(servers[i].name, drained) == 0)
-			plan_servers[i].drains = true;
+	limits.ngroups = read_facts(options.by, drained);
 	make_plan(plan_servers, nservers, pools, npools, &limits, drained == NULL);
 	take_plan();
 	for (int i = 0; i < npools; i++)

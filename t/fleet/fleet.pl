@@ -110,14 +110,36 @@ $dir->safe_psql('postgres', q{DELETE FROM snowid.placements WHERE rule = 'only'}
 fleet_ok([ 'balance', '--by', 'shards' ], 0, 's4 gets its share');
 homes_ok({ s4 => 4 }, 'balanced by shards', %nodes);
 
+# Two at once.
+my $holder = $dir->background_psql('postgres');
+$holder->query_safe('SELECT pg_advisory_lock(1397641047, -3)');
+fleet_ok([ 'balance' ], 1, 'two at once', qr/another snowid-fleet is at work: process \d+ of \w+\n/);
+fleet_ok([ 'balance', '--dry-run' ], 0, '... but one that only looks');
+$holder->quit;
+
 # Drain.
 my $has12 = $dir->safe_psql('postgres', q{SELECT name FROM snowid.servers s JOIN snowid.shard_registry r ON r.home ~ (substring(s.home FROM 'port=\d+') || '\M') WHERE shard = 12});
 fleet_ok([ 'drain', $has12 ], 1, 'with a shard that stays', qr/insta12 stays at $has12: it is pinned/, qr/$has12 stays draining.*UPDATE snowid.servers/);
+fleet_ok([ 'add', $has12, $home{$has12} ], 0, 'added again');
+is($dir->safe_psql('postgres', "SELECT state FROM snowid.servers WHERE name = '$has12'"), 'draining', '... it drains');
+$nodes{$has12}->safe_psql('postgres', 'SELECT snowid.create_shard(78)');
+fleet_ok([ 'drain', $has12 ], 1, 'a shard that nobody told of', qr/shard 78 lives at $has12, and the directory does not know it; type: snowid-fleet add $has12\n/);
+$nodes{$has12}->safe_psql('postgres', 'SELECT snowid.drop_shard(78)');
 $dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
 fleet_ok([ 'drain', $has12 ], 0, 'drained', qr/$has12 has nothing any more; to take it out, type: snowid-fleet retire $has12/);
 $nodes{$has12}->safe_psql('postgres', 'SELECT snowid.create_shard(77)');
 fleet_ok([ 'retire', $has12 ], 1, 'a shard of which the directory does not know', qr/1 shards live there, the first is 77/);
 $nodes{$has12}->safe_psql('postgres', 'SELECT snowid.drop_shard(77)');
+
+# Somebody else reads its slot.
+my $slot = "snowid_registry_$has12";
+$nodes{$has12}->safe_psql('postgres', "ALTER SUBSCRIPTION $slot DISABLE");
+my @reader = ('pg_recvlogical', '-d', $dir->connstr('postgres'), '--slot', $slot, '--start', '-f', '-', '-o', 'proto_version=1', '-o', 'publication_names=shard_registry');
+my $reader = IPC::Run::start([@reader], '>', \my $read, '2>', \my $read_errors);
+$dir->poll_query_until('postgres', "SELECT active FROM pg_replication_slots WHERE slot_name = '$slot'") or die 'nobody reads';
+fleet_ok([ 'retire', $has12 ], 1, 'its slot is read', qr/$has12 is not yet retired: .*"$slot" is active/, qr/type the same command again/);
+$reader->signal('KILL');
+$reader->finish;
 fleet_ok([ 'retire', $has12 ], 0, 'retired', qr/is no more in the fleet/);
 homes_ok({ $has12 => 0 }, 'retired', %nodes);
 is($nodes{$has12}->safe_psql('postgres', 'SELECT count(*) FROM pg_subscription'), 0, 'no subscription is left');

@@ -6,6 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
+use Encode 'decode';
 use FleetTest;
 use IPC::Run ();
 use JSON::PP;
@@ -32,7 +33,7 @@ moves_ok($s1, $s2, 1, [ '--stop-after', 'copied', '--registry', home_of($dir) ],
 moves_ok($s1, $s2, 2, [ '--registry', home_of($dir) ], 0, 'one has moved', qr/now lives at/);
 $s3->stop;
 $said = fleet_ok([ 'status' ], 1, 'at work', qr/^moving +shards 1 from s1 to s2: copied since .*, \d+ kB of \d+ kB/m, qr/^copy +of shards 2 at s1, closed since/m,
-	qr/^s3 +0 shards  NOT REACHED: /m, qr/^slot +snowid_move_1_\w+ at s1 keeps /m, qr/^FAILED .*stale|^FAILED/m);
+	qr/^s3 +0 shards  NOT REACHED: /m, qr/^slot +snowid_move_1_\w+ at s1 keeps /m, qr/^FAILED the copy of shard 2 at .* can go type: snowid-move finish --shard 2 /m);
 fleet_ok([ 'balance' ], 1, 'no plan without sizes', qr/s3 is not reached, so nobody knows how much it has/);
 fleet_ok([ 'balance', '--by', 'shards', '--dry-run' ], 0, '... but by shards');
 my (undef, $json) = fleet('status', '--json');
@@ -48,6 +49,18 @@ fleet_ok([ 'status' ], 1, 'who waits', qr/^waiting +at s1: shard 1 is locked by 
 $holder->query_safe('ROLLBACK');
 $holder->quit;
 
+# What audit finds is told; also why it has found nothing.
+my $programs = PostgreSQL::Test::Utils::tempdir();
+append_to_file("$programs/snowid-move", "#!/bin/sh\necho 'snowid-move: error: no memory' >&2\nexit 2\n");
+chmod 0755, "$programs/snowid-move";
+my ($program) = grep { -x } map { "$_/snowid-fleet" } split /:/, $ENV{PATH};
+system 'cp', $program, $programs;
+{
+	local $ENV{PATH} = "$programs:$ENV{PATH}";
+	IPC::Run::run([ "$programs/snowid-fleet", 'status', '--registry', home_of($dir) ], '>', \my $out, '2>', \my $err);
+	like($out, qr/^snowid-move: error: no memory *$/m, 'an audit that fails') or diag $err;
+}
+
 # As a page.
 my $page = PostgreSQL::Test::Utils::tempdir() . '/fleet.html';
 fleet_ok([ 'status', '--html', $page ], 1, 'a page');
@@ -57,21 +70,95 @@ unlike($text, qr/(src|href)=|https?:/, 'nothing comes over the network');
 my ($browser) = grep { -x } map { "$_/chromium" } split /:/, $ENV{PATH};
 SKIP:
 {
-	skip 'chromium is not installed', 6 unless $browser;
-	my $profile = PostgreSQL::Test::Utils::tempdir();
-	my @run = ($browser, '--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', "--user-data-dir=$profile", '--virtual-time-budget=2000');
-	local $ENV{HOME} = $profile;
-	IPC::Run::run([ @run, '--dump-dom', "file://$page" ], '>', \my $dom, '2>', \my $errors, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
-	is(() = $dom =~ m{<div class="server">}g, 3, 'each server is shown') or diag $errors;
-	is(() = $dom =~ m{<tr><td}g, 5, 'and each shard');
+	skip 'chromium is not installed', 1 unless $browser;
+	$document = decode_json($text =~ /^const fleet = (.*);$/m);
+	my $dom = in_browser($page, '--dump-dom');
+	my @heads = $dom =~ m{<strong>(s\d)</strong><span>(.*?)</span>}g;
+	is_deeply(\@heads, [ map { ($_->{name}, "$_->{shards} shards, " . size($_->{bytes}) . ', ' . count($_->{rows}) . ' rows') } @{ $document->{servers} } ],
+		'the figures are those of the registry');
+	my @rows = map { [ m{<td[^>]*>(.*?)</td>}g ] } $dom =~ m{<tr>(<td.*?)</tr>}g;
+	is_deeply([ map { "@$_[0, 3, 5, 6]" } @rows ],
+		[ map { join ' ', $_->{shard}, $_->{server}, size($_->{bytes}), count($_->{rows}) } sort { $b->{bytes} <=> $a->{bytes} || $a->{shard} <=> $b->{shard} } @{ $document->{shards} } ],
+		'and each shard, the largest first');
 	like($dom, qr{<td class="">&lt;/script&gt;&lt;b&gt;"&amp;</td>}, 'a name is a text');
 	like($dom, qr{<span>s1: shards 1</span><svg.*?<span>s2: copied}s, 'what moves, as an arrow');
-	my ($bytes) = $document->{servers}[0]{bytes};
-	like($dom, qr{<strong>s1</strong><span>3 shards, }, 'the figures are those of the registry');
-	IPC::Run::run([ @run, '--window-size=420,1200', "--screenshot=$profile/narrow.png", "file://$page" ], '>', \my $out, '2>', \$errors, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
-	cmp_ok(-s "$profile/narrow.png" // 0, '>', 10_000, 'a picture of a narrow window');
-	system 'cp', "$profile/narrow.png", $page, $ENV{SNOWID_KEEP} if $ENV{SNOWID_KEEP};
+	like($dom, qr{<p class="bad">FAILED }, 'what audit finds');
+
+	# A click sorts the table; once more turns it.
+	my $click = q{const shards = () => { document.querySelector('th button').click(); return [...document.querySelectorAll('#shards tbody td:first-child')].map(e => e.textContent).join(' '); };
+		document.title = shards() + ', ' + shards();};
+	like(in_browser(changed_page($page, $click), '--dump-dom'), qr{<title>9 4 3 2 1, 1 2 3 4 9</title>}, 'sorted by shard');
+
+	# Many shards: a bar is as long as its server's part, each shard has a part of it, none is cut off.
+	my %server = (waits => [], slots => []);
+	my @many = map { { shard => $_, schema => "insta$_", server => $_ < 3000 ? 's1' : 's2', lives => 'here', bytes => 1e9 + $_ * 1e5, inserts => $_ % 7 } } 0 .. 3999;
+	my %large = (at => 'now', moves => [], copies => [], findings => [], shards => \@many, servers => [ map { my $name = $_; my $all = 0; $all += $_->{bytes} for grep { $_->{server} eq $name } @many;
+		+{ %server, name => $name, shards => 1000, bytes => $all } } 's1', 's2' ]);
+	my $measure = q{document.title = [...document.querySelectorAll('.bar')].map(b => { const p = [...b.children].map(i => i.getBoundingClientRect());
+		const all = b.getBoundingClientRect(); return [p.length, Math.round(100 * (p.at(-1).right - p[0].left) / all.width), p.every((r, i) => r.width > 0 && (i === 0 || Math.abs(r.left - p[i - 1].right) < 0.1))].join(' '); }).join(', ');};
+	my $share = sprintf '%.0f', 100 * $large{servers}[1]{bytes} / $large{servers}[0]{bytes};
+	like(in_browser(changed_page($page, $measure, \%large), '--dump-dom'), qr{<title>3000 100 true, 1000 $share true</title>}, 'bars of thousands of shards');
+
+	# In a narrow window nothing but the table is wider than it; in dark mode it is dark.
+	my $look = q{document.title = [matchMedia('(prefers-color-scheme: dark)').matches, getComputedStyle(document.body).backgroundColor, document.documentElement.scrollWidth <= innerWidth].join(' ');};
+	like(in_browser(changed_page($page, $look), '--dump-dom', '--window-size=420,1200'), qr{<title>false rgb\(255, 255, 255\) true</title>}, 'light, and narrow');
+	like(in_browser(changed_page($page, $look), '--dump-dom', '--blink-settings=preferredColorScheme=0'), qr{<title>true rgb\(18, 24, 31\) true</title>}, 'dark');
+	for my $mode ('light', 'dark')
+	{
+		my $picture = "$programs/$mode.png";
+		in_browser($page, '--window-size=420,1200', "--screenshot=$picture", $mode eq 'dark' ? '--blink-settings=preferredColorScheme=0' : ());
+		cmp_ok(-s $picture // 0, '>', 10_000, "a picture, $mode");
+		system 'cp', $picture, $page, $ENV{SNOWID_KEEP} if $ENV{SNOWID_KEEP};
+	}
 }
 
 $_->stop for $dir, $s1, $s2;
 done_testing();
+
+# What a browser makes of a page.
+sub in_browser
+{
+	my ($file, @options) = @_;
+	my $profile = PostgreSQL::Test::Utils::tempdir();
+	local $ENV{HOME} = $profile;
+
+	IPC::Run::run([ $browser, '--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', "--user-data-dir=$profile", '--virtual-time-budget=2000', @options, "file://$file" ],
+		'>', \my $shown, '2>', \my $errors, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	return decode('UTF-8', $shown);
+}
+
+# A copy of the page that does something more, with other figures if they are given.
+sub changed_page
+{
+	my ($file, $script, $figures) = @_;
+	my $html = slurp_file($file);
+	my $copy = PostgreSQL::Test::Utils::tempdir() . '/copy.html';
+
+	if ($figures)
+	{
+		my $json = encode_json($figures);
+		$html =~ s/^const fleet = .*;$/const fleet = $json;/m;
+	}
+	append_to_file($copy, "$html<script>$script</script>");
+	return $copy;
+}
+
+# As the page writes them.
+sub size
+{
+	my ($n) = @_;
+	return "\x{2013}" unless defined $n;
+	my @units = qw(B kB MB GB TB);
+	my $unit = 0;
+	$n /= 1024, $unit++ while $n >= 1024 && $unit < 4;
+	return sprintf '%.*f %s', $n < 10 && $unit ? 1 : 0, $n, $units[$unit];
+}
+
+sub count
+{
+	my ($n) = @_;
+	return "\x{2013}" unless defined $n;
+	$n = sprintf '%.0f', $n;
+	$n =~ s/(?<=\d)(?=(\d{3})+$)/,/g;
+	return $n;
+}

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 /* port.h has them come from a library that there is no need to link. */
@@ -197,6 +198,7 @@ int
 main(void)
 {
 	PlanServer	servers[256];
+	struct rusage used;
 
 	srandom(1);
 	for (int s = 0; s < 256; s++)
@@ -207,6 +209,8 @@ main(void)
 	try_fleet("8,192 pools by Zipf, 16 servers", 8192, 16, 0, servers, 5);
 	try_fleet("half of them on one server", 8192, 16, 4096, servers, 5);
 	try_fleet("256 servers", 8192, 256, 0, servers, 30);
+	getrusage(RUSAGE_SELF, &used);
+	ok(used.ru_maxrss < 200 * 1024, "in 200 MB");
 	try_fleet("200 pools, 4 servers, one empty", 200, 4, 120, servers, 5);
 	servers[3].weight = 3;
 	servers[5].weight = 0.5;

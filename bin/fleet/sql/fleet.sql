@@ -26,18 +26,21 @@ SELECT json_build_object(
    'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at, 'begun', started_at,
    'bytes', (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace AND nspname = m.schema WHERE relkind = 'r'))) FROM snowid.moves m WHERE details ? 'move_id' AND NOT details ? 'split'));
 
--- All answers are in the temporary table answer: n, name, home, facts.  The same server twice is there once:
--- address leads from each home to its first n.
+-- All answers are in the temporary table answer, their shards in told.  The same server twice is there
+-- once: address leads from each home to its first n.
 \echo fleet_answer_sql
 CREATE TEMP TABLE answer AS SELECT NULL::int AS n, NULL::text AS name, NULL::text AS home, NULL::jsonb AS facts, NULL::text AS trouble LIMIT 0;
 
 \echo fleet_address_sql
 CREATE TEMP TABLE address AS SELECT home, CASE WHEN facts IS NULL THEN n ELSE (SELECT min(b.n) FROM answer b WHERE b.facts ->> 'run' = a.facts ->> 'run') END AS n FROM answer a;
 
+\echo fleet_told_sql
+CREATE TEMP TABLE told AS SELECT n, s.* FROM answer, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END)
+ s (shard int, lives text, bytes float8, inserts float8, rows float8);
+
 \echo fleet_lives_sql
-CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, s.lives, s.bytes, s.inserts, s.rows FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home
-LEFT JOIN (SELECT n, s.* FROM answer, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END)
- s (shard int, lives text, bytes float8, inserts float8, rows float8)) s ON s.n = d.n AND s.shard = r.shard;
+CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, t.lives, t.bytes, t.inserts, t.rows
+FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home LEFT JOIN told t ON t.n = d.n AND t.shard = r.shard;
 
 \echo fleet_going_sql
 CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, a.n, CASE WHEN is_source THEN a.home ELSE peer END AS source, CASE WHEN is_source THEN peer ELSE a.home END AS target
@@ -45,8 +48,9 @@ FROM answer a, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'arra
 ORDER BY m.shard, id, (m.role = 'source') DESC;
 
 -- The servers of the plan, in their order.
+-- arguments: drained
 \echo fleet_plan_servers_sql
-SELECT a.n, coalesce(s.weight, 1), s.state = 'open' AND a.facts IS NOT NULL, s.state = 'draining' FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name
+SELECT a.n, CASE WHEN a.name IS NULL THEN 0 ELSE coalesce(s.weight, 1) END, s.state = 'open' AND a.facts IS NOT NULL, s.state = 'draining' OR s.name = :'drained' FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name
 WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home) ORDER BY a.n;
 
 -- The pools: what moves as a whole.  One that cannot be moved now stays.
@@ -88,6 +92,8 @@ SELECT line FROM ( SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('no
 \echo fleet_doubts_sql
 (SELECT format('shard %s is open nowhere: the registry says %s', shard, coalesce(home, 'nothing')) FROM lives l
  WHERE (server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL)) AND NOT EXISTS (SELECT FROM going g WHERE g.shard = l.shard) ORDER BY shard LIMIT 5)
+UNION ALL (SELECT format('shard %s lives at %s, and the directory does not know it; type: snowid-fleet add %s', shard, coalesce(name, home), coalesce(name, 'NAME HOME'))
+ FROM told JOIN answer USING (n) WHERE lives = 'here' AND shard NOT IN (SELECT shard FROM lives) ORDER BY shard LIMIT 5)
 UNION ALL SELECT format('%s is not reached, so nobody knows how much it has', coalesce(name, home)) FROM answer WHERE facts IS NULL AND :'needs_sizes'::bool;
 
 -- Moves that an earlier run has begun and not ended, oldest first; and which only want to be finished.
@@ -129,6 +135,9 @@ SELECT jsonb_build_object('is_same', concat_ws(' ', (SELECT system_identifier FR
  'roles', (SELECT jsonb_agg(DISTINCT r) FROM answer, jsonb_array_elements(facts -> 'roles') r),
  'shared', (SELECT jsonb_agg(format('%I.%I', schemaname, tablename)) FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname <> 'snowid'));
 
+\echo fleet_lock_holder_sql
+SELECT string_agg(concat_ws(' of ', pid, usename), ', ') FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND datname = current_database();
+
 \echo fleet_own_shards_sql
 SELECT coalesce(jsonb_agg(r), '[]') FROM (SELECT shard, schema, sequence, epoch, pool FROM snowid.shard_registry r WHERE snowid_internal.lives(r) = 'here') r;
 
@@ -141,7 +150,7 @@ WHERE NOT EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'shard_regis
 -- arguments: name
 \echo fleet_retire_doubts_sql
 WITH s AS MATERIALIZED (SELECT d.n FROM snowid.servers JOIN address d USING (home) WHERE name = :'name') SELECT what FROM ( SELECT 1, format('%s shards live there, the first is %s', count(*), min(shard)) FROM (SELECT shard FROM lives WHERE server = (SELECT n FROM s) UNION
-  SELECT x.shard FROM answer, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END) x (shard int, lives text) WHERE n = (SELECT n FROM s) AND x.lives = 'here') l HAVING count(*) > 0
+  SELECT shard FROM told WHERE n = (SELECT n FROM s) AND lives = 'here') l HAVING count(*) > 0
  UNION ALL SELECT 2, format('%s shards are open nowhere, the first is %s', count(*), min(shard)) FROM lives
  WHERE server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL) HAVING count(*) > 0
  UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)) FROM going
