@@ -63,6 +63,25 @@ run_prechecks(const Move *move)
 	close_script(move->options->fix_script);
 }
 
+/* Of a copy from from, which makes no move: would it run a lesser role's code? */
+bool
+owners_are_trusted(const Move *move, const char *schema, PGconn *from)
+{
+	Shard		shard = {.number = move->shards[0]->number,.schema = pg_strdup(schema)};
+	Shard	   *shards[] = {&shard};
+	Move		copied = *move;
+	Severity	severity = FOUND_OK;
+
+	copied.source.conn = from;
+	copied.shards = shards;
+	for (size_t i = 0; i < lengthof(plan); i++)
+		if (strcmp(plan[i].name, "owners") == 0)
+			severity = run_check(&copied, &plan[i], FOUND_FAILED);
+	fflush(stdout);
+	pg_free(shard.schema);
+	return severity != FOUND_FAILED;
+}
+
 /*
  * Run all, and print each with its result; false if one has failed.  Again,
  * just before what writers notice: only what has failed is printed.

@@ -365,7 +365,7 @@ make_copy(Copy *copy, bool definitions_only, int number)
 
 	if (file == NULL)
 		report_error("could not make a temporary file: %m");
-	else
+	else if (owners_are_trusted(copy->move, copy->schema, copy->from))
 		done = dump_archive(copy->from, copy->move->options->bindir, &schema, 1, query_text(copy->from, "SELECT pg_export_snapshot()"), archive) &&
 			claim_name(copy) && make_tables(copy, archive, &owner) && copy_all_rows(copy, definitions_only) &&
 			make_after_rows(copy, archive, query_text(copy->from, "SELECT coalesce(array_agg(conname), '{}') FROM pg_constraint "

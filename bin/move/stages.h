@@ -30,6 +30,7 @@ typedef enum Status
  * journals as they are.
  */
 extern void run_prechecks(const Move *move);
+extern bool owners_are_trusted(const Move *move, const char *schema, PGconn *from);
 
 /* How many findings were printed. */
 extern int	nfailures;

@@ -1,0 +1,82 @@
+# A copy runs nothing of the shard's owner with the rights of whoever makes it: its
+# CHECKs, domains, generated columns, index expressions and so on are functions that a lesser
+# role may have written, and who copies or restores is a superuser.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+my $b = move_node('b');
+$_->start for $a, $b;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid; CREATE ROLE app') for $a, $b;
+$a->safe_psql('postgres', q{
+SELECT snowid.create_shard(5);
+CREATE FUNCTION insta5.note(place text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql
+AS $$BEGIN RAISE LOG 'RAN % as %', place, current_user; RETURN true; END$$;
+CREATE DOMAIN insta5.checked AS text CHECK (insta5.note('domain ' || VALUE));
+CREATE FUNCTION insta5.fire() RETURNS trigger LANGUAGE plpgsql
+AS $$BEGIN RAISE LOG 'RAN trigger as %', current_user; RETURN NEW; END$$;
+CREATE TABLE insta5.t (
+	id bigint PRIMARY KEY DEFAULT insta5.next_id(),
+	v insta5.checked,
+	g boolean GENERATED ALWAYS AS (insta5.note('generated ' || id)) STORED,
+	CHECK (insta5.note('check ' || id)));
+CREATE INDEX ON insta5.t (insta5.note('index ' || id));
+CREATE INDEX ON insta5.t (id) WHERE insta5.note('constant of an index');
+CREATE TRIGGER fire BEFORE INSERT ON insta5.t FOR EACH ROW EXECUTE FUNCTION insta5.fire();
+CREATE STATISTICS insta5.s ON (insta5.note('statistics ' || id)), id FROM insta5.t;
+CREATE MATERIALIZED VIEW insta5.m AS SELECT insta5.note('view') FROM insta5.t;
+INSERT INTO insta5.t (v) SELECT 'x' FROM generate_series(1, 5);
+ALTER SCHEMA insta5 OWNER TO app;
+ALTER TABLE insta5.t OWNER TO app;
+ALTER MATERIALIZED VIEW insta5.m OWNER TO app;
+ALTER DOMAIN insta5.checked OWNER TO app;
+ALTER FUNCTION insta5.note(text) OWNER TO app;
+ALTER FUNCTION insta5.fire() OWNER TO app;
+});
+my $superuser = $a->safe_psql('postgres', 'SELECT current_user');
+
+# How a command ends, what it says, and what has run as the superuser meanwhile.
+sub ran
+{
+	my ($from, $to, @command) = @_;
+	my %since = map { $_->name => -s $_->logfile } $a, $b;
+	my ($code, $said) = snowid_move($from, $to, 5, @command);
+	my %ran = map { $_ => 1 } map { slurp_file($_->logfile, $since{ $_->name }) =~ /RAN ([a-z]+)[^\n]* as \Q$superuser\E$/mg } $a, $b;
+	return ($code, $said, join ' ', sort keys %ran);
+}
+
+for my $case ([ $a, $b, 'copy' ], [ $a, $b, 'copy', '--definitions', '--number', 6 ], [ $a, $a, 'copy' ], [ $a, $a, 'restore' ])
+{
+	my ($from, $to, @command) = @$case;
+	my ($code, $said, $ran) = ran(@$case);
+	is($code, 1, "refused: @command") or diag($said);
+	is($ran, '', 'nothing of the owner runs as a superuser');
+	like($said, qr/FAILED +owners: \Q$_\E.*--trust-owners/s, "it names $_") for 'constraint t_id_check on table insta5.t calls insta5.note(text)',
+	  'constraint checked_check calls', 'default value for column g of table insta5.t calls', 'index insta5.t_id_idx calls';
+}
+is($_->safe_psql('postgres', q{SELECT string_agg(nspname, ' ') FROM pg_namespace WHERE nspname ~ '^(insta|snowid_move)'}), $_ == $a ? 'insta5' : '', 'nothing is left')
+  for $a, $b;
+
+# What is left of them runs as its owner, or with the rights of who writes.
+is((ran($a, $b, 'copy', '--trust-owners'))[0], 0, 'he is trusted');
+$a->safe_psql('postgres', q{
+DROP INDEX insta5.t_note_idx, insta5.t_id_idx;
+DROP STATISTICS insta5.s;
+ALTER TABLE insta5.t DROP CONSTRAINT t_id_check, DROP g;
+ALTER DOMAIN insta5.checked DROP CONSTRAINT checked_check});
+for my $case ([ $a, $b, 'copy', '--as', 'again' ], [ $a, $a, 'restore' ])
+{
+	my ($code, $said, $ran) = ran(@$case);
+	is($code, 0, "$case->[2]: without such functions") or diag($said);
+	is($ran, '', '... nothing runs as a superuser');
+}
+
+$_->stop for $a, $b;
+done_testing();
