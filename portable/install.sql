@@ -5,7 +5,7 @@ DECLARE
 	version CONSTANT pg_catalog.text := '@version@';
 	path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
 	strings CONSTANT pg_catalog.text := pg_catalog.current_setting('standard_conforming_strings');
-	known pg_catalog.oid[];		-- functions of the version that is there
+	known pg_catalog.text[];	-- what is there
 	installed pg_catalog.text;	-- NULL, if there is none
 	s pg_catalog.record;
 BEGIN
@@ -35,23 +35,23 @@ BEGIN
 	IF FOUND THEN
 		EXECUTE 'SELECT snowid.version()' INTO installed;
 	END IF;
-	known := ARRAY(SELECT p.oid FROM pg_proc p
-				   WHERE p.pronamespace IN (to_regnamespace('snowid'), to_regnamespace('snowid_internal')));
+	known := ARRAY(SELECT nspname FROM pg_namespace WHERE nspname IN ('snowid', 'snowid_internal')
+				   UNION ALL SELECT oid::regclass::text FROM pg_class
+				   WHERE relnamespace IN (to_regnamespace('snowid'), to_regnamespace('snowid_internal'))
+				   UNION ALL SELECT oid::regprocedure::text FROM pg_proc
+				   WHERE pronamespace IN (to_regnamespace('snowid'), to_regnamespace('snowid_internal')));
 	IF string_to_array(installed, '.')::int[] > string_to_array(version, '.')::int[] THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('version %s is installed, which is newer than %s', installed, version);
-	ELSIF installed = version THEN
-		RAISE NOTICE 'version % is installed already', version;
-	ELSE
--- script
-		-- What is new, also where default privileges withhold it.
-		FOR s IN
-			SELECT p.oid::regprocedure AS name FROM pg_proc p
-			WHERE p.pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace) AND p.oid <> ALL (known)
-		LOOP
-			EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO PUBLIC', s.name);
-		END LOOP;
 	END IF;
+-- script
+	-- What is new, also where default privileges withhold it.
+	FOR s IN
+		SELECT p.oid::regprocedure AS name FROM pg_proc p
+		WHERE p.pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace) AND p.oid::regprocedure::text <> ALL (known)
+	LOOP
+		EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO PUBLIC', s.name);
+	END LOOP;
 	PERFORM set_config('standard_conforming_strings', strings, true), set_config('search_path', path, true);
 END
 $snowid$;
