@@ -211,10 +211,15 @@ run_whole(PGconn *conn, Place *place)
 
 /* Wait until nobody builds an index on this server for whose snapshot this one would wait, or that waits for ours. */
 static void
-await_builds(PGconn *conn, const char *shared)
+await_builds(PGconn *conn, Task *task, const char *shared)
 {
+	char	   *holder = text_of(HOLDER, text_of("locktype = 'advisory' AND classid = %d AND objid = %d", LOCK_CLASS, BUILDS));
+
 	while (goes_on() && !query_bool(conn, "SELECT pg_try_advisory_lock%s(%d, %d)", shared, LOCK_CLASS, BUILDS))
+	{
+		set_message(task, "%s", query_text(conn, "SELECT coalesce(%s, '')", holder));
 		wait_ms(ASK_MS);
+	}
 }
 
 /* Of a statement that may wait as long as it likes: how far it is, and for whom it waits, as another session sees it. */
@@ -270,7 +275,7 @@ run_statements(PGconn *conn, Place *place, int done)
 		bool		fine;
 
 		if (build > 0)
-			await_builds(conn, shared);
+			await_builds(conn, place->task, shared);
 		TRY(try_run(conn, "SET lock_timeout = %d; SELECT set_config('search_path', concat_ws(', ', quote_ident(%s), nullif(%s, '')), false)",
 					blocks_nobody(statement) ? 0 : options.lock_timeout_ms, options.each_server ? "NULL" : schema, literal(conn, place->path)), -1);
 		set_message(place->task, "%s", "");

@@ -206,6 +206,21 @@ why_not_ours(const char *path, const char *text, const char *home)
 				   path, home);
 }
 
+/* An error of the registry, with who has the lock that was waited for. */
+static const char *
+registry_error(PGconn *conn)
+{
+	const char *message = PQerrorMessage(conn);
+	char	   *error = text_of("registry: %.*s", (int) strcspn(message, "\n"), message);
+	PGresult   *res = strcmp(last_sqlstate, "55P03") != 0 ? NULL :
+	try_query(conn, "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = %d AND objid = %d AND granted", LOCK_CLASS, FILE_LOCK);
+
+	if (PQntuples(res) > 0)
+		error = text_of("%s: the file is locked by the session with process id %s", error, PQgetvalue(res, 0, 0));
+	PQclear(res);
+	return error;
+}
+
 /*
  * What keeps the entries from being made, with the shards at home, and from being
  * written; or NULL.  Two programs at once write one after the other, so that the
@@ -227,7 +242,7 @@ why_not_written(const Move *move, const char *home, bool to_write)
 		!try_run(conn, "SELECT pg_advisory_lock(%d, %d)", LOCK_CLASS, FILE_LOCK) ||
 		(to_write && conn != move->source.aux && conn != move->target.aux &&
 		 !try_run(conn, "UPDATE snowid.shard_registry SET home = %s WHERE shard IN (%s)", literal(conn, home), shard_list(move))))
-		reason = text_of("registry: %s", PQerrorMessage(conn));
+		reason = registry_error(conn);
 	else if ((text = entries_of(conn, move->options, move, home, &reason)) !=NULL &&
 			 (reason = why_not_ours(path, text, home_of_connection(conn))) == NULL &&
 			 !replace_file(path, text, to_write))

@@ -22,7 +22,9 @@
 /* Of the two-key advisory locks: "SNOW", and the shard, or what is of no shard. */
 #define LOCK_CLASS			0x534E4F57
 #define FILE_LOCK			(-1)	/* a pooler's file */
-#define PRIVILEGES_LOCK		(-2)	/* a role's default privileges */
+
+/* Of who changes a role's default privileges; only who may write the journal can have it. */
+#define ONE_AT_A_TIME		"LOCK TABLE snowid.moves IN SHARE UPDATE EXCLUSIVE MODE"
 
 typedef enum Verify
 {

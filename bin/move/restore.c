@@ -189,7 +189,7 @@ make_tables(Copy *copy, int archive, char **owner)
 	strip_script(script, &copy->move->target);
 	for (int n = 0; !done; n++)
 	{
-		run(conn, "BEGIN; SELECT pg_advisory_xact_lock(%d, -1); SET LOCAL lock_timeout = %d", LOCK_CLASS, copy->move->options->lock_timeout_ms);
+		run(conn, "BEGIN; " ONE_AT_A_TIME "; SET LOCAL lock_timeout = %d", copy->move->options->lock_timeout_ms);
 		done = try_run(conn, "%s", PQgetvalue(privileges, 0, 0)) &&
 			try_run(conn, "%s", copy->hide) && try_run(conn, "%s", script) &&
 			try_run(conn, "SET search_path = pg_catalog, pg_temp; %s; %s", copy->after, PQgetvalue(privileges, 0, 1));

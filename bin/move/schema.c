@@ -121,8 +121,7 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 	if (script == NULL)
 		return STATUS_FAILED;
 	strip_script(script, target);
-	/* One at a time, since these are rows that all moves of the role change. */
-	run(conn, "BEGIN; SELECT pg_advisory_xact_lock(%d, %d)", LOCK_CLASS, PRIVILEGES_LOCK);
+	run(conn, "BEGIN; " ONE_AT_A_TIME);
 	privileges = query(conn, DEFAULT_PRIVILEGES_SQL);
 	if (try_run(conn, "%s", PQgetvalue(privileges, 0, 0)) &&
 		try_run(conn, "%s%s", script, query_text(keeper, CASTS_SQL, schema_list(move, keeper))) &&

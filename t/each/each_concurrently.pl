@@ -100,4 +100,15 @@ like($said, qr/waiting: shard 3: waiting for [a-z ]+: process $pid of \S+, idle 
 $old->quit;
 ok($run->finish, 'it is done') or diag $said;
 
+# Also who has taken the lock of those who build, as any role could.
+$a->safe_psql('postgres', 'CREATE ROLE stranger LOGIN');
+my $stranger = $a->background_psql('postgres', extra_params => [ '-U', 'stranger' ]);
+$pid = $stranger->query_safe('SELECT pg_backend_pid() FROM pg_advisory_lock(x\'45414348\'::int, -1)');
+$run = IPC::Run::start([ each_command($a, '--name', 'alone', '--shard', 3, '--file', script_file("-- no transaction\nCREATE INDEX CONCURRENTLY alone ON photos (n);")) ], '>&', \($said = ''),
+	$timer);
+pump_until($run, $timer, \$said, qr/waiting: .*\n/);
+like($said, qr/waiting: shard 3: process $pid of stranger, idle for \d+ s, holds ExclusiveLock/, 'and who has taken that lock');
+$stranger->quit;
+ok($run->finish, 'it is done') or diag $said;
+
 done_testing();

@@ -180,6 +180,10 @@ subtest 'what fails after the decision' => sub {
 	is(living($b), '1,2,3,4', 'the decision stands');
 	moves_ok($a, $b, '2,3', ['abort'], 1, 'abort without the file', qr/no --pooler-file was given/);
 	moves_ok($a, $b, '2,3', [ pooler_options($p) ], 0, 'the same command');
+	my @strangers = map { $_->background_psql('postgres') } $a, $b;
+	my @pids = map { $_->query_safe('SELECT pg_backend_pid() FROM pg_advisory_lock(x\'534E4F57\'::int, -1)') } @strangers;
+	moves_ok($a, $b, 5, [ pooler_options($p) ], 1, 'who has locked the file', qr/FAILED +poolers: registry: .*by the session with process id ($pids[0]|$pids[1])$/m);
+	$_->quit for @strangers;
 	chmod 0500, $p->{dir};
 	moves_ok($a, $b, 5, [ pooler_options($p) ], 1, 'a directory that cannot be written', qr/FAILED +poolers: could not write file .*\.new/);
 	chmod 0700, $p->{dir};

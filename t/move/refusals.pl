@@ -65,6 +65,14 @@ subtest 'another one at work' => sub {
 	moves_ok($a, $b, 5, [], 1, 'another one is at work', qr/another snowid-move is at work on shard 5.*process id \d+/s);
 	$other->quit;
 	nothing_left_ok($_, 'refused') for $a, $b;
+
+	# What any role can lock is waited for by nobody.
+	$b->safe_psql('postgres', 'CREATE ROLE stranger LOGIN');
+	$other = $b->background_psql('postgres', extra_params => [ '-U', 'stranger' ]);
+	$other->query_safe(sprintf 'SELECT pg_advisory_lock(%d, n) FROM generate_series(-10, 4) n', 0x534E4F57);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'locks that any role can take');
+	$other->quit;
+	moves_ok($a, $b, 5, ['abort'], 0, 'abort');
 };
 
 # A pg_dump that fails; one that cannot be started; a role that has gone from the

@@ -64,6 +64,11 @@ for my $case ([ $a, $b, 'copy' ], [ $a, $b, 'copy', '--definitions', '--number',
 is($_->safe_psql('postgres', q{SELECT string_agg(nspname, ' ') FROM pg_namespace WHERE nspname ~ '^(insta|snowid_move)'}), $_ == $a ? 'insta5' : '', 'nothing is left')
   for $a, $b;
 
+# He may not stop a copy, either: the lock that it waits for is none that he can take.
+$b->safe_psql('postgres', 'CREATE ROLE stranger LOGIN');
+my $stranger = $b->background_psql('postgres', extra_params => [ '-U', 'stranger' ]);
+$stranger->query_safe(sprintf 'SELECT pg_advisory_lock(%d, n) FROM generate_series(-10, 4) n', 0x534E4F57);
+
 # What is left of them runs as its owner, or with the rights of who writes.
 is((ran($a, $b, 'copy', '--trust-owners'))[0], 0, 'he is trusted');
 $a->safe_psql('postgres', q{
@@ -78,5 +83,6 @@ for my $case ([ $a, $b, 'copy', '--as', 'again' ], [ $a, $a, 'restore' ])
 	is($ran, '', '... nothing runs as a superuser');
 }
 
+$stranger->quit;
 $_->stop for $a, $b;
 done_testing();
