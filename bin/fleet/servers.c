@@ -28,7 +28,7 @@ lock_fleet(void)
 {
 	run(directory, "SET lock_timeout = %d", ANSWER_MS / 4);
 	if (!try_run(directory, "SELECT pg_advisory_lock(" FLEET_LOCK ")"))
-		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: %s", query_text(directory, FLEET_LOCK_HOLDER_SQL));
+		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: process %s", query_text(directory, FLEET_LOCK_HOLDER_SQL));
 	run(directory, "SET lock_timeout = 0");
 	return true;
 }

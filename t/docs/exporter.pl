@@ -27,6 +27,7 @@ SELECT snowid.advance('insta3.id_seq', snowid.make_id(now() + interval '1 hour',
 SELECT snowid.fence_shard(4, 'elsewhere');
 CREATE ROLE exporter LOGIN;
 GRANT SELECT ON ALL SEQUENCES IN SCHEMA insta0, insta1, insta2, insta3 TO exporter;
+GRANT SELECT (details) ON snowid.moves TO exporter;
 });
 
 my $port = PostgreSQL::Test::Cluster::get_free_port();
@@ -62,6 +63,8 @@ cmp_ok($value{snowid_ahead_seconds}, '>', 3500, 'how far');
 cmp_ok($value{snowid_left_seconds}, '>', 86400 * 365, 'time left');
 cmp_ok($value{snowid_left_seconds}, '<', 86400 * 366 * 20, 'until 2046');
 is($value{snowid_sessions_waiting}, 0, 'no session waits');
+is("@value{qw(snowid_moves_under_way snowid_moves_unattended snowid_load_weight)}", '0 0 1', 'no move but a shard closed by hand, no fleet');
+cmp_ok($value{snowid_load_bytes}, '>=', 0, 'the size of the shards');
 like($page, qr/^snowid_sequence_ahead_seconds\{[^}]*schema="insta3"[^}]*\} 3\.\d+e\+03$|^snowid_sequence_ahead_seconds\{[^}]*schema="insta3"[^}]*\} 3\d\d\d/m,
 	'and which it is');
 

@@ -134,6 +134,7 @@ $nodes{$has12}->safe_psql('postgres', 'SELECT snowid.drop_shard(77)');
 # Somebody else reads its slot.
 my $slot = "snowid_registry_$has12";
 $nodes{$has12}->safe_psql('postgres', "ALTER SUBSCRIPTION $slot DISABLE");
+$dir->poll_query_until('postgres', "SELECT NOT active FROM pg_replication_slots WHERE slot_name = '$slot'") or die 'it is read';
 my @reader = ('pg_recvlogical', '-d', $dir->connstr('postgres'), '--slot', $slot, '--start', '-f', '-', '-o', 'proto_version=1', '-o', 'publication_names=shard_registry');
 my $reader = IPC::Run::start([@reader], '>', \my $read, '2>', \my $read_errors);
 $dir->poll_query_until('postgres', "SELECT active FROM pg_replication_slots WHERE slot_name = '$slot'") or die 'nobody reads';
