@@ -232,10 +232,31 @@ refuse_changed(const Move *move, const Side *source)
 						 "The other server does not have that change. Compare what pg_dump --schema-only says of both, change it there, and type: snowid-move finish --cascade");
 }
 
+/*
+ * With a foreign key goes a lock on the table that it leads to.  Those who use a shared
+ * table are not to queue behind us while we wait for somebody.
+ */
 static void
 drop_schema(const Move *single, const Side *side)
 {
-	run(side->conn, "DROP SCHEMA IF EXISTS %s CASCADE", ident(side->conn, set_journal(single, side)->schema));
+	PGconn	   *conn = side->conn;
+	char	   *schema = ident(conn, set_journal(single, side)->schema);
+	bool		leads_out = query_bool(conn, "SELECT count(*) FROM pg_constraint JOIN pg_class c ON c.oid = confrelid "
+									   "WHERE contype = 'f' AND connamespace = to_regnamespace(%s) AND relnamespace <> connamespace", literal(conn, schema));
+
+	for (int n = 0; leads_out; n++)
+	{
+		run(conn, "SAVEPOINT keys; SET LOCAL lock_timeout = %d", single->options->lock_timeout_ms);
+		if (try_run(conn, "DROP SCHEMA %s CASCADE", schema))
+			break;
+		if (strcmp(last_sqlstate, "55P03") != 0 && strcmp(last_sqlstate, "40P01") != 0)
+			fail_with(conn);
+		if (n % 10 == 0)
+			report_info("%s: waiting: %s", side->label, PQerrorMessage(conn));
+		run(conn, "ROLLBACK TO keys; RELEASE keys");
+		back_off(n);
+	}
+	run(conn, "DROP SCHEMA IF EXISTS %s CASCADE; SET LOCAL lock_timeout = 0", schema);
 }
 
 static void

@@ -807,7 +807,8 @@ copy_once(Copy *copy, bool has_rows)
 		return status;
 	PQfinish(copy->keeper);
 	copy->keeper = NULL;
-	if ((status = restore_after_rows(copy)) == STATUS_DONE &&
+	if ((status = await_shared_rows(move, shared_tables(move))) == STATUS_DONE &&
+		(status = restore_after_rows(copy)) == STATUS_DONE &&
 		(status = analyze(copy)) == STATUS_DONE)
 		subscribe(move);
 	return status;

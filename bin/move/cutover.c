@@ -44,6 +44,7 @@ typedef struct CutOver
 	const char *reason;			/* for ATTEMPT_RETRY */
 	Shard	   *changed;		/* somebody has changed its definitions */
 	char	   *states;			/* of the sequences, when they were closed */
+	PGresult   *shared;			/* tables that its shards lead to */
 } CutOver;
 
 static Attempt
@@ -230,6 +231,7 @@ prepare_target(CutOver *cut)
 {
 	const Move *move = cut->move;
 	const Side *to = cut->to;
+	char	   *lacking;
 
 	if (is_time_up(cut))
 		return retry(cut, "closing the shard took nearly all of the pause limit");
@@ -238,6 +240,8 @@ prepare_target(CutOver *cut)
 	if (!has_reader(move))
 		return retry(cut, "the target has connected anew, so what it has is to be compared");
 	tell_time(cut, "all is replicated");
+	if ((lacking = any_lacking_rows(move, cut->shared, (int) Max(pause_end(move, cut->start) - now_ms(), 1))) != NULL)
+		return retry(cut, text_of("on the other server, %s", lacking));
 
 	/*
 	 * This commit also makes durable there what replication has applied:
@@ -376,7 +380,7 @@ cut_over(const Move *move, bool quiet)
 {
 	const Side *from = &move->source;
 	const Side *to = &move->target;
-	CutOver		cut = {.move = move,.from = from,.to = to,.quiet = quiet};
+	CutOver		cut = {.move = move,.from = from,.to = to,.quiet = quiet,.shared = shared_tables(move)};
 
 	for (int n = 0;; n++)
 	{
@@ -387,6 +391,10 @@ cut_over(const Move *move, bool quiet)
 		/* Who was connected anew since the comparison may lack rows. */
 		if (status == STATUS_DONE && !has_reader(move))
 			status = verify(move);
+		if (status == STATUS_DONE && quiet && any_lacking_rows(move, cut.shared, 0) != NULL)
+			return STATUS_FAILED;
+		if (status == STATUS_DONE)
+			status = await_shared_rows(move, cut.shared);
 		if (status != STATUS_DONE || select_shards(move, has_failed, NULL)->nshards > 0)
 			return status != STATUS_DONE ? status : STATUS_FAILED;
 		cut.again = n > 0;

@@ -81,6 +81,12 @@ extern void tell_moved(const Move *move, const Side *to, int pause_ms);
 extern char *progress_of_set(const Move *move);
 extern void leave_shard(const Move *move, Shard *shard);
 
+/* shared.c: tables that foreign keys of shards lead to, alike on all servers */
+
+extern PGresult *shared_tables(const Move *move);
+extern char *any_lacking_rows(const Move *move, PGresult *tables, int limit_ms);
+extern Status await_shared_rows(const Move *move, PGresult *tables);
+
 /* reason.c: what is being waited for */
 
 extern void tell_workers(const Side *to, const char *name);

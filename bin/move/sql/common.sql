@@ -72,6 +72,12 @@ SELECT $$
  EXCEPT SELECT tableoid, oid FROM pg_constraint WHERE connamespace :in_shard AND contype = 'f')
 $$ AS objects_inside \gset
 
+-- Foreign keys from the shards to shared tables: those outside of all shards.
+SELECT $$
+SELECT k.* FROM pg_constraint k JOIN pg_class p ON p.oid = confrelid JOIN pg_namespace n ON n.oid = p.relnamespace
+WHERE contype = 'f' AND conparentid = 0 AND connamespace :in_shard AND nspname NOT IN (SELECT schema FROM snowid.shard_registry)
+$$ AS shared_keys \gset
+
 -- Findings of both kinds of plan.
 SELECT $$
 SELECT 'FAILED', 'it is a standby', 'Give the connection of its primary.' WHERE pg_is_in_recovery()

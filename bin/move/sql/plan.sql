@@ -436,13 +436,35 @@ FROM pg_class c JOIN pg_foreign_table f ON f.ftrelid = c.oid JOIN pg_foreign_ser
 WHERE relnamespace :in_shard ORDER BY 2;
 
 \echo foreign keys
-SELECT 'FAILED', format('%s leads from %s to %s, out of the shard or into it', quote_ident(conname), conrelid::regclass, confrelid::regclass),
+SELECT 'FAILED', format('%s leads from %s to %s, %s', quote_ident(conname), conrelid::regclass, confrelid::regclass,
+ CASE WHEN p.relnamespace :in_shard THEN 'into the shard' ELSE 'in another shard' END),
  format('Type: ALTER TABLE %s DROP CONSTRAINT %I;', conrelid::regclass, conname)
 FROM pg_constraint k JOIN pg_class c ON c.oid = conrelid JOIN pg_class p ON p.oid = confrelid
-WHERE contype = 'f' AND conparentid = 0 AND c.relnamespace <> p.relnamespace
-AND (c.relnamespace :in_shard OR p.relnamespace :in_shard) ORDER BY 2;
+WHERE contype = 'f' AND conparentid = 0 AND c.relnamespace <> p.relnamespace AND (c.relnamespace :in_shard OR p.relnamespace :in_shard)
+AND k.oid NOT IN (SELECT oid FROM (:shared_keys) s) ORDER BY 2;
+
+\echo shared tables
+SELECT coalesce(json_agg(x), '[]') AS other FROM (
+ SELECT confrelid::regclass::text AS name, columns, min(format('%s of %s', quote_ident(conname), conrelid::regclass)) AS key
+ FROM (:shared_keys) k, LATERAL (SELECT array_agg(format('%I %s', attname, format_type(atttypid, atttypmod)) ORDER BY attname)
+  FROM pg_attribute WHERE attrelid = confrelid AND attnum = ANY (confkey)) a (columns) GROUP BY 1, 2) x \gset
+\c :target
+SELECT 'FAILED', CASE WHEN t IS NULL THEN format('%s is missing, to which %s leads', name, key)
+ WHEN NOT is_key THEN format('%s has no such key as %s leads to: (%s)', name, key, array_to_string(columns, ', '))
+ ELSE format('role %I may not refer to %s, as %s does', current_user, name, key) END,
+ CASE WHEN t IS NOT NULL AND is_key THEN format('Type there: GRANT SELECT, REFERENCES ON %s TO %I;', name, current_user)
+ ELSE 'Make it there as it is on the source, with the same rows: see "Shared tables" in doc/across.md.' END
+FROM json_to_recordset(:'other'::json) x (name text, columns text[], key text), CAST(to_regclass(name) AS oid) t,
+LATERAL (SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = t AND indisunique AND indimmediate AND indisvalid AND indpred IS NULL AND indexprs IS NULL
+ AND columns = ARRAY(SELECT format('%I %s', attname, format_type(atttypid, atttypmod)) FROM unnest(indkey) WITH ORDINALITY k (attnum, n)
+  JOIN pg_attribute a USING (attnum) WHERE attrelid = t AND n <= indnkeyatts ORDER BY attname))) i (is_key)
+WHERE NOT is_key OR NOT has_table_privilege(t, 'SELECT') OR NOT has_table_privilege(t, 'REFERENCES') ORDER BY 2;
+
+\echo rows of shared tables
+-- probe: check_shared_rows
 
 \echo users in other schemas
+\c :source
 SELECT 'warning', format('%s uses %s', user_name, used),
  'After the move it would use the closed copy, and finish would refuse to drop that. Drop or change it.'
 FROM (:outside_users) u WHERE NOT is_other_check ORDER BY 2;

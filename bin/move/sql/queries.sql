@@ -134,6 +134,14 @@ SELECT string_agg(shard::text, ', ') FROM carried WHERE EXISTS (
  SELECT FROM jsonb_each(there) t FULL JOIN jsonb_each(here) h USING (key)
  WHERE t.key IS NULL OR h.key IS NULL OR jsonb_typeof(h.value -> 'last') = 'null');
 
+-- The shared tables of shards, with a query for what foreign keys lead to, and the shards.
+-- arguments: schemas
+\echo shared_tables_sql
+SELECT confrelid::regclass, format('SELECT textin(record_out(ROW(%s))) FROM %s t', columns, confrelid::regclass), array_agg(DISTINCT shard)
+FROM (:shared_keys) k JOIN pg_namespace n ON n.oid = connamespace JOIN snowid.shard_registry ON schema = nspname,
+LATERAL (SELECT string_agg('t.' || quote_ident(attname), ', ' ORDER BY attname)
+ FROM pg_attribute WHERE attrelid = confrelid AND attnum = ANY (confkey)) a (columns) GROUP BY confrelid, columns ORDER BY 1, 2;
+
 -- A query for each shard that says what each of its tables has: a count, and perhaps
 -- a checksum, which does not depend on the order.  Of the columns that the source has,
 -- as texts, since the target may have wider types, and more of them.
