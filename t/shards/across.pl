@@ -112,7 +112,15 @@ sql($_, 'ANALYZE') foreach 'a', 'b';
 
 # The directory, and the others subscribed to it.
 run_block('CREATE PUBLICATION shard_registry');
+my %by_hand = map { $_->{text} =~ /(pg_create_logical|CREATE SUBSCRIPTION)/ ? ($1 => $_->{text}) : () } @blocks[ 0, 1 ];
+run_block('pg_create_logical_replication_slot');
 run_block('CREATE SUBSCRIPTION registry_of_a');
+
+# Also in a database of the directory's own server, where it must not wait for itself.
+$node{dir}->safe_psql('postgres', 'CREATE DATABASE beside');
+s/\{a,b\}/{beside}/, s/registry_of_a/registry_of_beside/ foreach values %by_hand;
+$node{dir}->safe_psql('app', $by_hand{pg_create_logical});
+$node{dir}->safe_psql('beside', "SET statement_timeout = '60s'; CREATE EXTENSION snowid; $by_hand{'CREATE SUBSCRIPTION'}");
 my $tell = $blocks[0]{text};
 run_block('COPY');
 $tell =~ s/\Q$home{a}\E/$home{b}/g;
@@ -152,13 +160,20 @@ sql('dir', 'DELETE FROM snowid.shard_registry WHERE shard = 8');
 registry_ok($_, 'a dropped shard goes', 'SELECT count(*) = 0 FROM snowid.shard_registry WHERE shard = 8')
   foreach 'a', 'b', 'dir';
 
+# A shared table, to which a shard's foreign key leads.
+run_block('CREATE TABLE public.countries');
+run_block('ALTER PUBLICATION shard_registry ADD TABLE');
+run_block('REFRESH PUBLICATION');
+registry_ok($_, 'has the shared row', 'SELECT count(*) = 1 FROM public.countries') foreach 'a', 'b';
+sql('a', q{ALTER TABLE insta5.photos ADD country text DEFAULT 'de' REFERENCES public.countries});
+
 # A dump has neither publication's table (before 18) nor trigger; pages say so.
 my $dump = $node{dir}->basedir . '/dump.sql';
 $node{dir}->command_ok([ 'pg_dump', '-f', $dump, $node{dir}->connstr('app') ], 'dump of the directory');
 $node{dir}->safe_psql('postgres', 'CREATE DATABASE restored');
 $node{dir}->safe_psql('restored', "\\i $dump");
 my $is_18 = sql('dir', 'SHOW server_version_num') >= 180000;
-is($node{dir}->safe_psql('restored', q{SELECT count(*) FROM pg_publication_tables}), $is_18 ? 1 : 0,
+is($node{dir}->safe_psql('restored', q{SELECT count(*) FROM pg_publication_tables WHERE schemaname = 'snowid'}), $is_18 ? 1 : 0,
 	'restored, the publication has lost the table, before 18');
 is($node{dir}->safe_psql('restored', q{SELECT count(*) FROM snowid.shard_registry}), 5, '... but all rows are there');
 like($doc, qr/ALTER PUBLICATION shard_registry ADD\s+TABLE snowid.shard_registry/, '... as the page says');
@@ -172,6 +187,8 @@ isnt(sql('a', 'SELECT snowid.shard_home(5)'), 'here', '... and no longer at the 
 ok($node{dir}->poll_query_until('app', q{
 SELECT bool_and(replay_lsn >= pg_current_wal_lsn()) AND count(*) = 2 FROM pg_stat_replication}),
 	'both subscriptions are well');
+
+is(sqlstate($node{b}, q{UPDATE insta5.photos SET country = 'xx'}, dbname => 'app'), '23503', '... with its foreign key');
 
 # Read it from the old server.
 run_block('CREATE ROLE reader');
