@@ -70,6 +70,18 @@ $s3->safe_psql('postgres', 'TRUNCATE snowid.servers; CREATE DATABASE bare');
 fleet_ok([ 'add', 's3', $home{s3} =~ s/dbname=postgres/dbname=bare/r ], 2, 'without snowid', qr/does not have snowid\n.*CREATE EXTENSION snowid;/);
 fleet_ok([ 'add', 's3', $home{s3}, '--dry-run' ], 0, 'a dry run');
 is($s3->safe_psql('postgres', 'SELECT count(*) FROM pg_subscription'), 0, '... does nothing');
+
+# A shared table: the directory has the rows, also for servers that were there before.
+my $countries = 'CREATE TABLE public.countries (code text PRIMARY KEY)';
+$dir->safe_psql('postgres', "$countries; INSERT INTO public.countries VALUES ('de'), ('fr'); ALTER PUBLICATION shard_registry ADD TABLE public.countries");
+fleet_ok([ 'add', $_, $home{$_} ], 1, "$_ has no shared table", qr/FAILED +the directory publishes table public\.countries, which is not there\n/) foreach 's1', 's3';
+$_->safe_psql('postgres', $countries) foreach $s1, $s2, $s3, $s4;
+$s3->safe_psql('postgres', q{INSERT INTO public.countries VALUES ('de')});
+fleet_ok([ 'add', 's3', $home{s3} ], 1, 'nor are there to be rows', qr/FAILED +table public\.countries is not empty.*\n.*TRUNCATE public\.countries;/);
+$s3->safe_psql('postgres', 'TRUNCATE public.countries');
+fleet_ok([ 'add', $_ ], 0, "$_ has them") foreach 's1', 's2';
+$_->poll_query_until('postgres', 'SELECT count(*) = 2 FROM public.countries') or die 'no rows' foreach $s1, $s2;
+$s1->safe_psql('postgres', q{ALTER TABLE insta0.t ADD country text DEFAULT 'fr' REFERENCES public.countries});
 fleet_ok([ 'add', 's3', $home{s3} ], 0, 's3 is added');
 
 # Balance.

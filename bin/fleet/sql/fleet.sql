@@ -123,6 +123,9 @@ SELECT severity, what, to_do FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give
  FROM d, jsonb_to_recordset(CASE jsonb_typeof(shards) WHEN 'array' THEN shards ELSE '[]' END) s (shard int, server text) JOIN snowid.shard_registry r ON r.shard = s.shard WHERE snowid_internal.lives(r) = 'here'
  UNION ALL SELECT 7, 'FAILED', format('the directory publishes table %s, which is not there', t), 'Make it, as it is on the directory.'
  FROM d, jsonb_array_elements_text(CASE jsonb_typeof(shared) WHEN 'array' THEN shared ELSE '[]' END) t WHERE to_regclass(t) IS NULL
+ UNION ALL SELECT 7, 'FAILED', format('table %s is not empty, so the directory''s rows cannot come', t), format('If the directory has all of them, type there: TRUNCATE %s;', t)
+ FROM d, jsonb_array_elements_text(CASE jsonb_typeof(shared) WHEN 'array' THEN shared ELSE '[]' END) t WHERE NOT is_same AND pg_relation_size(to_regclass(t)) > 0
+ AND NOT EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = to_regclass(t))
  UNION ALL SELECT 8, 'warning', 'roles of other servers are not there: ' || string_agg(r, ', ' ORDER BY r), 'Make them, as they are there: pg_dumpall --roles-only.'
  FROM d, jsonb_array_elements_text(CASE jsonb_typeof(roles) WHEN 'array' THEN roles ELSE '[]' END) r WHERE r NOT IN (SELECT rolname FROM pg_roles) HAVING count(*) > 0 ) x (n, severity, what, to_do) ORDER BY n, what;
 
