@@ -4,21 +4,27 @@
  */
 #include "precheck.h"
 
+#include <fcntl.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-/* The version number of a program of PostgreSQL's; 0 if it cannot be run. */
+/* The version number of a program of PostgreSQL's; 0 if it cannot be run.  An image has no shell. */
 static int
-program_version(const char *path)
+program_version(const char *bindir, const char *name)
 {
-	FILE	   *pipe = popen(text_of("\"%s\" --version 2>%s", path, DEVNULL), "r");
+	const char *argv[] = {name, "--version", NULL};
 	int			major = 0;
-	char		line[256];
+	int			ends[2];
+	int			status;
+	pid_t		child;
 
-	if (pipe == NULL)
+	if (pipe2(ends, O_CLOEXEC) != 0 ||
+		(child = start_program(bindir, argv, NULL, ends[1], open(DEVNULL, O_WRONLY | O_CLOEXEC))) == 0)
 		return 0;
-	if (fgets(line, sizeof(line), pipe) != NULL)
-		(void) sscanf(line, "%*s (PostgreSQL) %d", &major);
-	return pclose(pipe) == 0 ? major : 0;
+	close(ends[1]);
+	(void) sscanf(read_all(ends[0]), "%*s (PostgreSQL) %d", &major);
+	return waitpid(child, &status, 0) == child && status == 0 ? major : 0;
 }
 
 void
@@ -42,7 +48,7 @@ check_pg_dump(const Move *move, const Check *check)
 {
 	int			source = move->source.version / 10000;
 	char	   *pg_dump = find_program(move->options->bindir, "pg_dump");
-	int			version = program_version(pg_dump);
+	int			version = program_version(move->options->bindir, "pg_dump");
 
 	if (version == 0)
 		found_fmt(check, FOUND_FAILED, "Say where it is: --bindir DIRECTORY.", "cannot run \"%s\"", pg_dump);
