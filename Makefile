@@ -7,6 +7,7 @@
 #	make checkver				fails unless all files name the same version
 #	make portable				the edition in SQL; "make -C portable" needs no pg_config
 #	make npm					the package for npm
+#	make image PG=18			images for containers, as OCI layouts in image/
 #	make dist					the PGXN archive
 #	make deb-source				the Debian source package; both from the commit
 #
@@ -34,9 +35,9 @@ PROVE_TESTS ?= t/*/*.pl
 
 # The server's own headers have unused parameters.
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
-EXTRA_CLEAN = t/unit/slot_test t/unit/situation_test t/unit/plan_test tmp_check output_iso results $(DIST) $(DEB_SOURCE)
+EXTRA_CLEAN = t/unit/slot_test t/unit/situation_test t/unit/plan_test tmp_check output_iso results $(DIST) $(DEB_SOURCE) $(IMAGE)
 
-PG_CONFIG ?= pg_config
+PG_CONFIG ?= $(if $(PG),/usr/lib/postgresql/$(PG)/bin/)pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
@@ -86,6 +87,11 @@ portable:
 npm:
 	cd npm && npm pack --silent
 
+# Into a directory of its own, too.
+IMAGE = image
+image: all
+	scripts/image $(PG_CONFIG) $(IMAGE)
+
 checkver:
 	@scripts/checkver $(EXTVERSION)
 
@@ -104,5 +110,5 @@ deb-source: checkver
 	cd $(DEB_SOURCE) && dpkg-source -b snowid-$(EXTVERSION).0
 	rm -r $(DEB_SOURCE)/snowid-$(EXTVERSION).0
 
-.PHONY: install-programs uninstall-man unitcheck portable npm checkver dist deb-source \
+.PHONY: install-programs uninstall-man unitcheck portable npm image checkver dist deb-source \
 	$(PROGRAM_TARGETS)
