@@ -51,6 +51,39 @@ tell_now_and_then(const char *fmt,...)
 	fputs(terminal ? "   " : "\n", stderr);
 }
 
+char *
+json_text(const char *text)
+{
+	PQExpBufferData json;
+
+	if (text == NULL)
+		return keep_text(pg_strdup("null"));
+	initPQExpBuffer(&json);
+	appendPQExpBufferChar(&json, '"');
+	for (; *text !='\0'; text ++)
+		appendPQExpBuffer(&json, (unsigned char) *text <' ' ? "\\u%04x" : *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+	appendPQExpBufferChar(&json, '"');
+	return keep_text(json.data);
+}
+
+void
+print_object(const char *name,...)
+{
+	va_list		args;
+	const char *begin = "{";
+
+	va_start(args, name);
+	for (; name != NULL; name = va_arg(args, const char *))
+	{
+		const char *value = va_arg(args, const char *);
+
+		printf("%s%s: %s", begin, json_text(name + (*name == '#')), *name == '#' ? value : json_text(value));
+		begin = ", ";
+	}
+	va_end(args);
+	puts("}");
+}
+
 /* printf into new memory. */
 char *
 format_text(const char *fmt, va_list args)

@@ -28,26 +28,11 @@ compare_notes(const void *a, const void *b)
 	return c != 0 ? c : x->shard - y->shard;
 }
 
-static void
-print_json(const char *text)
-{
-	putchar('"');
-	for (; *text !='\0'; text ++)
-		if ((unsigned char) *text <' ')
-			printf("\\u%04x", *text);
-		else
-			printf(*text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
-	putchar('"');
-}
-
 /* A fact as an object; the page of the manual has what is in it. */
 static void
 print_fact(const Note *x, const int *shards, int n, bool first)
 {
-	printf(first ? "\n{\"subject\": " : ",\n{\"subject\": ");
-	print_json(x->subject);
-	printf(", \"what\": ");
-	print_json(x->what);
+	printf("%s\n{\"subject\": %s, \"what\": %s", first ? "" : ",", json_text(x->subject), json_text(x->what));
 	for (int i = 0; i < n; i++)
 		printf(i == 0 ? ", \"shards\": [%d" : ", %d", shards[i]);
 	printf("]}");

@@ -57,7 +57,7 @@ command_plan(Move *set)
 	part = select_shards(set, has_not_failed, NULL);
 	name_batch(part);
 	good = check_shards(part);
-	if (good->nshards < part->nshards)
+	if (good->nshards < part->nshards && !set->options->json)
 		printf("%s cannot be moved yet; nothing was changed\n", select_shards(part, has_failed, NULL)->title);
 	for (int first = 0; first < good->nshards; first += batch->nshards)
 	{
@@ -70,11 +70,19 @@ command_plan(Move *set)
 			tables += batch->shards[i]->tables;
 			bytes += batch->shards[i]->bytes;
 		}
-		printf("%s, %d tables, %s, would move from %s to %s; nothing was changed\n", batch->title, tables,
-			   query_text(set->source.conn, "SELECT pg_size_pretty(%lld::bigint)", (long long) bytes),
-			   batch->source.home, batch->target.home);
+		if (set->options->json)
+			print_object("#batch", text_of("[%s]", shard_list(batch)), "#tables", text_of("%d", tables), "#bytes", text_of(INT64_FORMAT, bytes),
+						 "from", batch->source.home, "to", batch->target.home, NULL);
+		else
+			printf("%s, %d tables, %s, would move from %s to %s; nothing was changed\n", batch->title, tables,
+				   query_text(set->source.conn, "SELECT pg_size_pretty(%lld::bigint)", (long long) bytes),
+				   batch->source.home, batch->target.home);
 	}
-	printf("%d of %d shards can be moved; %d failures, %d warnings\n", good->nshards, set->nshards, nfailures, nwarnings);
+	if (set->options->json)
+		print_object("#movable", text_of("%d", good->nshards), "#of", text_of("%d", set->nshards),
+					 "#failures", text_of("%d", nfailures), "#warnings", text_of("%d", nwarnings), NULL);
+	else
+		printf("%d of %d shards can be moved; %d failures, %d warnings\n", good->nshards, set->nshards, nfailures, nwarnings);
 	return good->nshards < set->nshards ? EXIT_FAILED : EXIT_DONE;
 }
 

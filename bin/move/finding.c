@@ -37,6 +37,12 @@ print_finding(const Check *check, Severity severity, const char *what, const cha
 		return;
 	nfailures += severity == FOUND_FAILED;
 	nwarnings += severity == FOUND_WARNING;
+	if (asked_for->options->json)
+	{
+		print_object("severity", severity == FOUND_OK ? "ok" : severity == FOUND_WARNING ? "warning" : "failed",
+					 "check", check->name, "what", what, "to_do", to_do, NULL);
+		return;
+	}
 	printf("%-8s %s%s%s\n",
 		   severity == FOUND_OK ? "ok" :
 		   severity == FOUND_WARNING ? "warning" : "FAILED",

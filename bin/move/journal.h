@@ -61,6 +61,7 @@ typedef struct MoveOptions
 	bool		reverse;		/* replicate back afterwards */
 	bool		keep_name;		/* don't rename the source's copy */
 	bool		dry_run;		/* finish only looks */
+	bool		json;			/* plan and status */
 	const char *fix_script;		/* where plan writes commands; NULL: nowhere */
 	bool		trust_owners;	/* with whatever replication runs as superuser */
 	const char *as;				/* the schema's name at --to; NULL: its own */

@@ -60,6 +60,7 @@ static const Option table[] = {
 	{"definitions", 0, NULL, "copy a shard without rows, with registry and ledger",.flag = &given.definitions,.commands = OF_COPY},
 	{"keys", 0, NULL, "diff and restore --dry-run name each row",.flag = &given.keys,.commands = OF_DIFF | OF_RESTORE},
 	{"yes", 0, NULL, "erase without being asked again",.flag = &given.yes,.commands = OF_ERASE},
+	{"json", 0, NULL, "plan and status as JSON, an object on each line",.flag = &given.json,.commands = OF_PLAN | OF_STATUS},
 	{"bindir", 0, "DIR", "where pg_dump and pg_restore are",.string = &given.bindir,.commands = OF_ANY_MOVE | OF_COPY | OF_RESTORE},
 	{"verbose", 'v', NULL, "show each step, with times",.flag = &verbose},
 	{.name = NULL}

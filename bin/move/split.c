@@ -736,13 +736,17 @@ plan_split(Move *set)
 		return EXIT_USAGE;
 	if (!run_split_checks(set, false))
 	{
-		printf("%s cannot be split off yet; nothing was changed\n", set->title);
+		if (!set->options->json)
+			printf("%s cannot be split off yet; nothing was changed\n", set->title);
 		return EXIT_FAILED;
 	}
-	printf("%s would be split off from %s to its standby %s, and %s would stay; nothing was changed\n", set->title,
-		   set->source.home, set->target.home,
-		   query_text(set->source.conn, "SELECT count(*) || ' shards' FROM snowid.shard_registry r "
-					  "WHERE shard NOT IN (%s) AND snowid_internal.lives(r) = 'here'", shard_list(set)));
+	if (set->options->json)
+		print_object("#split", text_of("[%s]", shard_list(set)), "from", set->source.home, "to", set->target.home, NULL);
+	else
+		printf("%s would be split off from %s to its standby %s, and %s would stay; nothing was changed\n", set->title,
+			   set->source.home, set->target.home,
+			   query_text(set->source.conn, "SELECT count(*) || ' shards' FROM snowid.shard_registry r "
+						  "WHERE shard NOT IN (%s) AND snowid_internal.lives(r) = 'here'", shard_list(set)));
 	return EXIT_DONE;
 }
 
@@ -787,7 +791,11 @@ show_split_side(const Move *set, const Side *side)
 {
 	const Journal *j = set_journal(set, side);
 
-	if (side->conn == NULL)
+	if (set->options->json)
+		print_object("server", side->label, "home", side->home, "#reached", side->conn != NULL ? "true" : "false",
+					 "#standby", side->conn != NULL && is_standby(side) ? "true" : "false",
+					 "step", side->conn != NULL && is_any_known(set, side) ? step_name(j->at.step) : NULL, "since", j->changed_at, NULL);
+	else if (side->conn == NULL)
 		printf("%s: not reached\n", side->label);
 	else if (!is_any_known(set, side))
 		printf("%s (%s): no split of %s\n", side->label, side->home, set->title);
@@ -806,19 +814,19 @@ next_of_split(const Move *set)
 	const Side *target = &set->target;
 
 	if (is_any_at(set, source, ABORTED))
-		return "an abort was begun: type snowid-move abort";
+		return text_of("an abort was begun, type: %s", whole_command(set, "abort"));
 	if (is_at(set, source, MOVED))
-		return "split off: type snowid-move finish";
+		return text_of("split off, type: %s", whole_command(set, "finish"));
 	if (is_promoted(set))
-		return "the target is promoted, but the split is not complete: type the same command again";
+		return text_of("the target is promoted, but the split is not complete, type: %s", whole_command(set, "split"));
 	if (is_at(set, source, FENCED))
 		return target->conn == NULL ? "the set is closed on the source; only the target knows whether it is promoted"
-			: is_promoting(set) ? "the target was told to become a primary, and is still a standby: type the same command again"
-			: is_standby(target) ? "the set is closed, and the target not yet promoted: type the same command again, or abort"
-			: "the target was promoted without this decision: type snowid-move abort";
+			: is_promoting(set) ? text_of("the target was told to become a primary, and is still a standby, type: %s", whole_command(set, "split"))
+			: is_standby(target) ? text_of("the set is closed, and the target not yet promoted, type: %s; or abort in place of split", whole_command(set, "split"))
+			: text_of("the target was promoted without this decision, type: %s", whole_command(set, "abort"));
 	if (source->conn == NULL)
 		return "not promoted yet; only the source knows more";
-	return is_any_known(set, source) ? "under way, and not decided: type the same command again, or abort" : "nothing is under way";
+	return is_any_known(set, source) ? text_of("under way, and not decided, type: %s; or abort in place of split", whole_command(set, "split")) : "nothing is under way";
 }
 
 int
@@ -826,10 +834,13 @@ status_of_split(Move *set)
 {
 	if (!check_servers(set, true))
 		return EXIT_USAGE;
-	printf("%s: %s\n", set->title, next_of_split(set));
+	if (set->options->json)
+		print_object("#shards", text_of("[%s]", shard_list(set)), "outlook", next_of_split(set), NULL);
+	else
+		printf("%s: %s\n", set->title, next_of_split(set));
 	show_split_side(set, &set->source);
 	show_split_side(set, &set->target);
-	if (set->source.conn != NULL && set->target.conn != NULL && is_standby(&set->target))
+	if (set->source.conn != NULL && set->target.conn != NULL && is_standby(&set->target) && !set->options->json)
 		printf("  the target is %lld kB behind\n", (long long) (lag_of_standby(set) >> 10));
 	return is_any_known(set, &set->source) || is_any_known(set, &set->target) ? EXIT_FAILED : EXIT_DONE;
 }

@@ -6,7 +6,7 @@
 
 /* What the connection to a server shows of the replication from there. */
 static void
-show_slots(const Side *side, const Journal *j)
+show_slots(const Side *side, const Journal *j, bool as_json)
 {
 	PGresult   *res;
 
@@ -14,8 +14,11 @@ show_slots(const Side *side, const Journal *j)
 		return;
 	res = query(side->conn, SHOWN_SLOTS_SQL, literal(side->conn, j->name), literal(side->conn, j->reverse_name));
 	for (int i = 0; i < PQntuples(res); i++)
-		printf("  slot %s keeps %s MB of log; the other server is %s\n",
-			   PQgetvalue(res, i, 0), PQgetvalue(res, i, 1), PQgetvalue(res, i, 2));
+		if (as_json)
+			print_object("slot", PQgetvalue(res, i, 0), "at", side->home, "#kept_mb", PQgetvalue(res, i, 1), "reader", PQgetvalue(res, i, 2), NULL);
+		else
+			printf("  slot %s keeps %s MB of log; the other server is %s\n",
+				   PQgetvalue(res, i, 0), PQgetvalue(res, i, 1), PQgetvalue(res, i, 2));
 	PQclear(res);
 }
 
@@ -35,7 +38,11 @@ show_side(const Move *move, Shard *shard, const Side *side)
 {
 	const Journal *j = journal_of(shard, side);
 
-	if (side->conn == NULL)
+	if (move->options->json)
+		print_object("#shard", text_of("%d", shard->number), "server", side->label, "home", side->home, "#reached", side->conn != NULL ? "true" : "false",
+					 "role", j->exists ? role_name(j->at.role) : NULL, "step", j->exists ? step_name(j->at.step) : NULL, "schema", j->schema,
+					 "state", j->exists ? openness(j) : NULL, "since", j->changed_at, NULL);
+	else if (side->conn == NULL)
 		printf("%s: not reached\n", side->label);
 	else if (!j->exists)
 		printf("%s (%s): no move of shard %d\n", side->label, side->home, shard->number);
@@ -76,13 +83,27 @@ what_to_type(const Move *move, int i)
 	return NULL;
 }
 
+/* The same, as an array of JSON. */
+static const char *
+commands_to_type(const Move *move)
+{
+	const char *all = "";
+
+	for (int i = 0; what_to_type(move, i) != NULL; i++)
+		all = text_of("%s%s%s", all, i > 0 ? ", " : "", json_text(strstr(what_to_type(move, i), ": ") + 2));
+	return text_of("[%s]", all);
+}
+
 static int
 status_of_part(Move *part)
 {
-	bool		in_detail = part->set->nshards == 1 || verbose;
+	bool		in_detail = part->set->nshards == 1 || verbose || part->options->json;
 
-	printf("%s: %s\n", part->title, outlook(part));
-	for (int i = 0; what_to_type(part, i) != NULL; i++)
+	if (part->options->json)
+		print_object("#shards", text_of("[%s]", shard_list(part)), "outlook", outlook(part), "#to_type", commands_to_type(part), NULL);
+	else
+		printf("%s: %s\n", part->title, outlook(part));
+	for (int i = 0; what_to_type(part, i) != NULL && !part->options->json; i++)
 		printf("  %s\n", what_to_type(part, i));
 	for (int i = 0; i < part->nshards && in_detail; i++)
 	{
@@ -97,8 +118,8 @@ status_of_batch(Move *batch)
 {
 	int			code = for_each_situation(batch, status_of_part);
 
-	show_slots(&batch->source, set_journal(batch, &batch->source));
-	show_slots(&batch->target, set_journal(batch, &batch->target));
+	show_slots(&batch->source, set_journal(batch, &batch->source), batch->options->json);
+	show_slots(&batch->target, set_journal(batch, &batch->target), batch->options->json);
 	return code;
 }
 
@@ -147,8 +168,11 @@ status_of_server(const MoveOptions *options, PGconn *conn)
 			continue;
 		if (id == NULL || its.from == NULL || its.to == NULL)
 		{
-			printf("%s: closed by hand at %s\n  To open it, if it is open nowhere else, type there: SELECT snowid.unfence_shard(N);\n",
-				   make_set(&its)->title, home);
+			if (options->json)
+				print_object("#shards", text_of("[%s]", shard_list(make_set(&its))), "outlook", "closed by hand", "home", home, NULL);
+			else
+				printf("%s: closed by hand at %s\n  To open it, if it is open nowhere else, type there: SELECT snowid.unfence_shard(N);\n",
+					   make_set(&its)->title, home);
 			found = EXIT_FAILED;
 		}
 		else

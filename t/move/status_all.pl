@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use IPC::Run ();
+use JSON::PP;
 use MoveTest;
 use SnowidTest;
 use Test::More;
@@ -48,6 +49,24 @@ says(1, 'of the source', [ @of_ab, qr/^shard 6: closed by hand at \Q$home{a}\E/m
 says(1, 'of the target', [ @of_ab, $of_c ], '--to', $home{b});
 my $all = says(1, 'of a registry', [ @of_ab, $of_c, qr/^shard 6: closed by hand/m ], '--registry', $home{a});
 is(() = $all =~ /^shards 1-2,4: /mg, 1, '... each move once');
+
+# As JSON, an object on each line.
+my @objects = map { decode_json($_) } split /\n/, says(1, 'as JSON', [], '--json', '--registry', $home{a});
+my ($under_way) = grep { ($_->{outlook} // '') =~ /^under way/ && @{ $_->{shards} } == 3 } @objects;
+is_deeply($under_way->{shards}, [ 1, 2, 4 ], 'the shards of a move');
+like($under_way->{to_type}[0], qr/^snowid-move move --shard 1-2,4 $ab/, '... and what to type');
+is(scalar(grep { ($_->{step} // '') eq 'copied' && $_->{shard} == 2 } @objects), 2, '... and where each shard is');
+is(scalar(grep { ($_->{slot} // '') =~ /^snowid_move_/ } @objects), 2, '... and slots');
+like((grep { ($_->{outlook} // '') eq 'closed by hand' } @objects)[-1]{home}, qr/host=/, '... and what was closed by hand');
+{
+	IPC::Run::run([ 'snowid-move', 'plan', '--json', '--shard', 3, '--from', $home{a}, '--to', $home{b} ], '>', \my $out, '2>', \my $err);
+	my @found = map { decode_json($_) } split /\n/, $out;
+	is(scalar(grep { ($_->{severity} // '') eq 'ok' } @found) > 10, 1, 'a plan as JSON') or diag "$out$err";
+	is_deeply($found[-2]{batch}, [3], '... its batch');
+	is_deeply($found[-1], { movable => 1, of => 1, failures => 0, warnings => $found[-1]{warnings} }, '... and its sum');
+	IPC::Run::run([ 'snowid-move', 'finish', '--json', '--shard', 5, '--from', $home{a}, '--to', $home{b} ], '>', \$out, '2>', \$err);
+	like($err, qr/the command finish has no option --json/, 'no other command has it');
+}
 
 # Of another server, while one is down.
 $b->stop;

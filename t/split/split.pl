@@ -57,7 +57,7 @@ is($a->safe_psql('postgres', 'SELECT count(*) FROM pg_replication_slots'), '0', 
 
 moves_ok($a, $b, $all, ['split'], 0, 'again', qr/split off already; type: snowid-move finish/);
 moves_ok($a, $b, $all, ['abort'], 1, 'too late to abort', qr/has been promoted, and this cannot be undone/);
-moves_ok($a, $b, $all, ['status'], 1, 'status', qr/split off: type snowid-move finish/);
+moves_ok($a, $b, $all, ['status'], 1, 'status', qr/split off, type: snowid-move finish --shard/);
 moves_ok($a, $b, 3, ['move'], 1, 'what stays is not moved before finish', qr/a split was begun/);
 
 # The copies of what the other server has no more may be the last.

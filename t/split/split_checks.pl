@@ -228,7 +228,7 @@ subtest 'a split that is begun, and undone' => sub {
 	$stuck->query_safe('COMMIT');
 	$stuck->quit;
 	moves_ok($a, $b, $all, ['split'], 1, 'an abort was begun', qr/an abort of this split was begun.*snowid-move abort/s);
-	moves_ok($a, $b, $all, ['status'], 1, 'an abort was begun: status', qr/an abort was begun: type snowid-move abort/);
+	moves_ok($a, $b, $all, ['status'], 1, 'an abort was begun: status', qr/an abort was begun, type: snowid-move abort --shard/);
 	moves_ok($a, $b, $all, ['abort'], 0, 'abort', qr/the split is undone/);
 	is(read_only($b), 'off', 'the target is as before');
 	nothing_left_but($a, 'standby_checks', 'abort');
