@@ -68,6 +68,23 @@ subtest 'a target without the shard' => sub {
 	nothing_left_ok($_, 'a target without the shard') for $a, $b;
 };
 
+# So may the copy that a move has begun, if the source was restored to before it had the shard.
+subtest 'a source without the shard' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$a->safe_psql('postgres', q{
+ALTER SCHEMA insta5 RENAME TO kept;
+CREATE TABLE public.was AS TABLE snowid.moves; DELETE FROM snowid.moves;
+CREATE TABLE public.had AS TABLE snowid.shard_registry; DELETE FROM snowid.shard_registry});
+	moves_ok($a, $b, 5, ['abort'], 1, 'abort', qr/shard 5 does not live at .*may be the last; nothing was dropped/);
+	is($b->safe_psql('postgres', 'SELECT count(*) > 0 FROM insta5.users'), 't', 'the copy is there');
+	$a->safe_psql('postgres', q{ALTER SCHEMA kept RENAME TO insta5; INSERT INTO snowid.shard_registry TABLE public.had});
+	moves_ok($a, $b, 5, ['abort'], 0, 'with the shard, but without the journal');
+	$a->safe_psql('postgres', 'DROP TABLE public.was, public.had');
+	lives_on_ok($a, $b, 'aborted');
+	nothing_left_ok($_, 'a source without the shard') for $a, $b;
+};
+
 # One that waits for a lock is killed, with the journal of one server forgotten.
 subtest 'a finish that was interrupted' => sub {
 	for my $back (0, 1)
