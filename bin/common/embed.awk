@@ -24,7 +24,7 @@ function fail(why) {
 BEGIN {
 	where = "ON_SOURCE"
 	if (checks) {
-		number_all("shards schemas other name max_lag pause_limit trust_owners namespaces max_wal home", "$", "")
+		number_all("shards schemas other name max_lag pause_limit trust_owners namespaces max_wal home set_schemas", "$", "")
 		# The planner knows more of what is given.
 		set("in_shard", "= ANY (:'namespaces')")
 	}

@@ -283,6 +283,17 @@ check_copies(const Move *move, const Side *source)
 	return refuse_changed(move, source);
 }
 
+/* With a copy go foreign keys from others to it, or back: that is no change of these. */
+static void
+note_anew(const Move *move, const Side *source)
+{
+	char	  **now = note_definitions(move, source);
+
+	for (int i = 0; i < move->nshards; i++)
+		if (journal_of(move->shards[i], source)->fingerprint != NULL)
+			record_detail(select_range(move, i, 1), source->conn, "fingerprint", now[i]);
+}
+
 /*
  * Drop copies that were left behind and checked, with their rows in the journal.
  * Throttled, this works half of the time.
@@ -294,10 +305,15 @@ drop_copies(const Move *move, const Side *source, bool throttled)
 	for (int i = 0; i < move->nshards; i++)
 	{
 		const Move *single = select_range(move, i, 1);
+		char	   *schema = literal(source->conn, ident(source->conn, set_journal(single, source)->schema));
+		bool		has_keys = query_bool(source->conn, "SELECT count(*) FROM pg_constraint JOIN pg_class c ON c.oid = confrelid WHERE contype = 'f' "
+										  "AND relnamespace <> connamespace AND to_regnamespace(%s) IN (relnamespace, connamespace)", schema);
 		int64		start = now_ms();
 
 		run(source->conn, "BEGIN");
 		drop_schema(single, source);
+		if (has_keys && i + 1 < move->nshards)
+			note_anew(select_range(move, i + 1, move->nshards - i - 1), source);
 
 		/*
 		 * That has waited for transactions that were creating tables, and no

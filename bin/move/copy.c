@@ -857,6 +857,8 @@ copy_batch(const Move *move)
 			close_worker(&copy.workers[i]);
 		PQfinish(copy.keeper);
 		fclose(archive);
+		tie_shards(move);
+		fail_whole_pools(move);
 		failed = select_shards(move, has_failed, NULL);
 		if (status != STATUS_FAILED || failed->nshards == 0 || failed->nshards == move->nshards)
 			return status;

@@ -374,6 +374,24 @@ try_cut_over(CutOver *cut)
 	return attempt;
 }
 
+/* A foreign key between shards would be broken if one stays. */
+static bool
+is_torn(const Move *move, bool quiet)
+{
+	PGresult   *keys = query(move->source.conn, TIES_SQL, shard_list(move));
+	bool		torn = false;
+
+	for (int row = 0; row < PQntuples(keys) && !torn; row++)
+	{
+		torn = find_shard(move, atoi(PQgetvalue(keys, row, 0))) == NULL || find_shard(move, atoi(PQgetvalue(keys, row, 1))) == NULL;
+		if (torn && !quiet)
+			(void) refuse(0, text_of("Move both at once, after: %s Or drop that key.", whole_command(move, "abort")),
+						  "foreign key %s leads from shard %s to shard %s, and only one would move", PQgetvalue(keys, row, 2), PQgetvalue(keys, row, 0), PQgetvalue(keys, row, 1));
+	}
+	PQclear(keys);
+	return torn;
+}
+
 /* Move the writers of some shards from one server to the other, in one decision. */
 static Status
 cut_over(const Move *move, bool quiet)
@@ -382,6 +400,8 @@ cut_over(const Move *move, bool quiet)
 	const Side *to = &move->target;
 	CutOver		cut = {.move = move,.from = from,.to = to,.quiet = quiet,.shared = shared_tables(move)};
 
+	if (is_torn(move, quiet))
+		return STATUS_FAILED;
 	for (int n = 0;; n++)
 	{
 		Status		status = wait_for_lag(move);
@@ -466,6 +486,7 @@ hand_over(const Move *move)
 	int			shortest = move->options->pause_limit_ms;
 	const Move *group;
 
+	tie_shards(move);
 	move = by_pools(move);
 
 	/*

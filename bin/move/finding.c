@@ -99,8 +99,8 @@ found_error(const Check *check, PGconn *conn, const char *to_do)
 PGresult *
 ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 {
-	PGresult   *names = query(conn, "SELECT ARRAY(SELECT oid FROM pg_namespace WHERE nspname = ANY (n)), n FROM CAST(ARRAY[%s] AS text[]) n",
-							  schema_list(move, conn));
+	PGresult   *names = query(conn, "SELECT ARRAY(SELECT oid FROM pg_namespace WHERE nspname = ANY (n)), n, CAST(ARRAY[%s] AS text[]) FROM CAST(ARRAY[%s] AS text[]) n",
+							  schema_list(move->set, conn), schema_list(move, conn));
 
 	/* In the order of the parameters in embed.awk. */
 	const char *values[] = {
@@ -113,10 +113,11 @@ ask(const Move *move, PGconn *conn, const char *sql, const char *other)
 		move->options->trust_owners ? "on" : "off",
 		PQgetvalue(names, 0, 0),
 		text_of(INT64_FORMAT, move->options->max_wal),
-		move->target.home
+		move->target.home,
+		PQgetvalue(names, 0, 2)
 	};
 	const Oid	types[lengthof(values)] = {
-		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, OIDARRAYOID, TEXTOID, TEXTOID
+		INT4ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, OIDARRAYOID, TEXTOID, TEXTOID, TEXTARRAYOID
 	};
 	PGresult   *result;
 

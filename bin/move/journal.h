@@ -107,6 +107,8 @@ typedef struct Shard
 	int			number;
 	char	   *schema;			/* its name as the shard; NULL: not registered */
 	const char *pool;			/* the entry of a pooler that leads to it */
+	int			tie;			/* the lowest of those that it goes with; 0:
+								 * not known */
 	Journal		journals[2];	/* of the two servers: journal_of() */
 	bool		failed;			/* it has been told, and is left where it is */
 	int			tables;			/* measure_shards() */

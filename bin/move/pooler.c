@@ -27,6 +27,7 @@
  * whose clients get SN001 from the fence.  No answer is awaited without a limit.
  */
 #include "precheck.h"
+#include "sql/queries.inc"
 
 #include <poll.h>
 #include <signal.h>
@@ -250,18 +251,18 @@ compare_pools(const void *a, const void *b)
 {
 	const Shard *x = *(Shard *const *) a;
 	const Shard *y = *(Shard *const *) b;
-	int			order = strcmp(x->pool, y->pool);
+	int			order = x->tie != y->tie ? x->tie - y->tie : strcmp(x->pool, y->pool);
 
 	return order != 0 ? order : x->number - y->number;
 }
 
-/* The same shards, those of a pool beside each other. */
+/* The same shards, those that go together beside each other. */
 const Move *
 by_pools(const Move *move)
 {
 	Move	   *sorted;
 
-	if (!has_poolers(move))
+	if (!has_poolers(move) && (move->nshards == 0 || move->shards[0]->tie == 0))
 		return move;
 	sorted = select_range(move, 0, move->nshards);
 	sorted->shards = pg_malloc(sizeof(Shard *) * Max(move->nshards, 1));
@@ -277,24 +278,52 @@ is_first_of_pool(const Move *move, int i)
 	return i == 0 || strcmp(move->shards[i]->pool, move->shards[i - 1]->pool) != 0;
 }
 
-/* So many shards from there on, or some more, so that no pool is cut. */
+/*
+ * Find out which shards go together: those of a pool, those with a foreign key from one
+ * to the other, and all that go with one of these.
+ */
+void
+tie_shards(const Move *move)
+{
+	PGresult   *keys = query(move->source.conn, TIES_SQL, shard_list(move));
+	const Move *sorted;
+
+	for (int i = 0; i < move->nshards; i++)
+		move->shards[i]->tie = 0;
+	sorted = by_pools(move);
+	for (int i = 0; i < move->nshards; i++)
+		sorted->shards[i]->tie = has_poolers(move) && !is_first_of_pool(sorted, i) ? sorted->shards[i - 1]->tie : sorted->shards[i]->number;
+	for (int row = 0; row < PQntuples(keys); row++)
+	{
+		const Shard *a = find_shard(move, atoi(PQgetvalue(keys, row, 0)));
+		const Shard *b = find_shard(move, atoi(PQgetvalue(keys, row, 1)));
+		int			low = a == NULL || b == NULL ? 0 : Min(a->tie, b->tie);
+		int			high = a == NULL || b == NULL ? 0 : Max(a->tie, b->tie);
+
+		for (int i = 0; i < move->nshards; i++)
+			if (move->shards[i]->tie == high)
+				move->shards[i]->tie = low;
+	}
+	PQclear(keys);
+}
+
+/* So many shards from there on, or some more, so that none is torn from those that it goes with. */
 int
 whole_pools(const Move *move, int first, int count)
 {
-	if (has_poolers(move))
-		while (first + count < move->nshards && !is_first_of_pool(move, first + count))
-			count++;
+	for (int i = first + count; i < move->nshards; i++, count++)
+		if ((move->shards[i]->tie == 0 || move->shards[i]->tie != move->shards[i - 1]->tie) &&
+			(!has_poolers(move) || is_first_of_pool(move, i)))
+			break;
 	return count;
 }
 
-/* A pool moves as a whole: where one of its shards has failed a check, the others do, too. */
+/* Where one shard has failed, those that go with it do, too. */
 void
 fail_whole_pools(const Move *move)
 {
 	int			count;
 
-	if (!has_poolers(move))
-		return;
 	move = by_pools(move);
 	for (int first = 0; first < move->nshards; first += count)
 	{
@@ -303,7 +332,10 @@ fail_whole_pools(const Move *move)
 
 		if (failed == 0 || failed == count)
 			continue;
-		report_error("pool \"%s\" cannot be moved as a whole", pool->shards[0]->pool);
+		if (has_poolers(move))
+			report_error("pool \"%s\" cannot be moved as a whole", pool->shards[0]->pool);
+		else
+			report_error("%s go together, by foreign keys, and cannot all be moved", pool->title);
 		for (int i = 0; i < count; i++)
 			pool->shards[i]->failed = true;
 	}

@@ -144,8 +144,9 @@ extern const char *known_entry(const char *home, const char *user);
 extern const char *why_not_written(const Move *move, const char *home, bool to_write);
 extern int	print_route(const MoveOptions *options);
 
-/* pooler.c: clients behind PgBouncer; without --pooler these do nothing */
+/* pooler.c: shards that go together; clients behind PgBouncer */
 
+extern void tie_shards(const Move *move);
 extern const Move *by_pools(const Move *move);
 extern int	whole_pools(const Move *move, int first, int count);
 extern void fail_whole_pools(const Move *move);

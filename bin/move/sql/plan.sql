@@ -8,7 +8,7 @@
 -- only C can look at:
 --
 --	psql -X -d 'host=a dbname=app' -v source='host=a dbname=app' -v target='host=b dbname=app' \
---		-v shards='{5}' -v schemas='{insta5}' -v name=snowid_move_5_x -v home='host=b dbname=app' \
+--		-v shards='{5}' -v schemas='{insta5}' -v set_schemas='{insta5}' -v name=snowid_move_5_x -v home='host=b dbname=app' \
 --		-v max_lag=1000000 -v max_wal=10000000000 -v pause_limit=1000 -v trust_owners=off -v reverse=off -f plan.sql
 \ir common.sql
 \set users_of :'schemas'
@@ -435,12 +435,18 @@ SELECT 'warning', format('%s: its rows stay on server "%s"', c.oid::regclass, s.
 FROM pg_class c JOIN pg_foreign_table f ON f.ftrelid = c.oid JOIN pg_foreign_server s ON s.oid = f.ftserver
 WHERE relnamespace :in_shard ORDER BY 2;
 
+-- All that the command names, also if one is looked at alone.
+SELECT $$
+SELECT oid FROM pg_namespace WHERE nspname = ANY (:'set_schemas')
+$$ AS in_set \gset
+
 \echo foreign keys
 SELECT 'FAILED', format('%s leads from %s to %s, %s', quote_ident(conname), conrelid::regclass, confrelid::regclass,
  CASE WHEN p.relnamespace :in_shard THEN 'into the shard' ELSE 'in another shard' END),
  format('Type: ALTER TABLE %s DROP CONSTRAINT %I;', conrelid::regclass, conname)
 FROM pg_constraint k JOIN pg_class c ON c.oid = conrelid JOIN pg_class p ON p.oid = confrelid
 WHERE contype = 'f' AND conparentid = 0 AND c.relnamespace <> p.relnamespace AND (c.relnamespace :in_shard OR p.relnamespace :in_shard)
+AND NOT (c.relnamespace = ANY (ARRAY(:in_set)) AND p.relnamespace = ANY (ARRAY(:in_set)))
 AND k.oid NOT IN (SELECT oid FROM (:shared_keys) s) ORDER BY 2;
 
 \echo shared tables

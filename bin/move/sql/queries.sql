@@ -134,6 +134,14 @@ SELECT string_agg(shard::text, ', ') FROM carried WHERE EXISTS (
  SELECT FROM jsonb_each(there) t FULL JOIN jsonb_each(here) h USING (key)
  WHERE t.key IS NULL OR h.key IS NULL OR jsonb_typeof(h.value -> 'last') = 'null');
 
+-- Foreign keys from one shard to another, of which one is given.
+-- arguments: numbers
+\echo ties_sql
+SELECT f.shard, t.shard, min(format('%s of %s', quote_ident(conname), conrelid::regclass))
+FROM pg_constraint k JOIN pg_class p ON p.oid = confrelid JOIN pg_namespace fn ON fn.oid = connamespace JOIN pg_namespace tn ON tn.oid = relnamespace
+JOIN snowid.shard_registry f ON f.schema = fn.nspname JOIN snowid.shard_registry t ON t.schema = tn.nspname
+WHERE contype = 'f' AND conparentid = 0 AND f.shard <> t.shard AND (f.shard IN (:'numbers') OR t.shard IN (:'numbers')) GROUP BY 1, 2 ORDER BY 1, 2;
+
 -- The shared tables of shards, with a query for what foreign keys lead to, and the shards.
 -- arguments: schemas
 \echo shared_tables_sql
