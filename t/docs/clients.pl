@@ -56,6 +56,16 @@ my @clients = (
 		run => [ @python, 'photos.py' ],
 		try => [ @python, '-c', 'import sqlalchemy, psycopg2' ],
 		needs => 'packages python3-sqlalchemy, python3-psycopg2',
+		one_insert => 1,
+	},
+	{
+		# Of a directory into which Debian 13's packages have been unpacked.
+		name => 'sqlalchemy2',
+		dir => 'sqlalchemy',
+		run => [ 'env', 'PYTHONPATH=' . ($ENV{SQLALCHEMY2} // ''), @python, 'photos.py' ],
+		try => [ 'env', 'PYTHONPATH=' . ($ENV{SQLALCHEMY2} // ''), @python, '-c', 'import psycopg2, sqlalchemy; assert sqlalchemy.__version__ > "2"' ],
+		needs => 'packages python3-sqlalchemy of Debian 13, in SQLALCHEMY2, and python3-psycopg2',
+		one_insert => 1,
 	},
 	{
 		name => 'node-pg',
@@ -115,6 +125,19 @@ my @clients = (
 		run => [ 'java', '-cp', $classes, 'Main' ],
 		try => [ 'sh', '-c', "javac -d $tmp/classes -cp $classes *.java ../jdbc/Shards.java" ],
 		needs => 'packages default-jdk-headless, libpostgresql-jdbc-java, libhibernate3-java, libjavassist-java',
+	},
+	{
+		name => 'laravel',
+		run => [ 'php', 'photos.php' ],
+		try => [ 'php', '-r', 'require "Illuminate/Database/autoload.php"; exit(in_array("pgsql", PDO::getAvailableDrivers()) ? 0 : 1);' ],
+		json => 1,
+		needs => 'packages php-cli, php-pgsql, php-illuminate-database',
+	},
+	{
+		name => 'lib-pq',
+		run => ["$tmp/lib-pq"],
+		try => [ @go, 'build', '-o', "$tmp/lib-pq", '.' ],
+		needs => 'packages golang-go, golang-github-lib-pq-dev',
 	},
 	{
 		name => 'pgx',
@@ -188,6 +211,7 @@ for my $client (@clients)
 	ok($found, "$client->{name} has what it needs") or diag($err), next;
 	$client->{found} = 1;
 	check_photos($client, 31341, 'direct', $node->port);
+	check_inserts($client) if $client->{one_insert};
 	check_photos($client, 31342, 'portable', $node->port);
 	if ($pooled_port && !$client->{not_pooled})
 	{
@@ -308,7 +332,7 @@ sub start_in
 	local %ENV = (%ENV, %env);
 	my $run = { out => '', err => '' };
 	$run->{harness} = IPC::Run::start($command, '<', '/dev/null', '>', \$run->{out}, '2>', \$run->{err},
-		init => sub { chdir "$examples/$client->{name}" or die });
+		init => sub { chdir "$examples/" . ($client->{dir} // $client->{name}) or die });
 	return $run;
 }
 
@@ -356,6 +380,20 @@ FROM (SELECT id, id > lag(id, 1, 0::bigint) OVER (ORDER BY substring(caption fro
 	is($node->safe_psql($database, "SELECT count(*) FROM insta$shard.events WHERE user_id = $user"), 1000, "$name: with ids of blocks, too")
 	  if $out =~ /events/;
 	$node->safe_psql($database, "DELETE FROM insta$shard.photos WHERE user_id <> 0");
+	return;
+}
+
+# The first row and the thousand after it are an INSERT each.
+sub check_inserts
+{
+	my ($client) = @_;
+	my $before = -s $node->logfile;
+
+	$node->safe_psql('postgres', 'ALTER ROLE app SET log_statement = mod');
+	run_in($client, [ @{ $client->{run} }, 31341 ], address('direct', $node->port));
+	$node->safe_psql('postgres', 'ALTER ROLE app RESET log_statement');
+	is(scalar(() = slurp_file($node->logfile, $before) =~ /LOG:  (statement|execute [^:]*): INSERT/g), 2, "$client->{name}: a thousand rows are one INSERT");
+	$node->safe_psql('app', 'DELETE FROM insta1341.photos WHERE user_id <> 0');
 	return;
 }
 

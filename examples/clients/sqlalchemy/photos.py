@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import lru_cache
 
 from psycopg2.extensions import parse_dsn
-from sqlalchemy import BigInteger, Column, FetchedValue, Text, create_engine, func, select
+from sqlalchemy import BigInteger, Column, Text, create_engine, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, declarative_base
 from sqlalchemy.pool import NullPool
@@ -25,7 +25,8 @@ class Photo(Base):
     __tablename__ = "photos"
     __table_args__ = {"schema": "shard"}  # stands for the shard's schema
 
-    id = Column(BigInteger, primary_key=True, server_default=FetchedValue())
+    # As an auto-increment, without server_default: 2.0 would make an INSERT of each row.
+    id = Column(BigInteger, primary_key=True)
     user_id = Column(BigInteger, nullable=False)
     caption = Column(Text, nullable=False)
 
