@@ -1,6 +1,7 @@
-# The migration tools of Drizzle, TypeORM, knex, Rails, Django and Flyway, on a project that
+# The migration tools of Drizzle, TypeORM, knex, Prisma, Rails, Django and Flyway, on a project that
 # begins, with either edition: they make the table and what its DEFAULT needs, and find nothing
-# to change or drop afterwards.  What the pages warn of does happen.
+# to change or drop afterwards.  What the pages warn of does happen.  Those of Node also run what
+# "npx snowid migration" writes.
 #
 # A tool that is missing is skipped; or fails, if CLIENTS is "all".  Flyway is in no package:
 # FLYWAY_REPO is a git directory of its source, with tags.
@@ -46,25 +47,36 @@ sub run_there
 	return $? ? "exit $?: $said" : $said;
 }
 
-# With each edition, in a directory and a database of its own.
+# With each edition, in a directory and a database of its own; a tool of Node also with what
+# "npx snowid migration" writes, which $run runs.
 sub each_edition
 {
-	my ($name, $needs, $files, $try) = @_;
-	my $probe = run_there("$examples/$name", $needs);
+	my ($place, $needs, $files, $try, $run) = @_;
+	my $name = $place =~ s/\W.*//r;
+	my $probe = run_there("$examples/$place", $needs);
 	if ($probe =~ /^exit/)
 	{
 		ok(0, "$name has what it needs") or diag($probe) if ($ENV{CLIENTS} // '') eq 'all';
 		SKIP: { skip "$name lacks its migration tool", 1 }
 		return;
 	}
-	for my $edition (sort keys %install)
+	for my $edition (sort(keys %install), $run ? 'npx' : ())
 	{
 		my $dir = "$tmp/$name-$edition";
 		local $ENV{PGDATABASE} = "${name}_$edition";
 		mkdir $dir;
-		run_there("$examples/$name", "cp -r $files '$dir' && { test ! -d node_modules || ln -s \$PWD/node_modules '$dir'; }");
+		run_there("$examples/$place", "cp -r $files '$dir' && { test ! -d node_modules || ln -s \$PWD/node_modules '$dir'; }");
 		$node->safe_psql('postgres', "CREATE DATABASE ${name}_$edition");
-		subtest "$name, $edition" => sub { $try->($dir, $install{$edition}, sub { $node->safe_psql($ENV{PGDATABASE}, @_) }) };
+		my $sql = sub { $node->safe_psql($ENV{PGDATABASE}, @_) };
+		if ($edition eq 'npx')
+		{
+			run_there($dir, 'rm -rf migrations && npx snowid migration --tool ' . $name . ' --shard 5');
+			my $said = run_there($dir, $run);
+			is($sql->('SELECT snowid.version(), shard, schema, snowid.id_shard(public.next_id()) FROM snowid.shard_registry'), '1.0|5|public|5',
+				"$name runs what snowid has written") or diag($said);
+			next;
+		}
+		subtest "$name, $edition" => sub { $try->($dir, $install{$edition}, $sql) };
 	}
 	return;
 }
@@ -87,7 +99,7 @@ each_edition('drizzle', 'test -x node_modules/.bin/drizzle-kit', 'drizzle.config
 		qr/DROP SEQUENCE "?public"?."?id_seq"?|cannot drop sequence/i, 'it would drop a sequence that is not declared');
 	$kit->('pull');
 	like(slurp_file("$dir/drizzle/schema.ts"), qr/id: bigint\(\{ mode: "number" \}\).*next_id/, 'pull makes the id a number');
-});
+}, 'npx drizzle-kit migrate');
 
 each_edition('typeorm', 'test -x node_modules/.bin/typeorm', 'data-source.mjs migrations', sub {
 	my ($dir, $install, $sql) = @_;
@@ -103,7 +115,7 @@ each_edition('typeorm', 'test -x node_modules/.bin/typeorm', 'data-source.mjs mi
 	like($typeorm->('migration:generate', '-o --esm migrations/more'), qr/No changes/, 'nothing is left to generate');
 	write_to("$dir/data-source.mjs", slurp_file("$dir/data-source.mjs") =~ s/default: .*?\(\)'/generated: 'increment'/r);
 	like($typeorm->('schema:log'), qr/SET DEFAULT nextval/, 'a generated id would replace the DEFAULT');
-});
+}, 'npx typeorm migration:run -d data-source.mjs');
 
 each_edition('knex', 'test -x node_modules/.bin/knex', 'knexfile.cjs migrations', sub {
 	my ($dir, $install, $sql) = @_;
@@ -111,7 +123,34 @@ each_edition('knex', 'test -x node_modules/.bin/knex', 'knexfile.cjs migrations'
 	write_to("$dir/snowid.sql", $install);
 	like(run_there($dir, 'node_modules/.bin/knex migrate:latest --knexfile knexfile.cjs'), qr/1 migrations/, 'the migration is run');
 	is($sql->($insert), '5', 'the DEFAULT makes ids');
-});
+}, 'npx knex migrate:latest --knexfile knexfile.cjs');
+
+# The engine in JavaScript: the program would be downloaded.
+my $prisma = 'CHECKPOINT_DISABLE=1 PRISMA_QUERY_ENGINE_LIBRARY=/bin/true PRISMA_SCHEMA_ENGINE_BINARY=/bin/true node_modules/.bin/prisma';
+each_edition('prisma/project', 'test -x node_modules/.bin/prisma', 'prisma prisma.config.ts reset.sql', sub {
+	my ($dir, $install, $sql) = @_;
+	my $migrate = sub { run_there($dir, "$prisma migrate @_") };
+	my $migration = sub {
+		my ($name, $text) = @_;
+		run_there($dir, "mkdir -p prisma/migrations/$name");
+		write_to("$dir/prisma/migrations/$name/migration.sql", $text);
+	};
+
+	write_to("$dir/prisma/migrations/migration_lock.toml", qq(provider = "postgresql"\n)) if mkdir "$dir/prisma/migrations";
+	$migration->('1_snowid', "$install;SELECT snowid.register_shard(5, 'public');\n");
+	$migration->('2_photos', $migrate->('diff --from-empty --to-schema-datamodel prisma/schema.prisma --script') =~ s/^Loaded.*//mr);
+	$migration->('3_shard', 'SELECT snowid.create_shard(1340); CREATE TABLE insta1340.photos (id bigint)');
+	like($migrate->('deploy'), qr/successfully applied/, 'the migrations are run');
+	is($sql->($insert), '5', 'the DEFAULT makes ids');
+	like($migrate->('status'), qr/up to date/, 'nothing is left to do');
+
+	my $reset = 'reset --force --skip-generate --skip-seed';
+	like($migrate->($reset), qr/^exit/, 'reset alone fails');
+	is($sql->(q(SELECT string_agg(shard || ' ' || lives, ', ' ORDER BY shard) FROM snowid.shards)), '5 here, 1340 here', 'since shards and snowid are still there');
+	unlike(run_there($dir, 'psql -Xq -v ON_ERROR_STOP=1 -f reset.sql'), qr/^exit/, 'reset.sql drops them');
+	like($migrate->($reset), qr/reset successful/i, 'then reset works');
+	is($sql->($insert), '5', 'the DEFAULT makes ids again');
+}, "$prisma migrate deploy");
 
 my $python = 'PYTHONPATH=. DJANGO_SETTINGS_MODULE=settings /usr/bin/python3 -B';
 each_edition('django', "$python -c 'import django, psycopg2'", 'project/*', sub {
