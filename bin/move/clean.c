@@ -538,7 +538,10 @@ abort_move(const Move *move)
 		return STATUS_FAILED;
 	}
 
-	/* A source that knows nothing of it may be another server, or restored to before it had them. */
+	/*
+	 * A source that knows nothing of it may be another server, or restored to
+	 * before it had them.
+	 */
 	if (on_target && !on_source && !is_at(move, target, CLAIMED) && check_owner(move, source, target, false) != STATUS_DONE)
 		return STATUS_FAILED;
 	if (on_target && refuse_newer(move, target, target->conn) != STATUS_DONE)

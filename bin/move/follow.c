@@ -62,18 +62,20 @@ check_slot(const Move *move)
 	const char *name = move->name;
 	PGresult   *res = query(from->aux,
 							"SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, "
-							"wal_status IS NOT DISTINCT FROM 'lost' "
-							"FROM pg_replication_slots WHERE slot_name = %s",
+							"wal_status IS NOT DISTINCT FROM 'lost', "
+							"coalesce(to_jsonb(s) ->> 'invalidation_reason', 'its log is gone') "
+							"FROM pg_replication_slots s WHERE slot_name = %s",
 							literal(from->aux, name));
 	bool		lost = PQntuples(res) == 0 || *PQgetvalue(res, 0, 1) == 't';
 	int64		kept = lost ? 0 : strtoll(PQgetvalue(res, 0, 0), NULL, 10);
 
-	PQclear(res);
 	if (!lost && kept <= move->options->max_wal)
+	{
+		PQclear(res);
 		return STATUS_DONE;
-
+	}
 	if (lost)
-		report_error("replication slot \"%s\" of the %s is lost", name, from->label);
+		report_error("replication slot \"%s\" of the %s is lost: %s", name, from->label, PQntuples(res) == 0 ? "somebody has dropped it" : PQgetvalue(res, 0, 2));
 	else
 		report_error("the move keeps %lld MB of the %s's log, more than --max-wal allows",
 					 (long long) kept >> 20, from->label);

@@ -74,6 +74,7 @@ extern void check_pg_dump(const Move *move, const Check *check);
 extern void check_room(const Move *move, const Check *check);
 extern void check_needs(const Move *move, const Check *check);
 extern void check_shared_rows(const Move *move, const Check *check);
+extern void check_functions(const Move *move, const Check *check);
 extern void check_connection(const Move *move, const Check *check);
 extern void check_registry(const Move *move, const Check *check);
 extern void check_earlier_move(const Move *move, const Check *check);

@@ -108,6 +108,31 @@ check_needs(const Move *move, const Check *check)
 	PQclear(needs);
 }
 
+/* Do functions find by an empty path what they name?  Called as the tables' owners, in a transaction that can write nothing. */
+void
+check_functions(const Move *move, const Check *check)
+{
+	PGconn	   *conn = move->source.conn;
+	PGresult   *called = ask(move, conn, check->sql, NULL);
+
+	if (PQresultStatus(called) != PGRES_TUPLES_OK)
+		found_error(check, conn, "");
+	run(conn, "BEGIN READ ONLY");
+	for (int row = 0; row < PQntuples(called); row++)
+	{
+		run(conn, "SAVEPOINT tried");
+
+		/* A function, a table, a type, or a schema that is not there. */
+		if (!try_run(conn, "SET LOCAL ROLE %s; SET LOCAL search_path = ''; SET LOCAL statement_timeout = 5000; %s", PQgetvalue(called, row, 1), PQgetvalue(called, row, 3)) &&
+			strstr("42883 42P01 42704 3F000", last_sqlstate) != NULL)
+			found_of(check, find_shard(move, atoi(PQgetvalue(called, row, 0))), FOUND_FAILED, PQgetvalue(called, row, 4),
+					 "%s fails with an empty search_path, as in the copy: %s", PQgetvalue(called, row, 2), last_message);
+		run(conn, "ROLLBACK TO tried");
+	}
+	run(conn, "ROLLBACK");
+	PQclear(called);
+}
+
 /*
  * Can this server reach the other one?  Creates the subscription, without slot
  * and copy, in a transaction that is rolled back.

@@ -171,15 +171,45 @@ binary_tables(const Move *move, PGconn *conn)
 }
 
 /* A subscription of a slot that is there.  Rows are applied as the table's owner, where the server can do that. */
-static void
+static bool
 create_subscription(const Side *from, const Side *to, const char *name, const char *options)
 {
 	PGconn	   *conn = to->conn;
 
-	run(conn,
-		"CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s WITH (create_slot = false, slot_name = %s, copy_data = false, %s%s)",
-		ident(conn, name), literal_for_subscription(conn, from), ident(conn, name), literal(conn, name), options,
-		applies_as_owner(to) ? ", run_as_owner = false" : "");
+	return try_run(conn,
+				   "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s WITH (create_slot = false, slot_name = %s, copy_data = false, %s%s)",
+				   ident(conn, name), literal_for_subscription(conn, from), ident(conn, name), literal(conn, name), options,
+				   applies_as_owner(to) ? ", run_as_owner = false" : "");
+}
+
+static void
+note_missing(void *missing, const PGresult *res)
+{
+	const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+
+	*(bool *) missing |= state != NULL && strcmp(state, "42704") == 0;
+}
+
+/*
+ * Is it this source that the target reaches?  Another server has no such publication, of which CREATE SUBSCRIPTION
+ * warns; from this one it hears of tables that the target lacks as yet.
+ */
+Status
+reach_publication(const Move *move)
+{
+	PGconn	   *conn = move->target.conn;
+	bool		missing = false;
+	PQnoticeReceiver before = PQsetNoticeReceiver(conn, note_missing, &missing);
+
+	run(conn, "BEGIN");
+	run(conn, "SET LOCAL client_min_messages = warning");
+	if (!create_subscription(&move->source, &move->target, move->name, "enabled = false") && strstr("3F000 42P01", last_sqlstate) == NULL)
+		fail_with(conn);
+	run(conn, "ROLLBACK");
+	PQsetNoticeReceiver(conn, before, NULL);
+	return !missing ? STATUS_DONE :
+		refuse(STATUS_FAILED, "Say how the target reaches the source: --source-for-target=CONNSTR.",
+			   "the target reaches another server than the source, by: %s", move->source.conninfo);
 }
 
 /* Begin to follow, from the slot's snapshot on, with the journal. */
@@ -193,9 +223,10 @@ subscribe(const Move *move)
 									   schema_list(move, move->source.aux), binary_tables(move, move->source.aux));
 
 	run(conn, "BEGIN");
-	create_subscription(&move->source, target, move->name,
-						text_of("enabled%s%s", has_failover_slots(target) && has_failover_slots(&move->source) ? ", failover" : "",
-								is_binary ? ", binary" : ""));
+	if (!create_subscription(&move->source, target, move->name,
+							 text_of("enabled%s%s", has_failover_slots(target) && has_failover_slots(&move->source) ? ", failover" : "",
+									 is_binary ? ", binary" : "")))
+		fail_with(conn);
 	record_step(move, target, SUBSCRIBED);
 	run(conn, "COMMIT");
 }

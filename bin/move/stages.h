@@ -67,6 +67,7 @@ extern Status take_out(const Move *move);
 extern void create_slot(const Side *side, const char *name);
 extern char *create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name);
 extern char *binary_tables(const Move *move, PGconn *conn);
+extern Status reach_publication(const Move *move);
 extern void subscribe(const Move *move);
 extern void subscribe_back(const Move *move);
 extern Status drop_slot(const Side *side, const char *name);

@@ -355,6 +355,36 @@ SELECT 'warning', format('%I.%I is missing; the text of %s names it', x[1], x[2]
 FROM (SELECT regexp_match(line, '^(\S+) (\S+) (.*)$') FROM unnest(string_to_array(:'other', E'\n')) line) t (x)
 WHERE NOT :is_there ORDER BY 2;
 
+\echo functions without a path
+-- pg_restore and replication call functions with an empty search_path.  What calls some that are of
+-- no other role, or of one that is trusted, is tried so, on a row.
+\c :source
+-- probe: check_functions
+WITH called (shard, owner, what, statement, classid, objid) AS (
+ SELECT r.shard, x.relowner, x.what, format('SELECT %s FROM (SELECT * FROM %s UNION ALL SELECT (NULL::%2$s).* LIMIT 1) %I', x.text, x.rel::regclass, x.relname), x.classid, x.objid
+ FROM (SELECT c.oid, relnamespace, relowner, relname, format('constraint %I', conname), pg_get_expr(conbin, conrelid), k.tableoid, k.oid
+   FROM pg_constraint k JOIN pg_class c ON c.oid = conrelid WHERE contype = 'c'
+  UNION ALL SELECT c.oid, relnamespace, relowner, relname, format('column %I', attname), pg_get_expr(adbin, adrelid), f.tableoid, f.oid
+   FROM pg_attrdef f JOIN pg_attribute a ON (attrelid, attnum) = (adrelid, adnum) AND attgenerated <> '' JOIN pg_class c ON c.oid = adrelid
+  UNION ALL SELECT c.oid, relnamespace, relowner, relname, format('index %s', indexrelid::regclass),
+   concat_ws(', ', pg_get_expr(indexprs, indrelid), pg_get_expr(indpred, indrelid)), 'pg_class'::regclass, indexrelid
+   FROM pg_index JOIN pg_class c ON c.oid = indrelid WHERE coalesce(indexprs, indpred) IS NOT NULL
+  UNION ALL SELECT c.oid, relnamespace, relowner, relname, format('domain %s', t.oid::regtype),
+   format('(%I::%s)::%s', attname, format_type(t.typbasetype, t.typtypmod), t.oid::regtype), k.tableoid, k.oid
+   FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid JOIN pg_type t ON t.oid = atttypid JOIN pg_constraint k ON contypid = t.oid
+   WHERE relkind IN ('r', 'p') AND NOT attisdropped AND attgenerated = '') x (rel, relnamespace, relowner, relname, what, text, classid, objid)
+ JOIN pg_namespace n ON n.oid = x.relnamespace JOIN snowid.shard_registry r ON r.schema = nspname WHERE relnamespace :in_shard
+ UNION ALL SELECT r.shard, relowner, 'its query', format('SELECT * FROM (%s) x LIMIT 1', rtrim(pg_get_viewdef(c.oid), ';')), w.tableoid, w.oid
+ FROM pg_class c JOIN pg_rewrite w ON ev_class = c.oid JOIN pg_namespace n ON n.oid = relnamespace JOIN snowid.shard_registry r ON r.schema = nspname
+ WHERE relkind = 'm' AND relnamespace :in_shard)
+SELECT shard, owner::regrole, what, statement,
+ 'Type: ' || string_agg(DISTINCT format('ALTER FUNCTION %s SET search_path = %I, public;', p.oid::regprocedure, nspname), ' ')
+FROM called JOIN pg_depend d USING (classid, objid) JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
+JOIN pg_namespace n ON n.oid = pronamespace JOIN pg_language l ON l.oid = prolang JOIN pg_roles o ON o.oid = proowner
+WHERE p.oid >= 16384 AND lanname NOT IN ('c', 'internal') AND (rolsuper OR proowner = current_user::regrole OR :'trust_owners'::bool)
+AND NOT EXISTS (SELECT FROM unnest(proconfig) x WHERE x ^@ 'search_path=')
+GROUP BY 1, 2, 3, 4 ORDER BY 1, 3;
+
 \echo extensions within the shard
 \c :source
 SELECT 'FAILED', format('extension "%s" is in schema "%s", and pg_dump of a schema leaves extensions out', extname, nspname),
@@ -544,10 +574,31 @@ FROM pg_settings JOIN (SELECT split_part(w, '=', 1), substr(w, strpos(w, '=') + 
 \c :source
 SELECT current_setting('server_encoding') AS other \gset
 \c :target
-SELECT CASE here WHEN 'UTF8' THEN 'warning' ELSE 'FAILED' END, format('%s on the source, %s on the target', :'other', here),
- CASE here WHEN 'UTF8' THEN 'Texts are converted on the way; UTF8 has a place for all of them.'
+SELECT CASE WHEN here = 'UTF8' AND :'other' <> 'SQL_ASCII' THEN 'warning' ELSE 'FAILED' END, format('%s on the source, %s on the target', :'other', here),
+ CASE WHEN :'other' = 'SQL_ASCII' THEN 'Nobody knows the encoding of its texts. Move it to a database with the same encoding: CREATE DATABASE name ENCODING ''SQL_ASCII'' LOCALE ''C'' TEMPLATE template0;'
+ WHEN here = 'UTF8' THEN 'Texts are converted on the way; UTF8 has a place for all of them.'
  ELSE 'Move it to a database with the same encoding, or UTF8.' END
 FROM current_setting('server_encoding') AS here WHERE here <> :'other';
+
+-- Whoever connects to the database gets these, and applications count on them.
+SELECT $$
+SELECT s FROM pg_db_role_setting, unnest(setconfig) s
+WHERE setrole = 0 AND setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
+$$ AS settings_of_database \gset
+
+\echo settings of the database
+\c :source
+SELECT coalesce(string_agg(s, E'\n' ORDER BY s), '') AS other FROM (:settings_of_database) s \gset
+\c :target
+SELECT 'warning', format('the source has %s by ALTER DATABASE, which the target lacks', name),
+ format('Type there: ALTER DATABASE %I SET %s = %s;', current_database(), name,
+  CASE WHEN name ~ '^(search_path|temp_tablespaces|.*_preload_libraries)$' THEN value ELSE quote_literal(value) END)
+FROM unnest(string_to_array(:'other', E'\n')) s, LATERAL (SELECT split_part(s, '=', 1), substr(s, strpos(s, '=') + 1)) v (name, value)
+WHERE s NOT IN (:settings_of_database)
+UNION ALL
+SELECT 'warning', 'default_transaction_read_only is on at the target: applications could not write there',
+ format('Type there: ALTER DATABASE %I RESET default_transaction_read_only; or look for where it is set: pg_file_settings.', current_database())
+FROM pg_settings WHERE name = 'default_transaction_read_only' AND reset_val = 'on';
 
 -- What a version doesn't know of the locale of a database is left out.
 SELECT $$
@@ -625,6 +676,11 @@ SELECT 'warning', 'max_slot_wal_keep_size is -1, so a slot that nobody reads can
  'Should snowid-move die, nothing else would stop it. Type: ALTER SYSTEM SET'
  ' max_slot_wal_keep_size = ''50GB''; or what there is room for; SELECT pg_reload_conf();'
 WHERE current_setting('max_slot_wal_keep_size') = '-1';
+
+\echo slots that nobody reads
+SELECT 'warning', format('idle_replication_slot_timeout is %s: a slot that nobody reads for so long is lost', current_setting(name)),
+ 'Nobody reads it during the copy, nor while the target is down. If that may take as long: ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();'
+FROM pg_settings WHERE name = 'idle_replication_slot_timeout' AND setting <> '0';
 
 \echo replication settings
 SELECT 'warning', name || ' is ' || current_setting(name), CASE name
@@ -734,6 +790,13 @@ $$ AS standbys_behind \gset
 \echo standbys of the target
 \c :target
 :standbys_behind;
+
+\echo synchronous standbys of the target
+SELECT 'FAILED', format('synchronous_standby_names is %s, and none of these is connected: each commit would wait', setting),
+ 'Start it, or type there: ALTER SYSTEM RESET synchronous_standby_names; SELECT pg_reload_conf();'
+FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting <> '' AND pg_has_role('pg_read_all_stats', 'USAGE')
+AND EXISTS (SELECT FROM pg_settings WHERE name = 'synchronous_commit' AND reset_val NOT IN ('off', 'local'))
+AND NOT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'));
 
 \if :reverse
 \echo wal_level on the target

@@ -1,0 +1,103 @@
+# What stands around the shard on both servers: settings of the databases, encodings, a synchronous
+# standby that is gone, functions that need a search_path, a source that the target does not reach.  Each
+# is said before anything is copied, with what to type, which then helps.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my ($a, $b, $c) = map { move_node($_) } qw(a b c);
+$_->start for $a, $b, $c;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b, $c;
+fresh_shard($a, $b);
+
+# Settings of the database.
+$a->safe_psql('postgres', q{ALTER DATABASE postgres SET search_path = insta5, public; ALTER DATABASE postgres SET work_mem = '5MB'});
+my $said = moves_ok($a, $b, 5, ['plan'], 0, 'settings of the source',
+	qr/^warning +settings of the database: the source has search_path by ALTER DATABASE.*\n +Type there: ALTER DATABASE postgres SET search_path = insta5, public;/m);
+my @commands = $said =~ /Type there: (ALTER DATABASE .*;)$/mg;
+is(scalar @commands, 2, 'both are told');
+$b->safe_psql('postgres', join ' ', @commands);
+unlike(moves_ok($a, $b, 5, ['plan'], 0, 'typed'), qr/settings of the database:/, '... which helps');
+for my $node ($a, $b)
+{
+	$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET ALL');
+}
+$b->safe_psql('postgres', 'ALTER DATABASE postgres SET default_transaction_read_only = on');
+moves_ok($a, $b, 5, ['plan'], 0, 'a target that is read only', qr/^warning +settings of the database: default_transaction_read_only is on.*\n.*RESET default_transaction_read_only;/m);
+$b->safe_psql('postgres', 'SET default_transaction_read_only = off; ALTER DATABASE postgres RESET default_transaction_read_only');
+
+# A synchronous standby that is gone.
+$b->append_conf('postgresql.conf', "synchronous_standby_names = 'gone'");
+$b->reload;
+$b->poll_query_until('postgres', q{SELECT setting = 'gone' FROM pg_settings WHERE name = 'synchronous_standby_names'}) or die;
+moves_ok($a, $b, 5, ['plan'], 1, 'a standby that is gone', qr/^FAILED +synchronous standbys of the target: synchronous_standby_names is gone, .*\n +Start it, or type there: ALTER SYSTEM RESET/m);
+$b->append_conf('postgresql.conf', "synchronous_standby_names = ''");
+$b->reload;
+$b->poll_query_until('postgres', q{SELECT setting = '' FROM pg_settings WHERE name = 'synchronous_standby_names'}) or die;
+
+# A slot that nobody reads.
+SKIP:
+{
+	skip 'before PostgreSQL 18 no slot is lost for that', 2 if $a->safe_psql('postgres', 'SHOW server_version_num') < 180000;
+	$a->safe_psql('postgres', q{ALTER SYSTEM SET idle_replication_slot_timeout = '1h'});
+	$a->reload;
+	$a->poll_query_until('postgres', q{SELECT setting <> '0' FROM pg_settings WHERE name = 'idle_replication_slot_timeout'}) or die;
+	moves_ok($a, $b, 5, ['plan'], 0, 'a timeout of slots', qr/^warning +slots that nobody reads: idle_replication_slot_timeout is 1h: /m);
+	$a->safe_psql('postgres', q{ALTER SYSTEM RESET idle_replication_slot_timeout});
+	$a->reload;
+}
+
+# A source that the target does not reach, but another server.
+my $other = 'host=' . $c->host . ' port=' . $c->port . ' dbname=postgres';
+moves_ok($a, $b, 5, [ '--source-for-target', $other ], 1, 'another source', qr/the target reaches another server than the source, by: .*\Q@{[$c->port]}\E.*\n.*--source-for-target=CONNSTR/);
+is($b->safe_psql('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname = 'insta5'}), '0', '... and nothing was copied');
+moves_ok($a, $b, 5, [], 0, 'the right one');
+moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+
+# No encoding.
+$a->safe_psql('postgres', q{CREATE DATABASE ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0});
+$a->safe_psql('ascii', q{CREATE EXTENSION snowid; SELECT snowid.create_shard(5)});
+{
+	local $MoveTest::database = 'ascii';
+	$b->safe_psql('postgres', q{CREATE DATABASE ascii ENCODING 'UTF8' TEMPLATE template0});
+	$b->safe_psql('ascii', q{CREATE EXTENSION snowid});
+	moves_ok($a, $b, 5, ['plan'], 1, 'SQL_ASCII', qr/^FAILED +encoding: SQL_ASCII on the source, UTF8 on the target\n +Nobody knows/m);
+}
+
+# Functions by bare names: each way to call one, and the commands that help.
+fresh_shard($a, $b);
+$a->safe_psql('postgres', q{
+SET search_path = insta5, public;
+CREATE FUNCTION helper(x text) RETURNS text LANGUAGE sql IMMUTABLE AS $$SELECT lower(x)$$;
+CREATE FUNCTION in_check(x text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$BEGIN RETURN helper(x) <> '-'; END$$;
+CREATE FUNCTION in_column(x text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$BEGIN RETURN helper(x); END$$;
+CREATE FUNCTION in_index(x text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$BEGIN RETURN helper(x); END$$;
+CREATE FUNCTION in_domain(x text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$BEGIN RETURN helper(x) <> '-'; END$$;
+CREATE FUNCTION in_view(x text) RETURNS text LANGUAGE plpgsql STABLE AS $$BEGIN RETURN helper(x); END$$;
+CREATE FUNCTION right_one(x text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$BEGIN RETURN insta5.helper(x) <> '-'; END$$;
+CREATE DOMAIN word AS text CHECK (in_domain(VALUE));
+CREATE TABLE bare (id bigint PRIMARY KEY DEFAULT next_id(), x text CHECK (in_check(x)) CHECK (right_one(x)), w word,
+	g text GENERATED ALWAYS AS (in_column(x)) STORED);
+CREATE INDEX bare_index ON bare (in_index(x));
+CREATE TABLE empty (id bigint PRIMARY KEY, x text CHECK (in_check(x)), w word, y "char");
+CREATE MATERIALIZED VIEW bare_view AS SELECT in_view(x) FROM bare;
+INSERT INTO bare (x, w) VALUES ('A', 'b');
+REFRESH MATERIALIZED VIEW bare_view});
+$said = moves_ok($a, $b, 5, ['plan'], 1, 'bare names', map { qr/^FAILED +functions without a path: $_ fails with an empty search_path, as in the copy: .*function helper\(text\) does not exist\n +Type: ALTER FUNCTION insta5\./m }
+	'constraint bare_x_check', 'column g', 'index insta5\.bare_index', 'domain insta5\.word', 'its query', 'constraint empty_x_check');
+unlike($said, qr/right_one/, '... and those alone');
+is($b->safe_psql('postgres', 'SELECT count(*) FROM snowid.moves'), 0, 'nothing was begun');
+my %commands = map { ($_ => 1) } $said =~ /(ALTER FUNCTION \S+ SET search_path = insta5, public;)/g;
+is(scalar keys %commands, 5, 'what to type');
+$a->safe_psql('postgres', join ' ', sort keys %commands);
+moves_ok($a, $b, 5, [], 0, 'typed, it moves');
+is($b->safe_psql('postgres', 'SELECT x, w, g FROM insta5.bare'), 'A|b|a', '... with its rows');
+
+$_->stop for $a, $b, $c;
+done_testing();
