@@ -91,7 +91,7 @@ extern char *dump_definitions(PGconn *conn, const char *bindir, char *const *sch
 extern bool dump_archive(PGconn *conn, const char *bindir, char *const *schemas, int nschemas,
 						 const char *snapshot, int archive);
 extern bool dump_directory(PGconn *conn, const char *bindir, const char *schema, const char *path);
-extern char *script_of(PGconn *conn, const char *bindir, int archive, const char *section);
+extern char *script_of(PGconn *conn, const char *bindir, int archive, const char *option, const char *other);
 extern pid_t start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs, int errors);
 extern void strip_script(char *script, const Side *target);
 

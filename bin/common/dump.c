@@ -124,8 +124,8 @@ output_of(const char *bindir, const char **argv, PGconn *conn)
 }
 
 /*
- * The definitions of schemas, by pg_dump: a script of all; or, out of a snapshot, an
- * archive in a file.  NULL after saying what has failed.  As we do, pg_dump sets
+ * The definitions of schemas, by pg_dump: a script of all; or an archive in a file, out
+ * of a snapshot, if there is one.  NULL after saying what has failed.  As we do, pg_dump sets
  * its search path before all else.
  */
 static char *
@@ -141,11 +141,12 @@ run_pg_dump(PGconn *conn, const char *bindir, char *const *schemas, int nschemas
 	memcpy(argv, always, sizeof(always));
 	for (int i = 0; i < nschemas; i++)
 		argv[argc++] = text_of("--schema=%s", ident(conn, schemas[i]));
-	if (snapshot == NULL)
+	if (archive < 0)
 		script = output_of(bindir, argv, conn);
 	else
 	{
-		argv[argc++] = text_of("--snapshot=%s", snapshot);
+		if (snapshot != NULL)
+			argv[argc++] = text_of("--snapshot=%s", snapshot);
 		argv[argc++] = "--format=custom";
 		argv[argc++] = "--compress=0";
 		if (await_program(start_program(bindir, argv, conn, archive, STDERR_FILENO), argv[0]))
@@ -179,11 +180,11 @@ dump_directory(PGconn *conn, const char *bindir, const char *schema, const char 
 	return await_program(start_program(bindir, argv, conn, STDOUT_FILENO, STDERR_FILENO), argv[0]);
 }
 
-/* Of an archive: a section of the definitions, or all, as a script. */
+/* What pg_restore says of an archive: all of the definitions as a script, or as options have it. */
 char *
-script_of(PGconn *conn, const char *bindir, int archive, const char *section)
+script_of(PGconn *conn, const char *bindir, int archive, const char *option, const char *other)
 {
-	const char *argv[] = {"pg_restore", "--file=-", text_of("/dev/fd/%d", archive), section, NULL};
+	const char *argv[] = {"pg_restore", "--file=-", text_of("/dev/fd/%d", archive), option, other, NULL};
 
 	return output_of(bindir, argv, conn);
 }

@@ -4,6 +4,7 @@
 #	\echo NAME					a check, or a query, begins
 #	\c :source					what follows, to the next \c, is asked there; or :target
 #	\if :reverse ... \endif		checks that matter only with --reverse
+#	-- of tables				the check is also made for new tables of a shard
 #	-- probe: FUNCTION			the check is made in C, with the query if there is one
 #	SELECT ... AS other \gset	its value is :'other' in the query
 #	SELECT ...;					the query: the first line that ends in ";" ends it
@@ -79,12 +80,12 @@ function finish() {
 	if (query != "")
 		fail("a query has no end: " query)
 	if (name != "" && checks)
-		print "{.name = \"" name "\",.where = " where ",.only_reverse = " reverse + 0 \
+		print "{.name = \"" name "\",.where = " where ",.only_reverse = " reverse + 0 ",.of_tables = " of_tables + 0 \
 			(probe != "" ? ",.probe = " probe : "") (other != "" ? ",.other =" other : "") \
 			(sql != "" ? ",.sql =" sql : "") "},"
 	else if (name != "")
 		print "#define " toupper(name) sql
-	name = probe = query = other = sql = ""
+	name = probe = query = other = sql = of_tables = ""
 }
 
 function take(line,	file, word) {
@@ -112,7 +113,9 @@ function take(line,	file, word) {
 	else if (word[1] == "\\if" || word[1] == "\\endif") {
 		finish()
 		reverse = word[1] == "\\if"
-	} else if (line ~ /^-- probe: /)
+	} else if (line == "-- of tables")
+		of_tables = 1
+	else if (line ~ /^-- probe: /)
 		probe = word[3]
 	else if (line ~ /^-- arguments: /)
 		number_all(substr(line, 15), "%", "$s")

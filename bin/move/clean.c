@@ -489,6 +489,9 @@ forget_copy(const Move *move)
 		return STATUS_DONE;
 	if (refuse_newer(move, target, target->conn) != STATUS_DONE)
 		return STATUS_FAILED;
+	run(move->source.conn, "UPDATE snowid.moves SET details = details || jsonb_build_object('fingerprint', coalesce(details -> 'brought', details -> 'fingerprint')) - 'brought' "
+		"WHERE shard IN (%s)", shard_list(move));
+	read_journal(move, &move->source);
 	remove_fence(move, &move->source);
 	report_info("%s: what an unfinished copy has left at %s is dropped", move->title, target->home);
 	for (int i = 0; i < move->nshards; i++)
@@ -558,6 +561,8 @@ abort_move(const Move *move)
 		resume_pools(move, source);
 	}
 
+	if (is_shared && on_target)
+		make_room(move);
 	if (is_shared && take_out(move) != STATUS_DONE)
 		return STATUS_FAILED;
 

@@ -162,16 +162,19 @@ copy_and_compare(const Move *move)
 		is_copied = true;
 	}
 	move = select_shards(move, has_not_failed, NULL);
+	if (move->nshards > 0 && (status = wait_for_lag(move)) != STATUS_DONE)
+		return status;
 	if (!has_reached(move, source, COPIED))
 	{
-		if ((status = wait_for_lag(move)) != STATUS_DONE)
-			return status;
 		if (is_copied)
 			record_reader(move, reader_of(move));
 		record_step(move, target, COPIED);
 		record_step(move, source, COPIED);
 		move = select_shards(move, has_not_failed, NULL);
 	}
+	if (move->nshards > 0 && (status = bring_new_tables(move)) != STATUS_DONE)
+		return status;
+	move = select_shards(move, has_not_failed, NULL);
 	if (move->nshards > 0 && move->options->stop_after_copy)
 		report_info("the copy is there and follows; the same command without --stop-after cuts over");
 	else if (move->nshards > 0)

@@ -192,12 +192,13 @@ list_pieces(Copy *copy)
 	PGresult   *res = query(copy->keeper,
 							"SELECT nspname, format('%%I.%%I', nspname, relname), a.columns, "
 							"s.bytes / current_setting('block_size')::int AS pages, s.bytes, c.oid IN (%s) "
-							"FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace, "
+							"FROM pg_publication p JOIN pg_publication_rel ON prpubid = p.oid JOIN pg_class c ON c.oid = prrelid "
+							"JOIN pg_namespace n ON n.oid = relnamespace, "
 							"LATERAL (SELECT coalesce('(' || string_agg(quote_ident(attname), ', ' ORDER BY attnum) || ')', '') AS columns "
 							" FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '') a, "
 							"LATERAL (SELECT pg_relation_size(c.oid) AS bytes) s "
-							"WHERE nspname IN (%s) AND relkind = 'r' AND relpersistence = 'p' ORDER BY s.bytes DESC, c.oid",
-							binary_tables(move, copy->keeper), schema_list(move, copy->keeper));
+							"WHERE pubname = %s AND nspname IN (%s) ORDER BY s.bytes DESC, c.oid",
+							binary_tables(move, copy->keeper), literal(copy->keeper, move->name), schema_list(move, copy->keeper));
 	int			ranges = 0;
 
 	for (int i = 0; i < PQntuples(res); i++)

@@ -219,7 +219,7 @@ tell_changes(const CutOver *cut)
 		report_hint("There is no way back any more. Type: %s; then: %s; and then move it with --from and --to exchanged.",
 					whole_command(cut->move, "abort"), whole_command(cut->move, "finish"));
 	else
-		report_hint("Begin again, after: %s. No table, column, index, function or grant of the shard may be changed during a move.", whole_command(cut->move, "abort"));
+		report_hint("Begin again, after: %s. During a move, no table, column, index, function or grant of the shard may be changed; only tables may be added.", whole_command(cut->move, "abort"));
 }
 
 /*
@@ -431,6 +431,14 @@ cut_over(const Move *move, bool quiet)
 			return STATUS_UNCERTAIN;
 		if (attempt == ATTEMPT_RETRY && quiet)
 			report_verbose("cut-over of %s: %s, after %d ms", move->title, cut.reason, pause_ms);
+		if (attempt == ATTEMPT_FAILED && cut.changed != NULL && !quiet && newer_tables(move, cut.changed) != NULL && n < move->options->retries)
+		{
+			if ((status = bring_new_tables(move)) != STATUS_DONE)
+				return status;
+			prepare_fence(move, from);
+			cut.shared = shared_tables(move);
+			continue;
+		}
 		if (attempt == ATTEMPT_FAILED && cut.changed != NULL && !quiet)
 			tell_changes(&cut);
 		if (attempt != ATTEMPT_RETRY || quiet)

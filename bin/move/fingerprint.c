@@ -31,16 +31,16 @@ prepare_fingerprint(PGconn *conn)
 	return true;
 }
 
-/* Fingerprints in the order of the shards, each with what is to follow it. */
+/* Fingerprints in the order of the shards, each with the snapshot that tells what is newer. */
 static char **
-in_order(const Move *move, const Side *side, PGresult *res, const char *suffix)
+in_order(const Move *move, const Side *side, PGresult *res)
 {
 	char	  **fingerprints = pg_malloc0(sizeof(char *) * Max(move->nshards, 1));
 
 	for (int row = 0; row < PQntuples(res); row++)
 		for (int i = 0; i < move->nshards; i++)
 			if (name_on(side, move->shards[i]) != NULL && strcmp(PQgetvalue(res, row, 0), name_on(side, move->shards[i])) == 0)
-				fingerprints[i] = psprintf("%s%s", PQgetvalue(res, row, 1), suffix);
+				fingerprints[i] = psprintf("%s %s", PQgetvalue(res, row, 1), PQgetvalue(res, row, 2));
 	PQclear(res);
 	return fingerprints;
 }
@@ -60,7 +60,7 @@ try_fingerprints(const Move *move, const Side *side)
 						  literal(side->conn, ident(side->conn, move->shards[i]->schema)));
 	res = try_query(side->conn, "EXECUTE snowid_fingerprints (ARRAY[%s]::oid[])", oids.data);
 	termPQExpBuffer(&oids);
-	return res != NULL ? in_order(move, side, res, "") : NULL;
+	return res != NULL ? in_order(move, side, res) : NULL;
 }
 
 /* The OIDs of schemas, as the queries take them. */
@@ -70,17 +70,11 @@ oids_of(PGconn *conn, const char *schemas)
 	return literal(conn, query_text(conn, "SELECT ARRAY(SELECT oid FROM pg_namespace WHERE nspname IN (%s))", schemas));
 }
 
-/*
- * The fingerprints of all shards, in one query; after each the snapshot from before
- * it was taken, which tells later what is newer.
- */
+/* The fingerprints of all shards, in one query. */
 char	  **
 note_definitions(const Move *move, const Side *side)
 {
-	PGconn	   *conn = side->conn;
-	char	   *snapshot = query_text(conn, "SELECT pg_current_snapshot()");
-
-	return in_order(move, side, query(conn, FINGERPRINTS_SQL, oids_of(conn, name_list(move, side))), text_of(" %s", snapshot));
+	return in_order(move, side, query(side->conn, FINGERPRINTS_SQL, oids_of(side->conn, name_list(move, side))));
 }
 
 /* Has this note the same fingerprint, or is this it? */
@@ -89,6 +83,25 @@ is_as_noted(const char *noted, const char *now)
 {
 	return noted != NULL && now != NULL && strcspn(noted, " ") == strcspn(now, " ") &&
 		strncmp(noted, now, strcspn(noted, " ")) == 0;
+}
+
+/*
+ * The tables and sequences of a schema that were made since it was noted, as
+ * new_tables_sql gives them; NULL if there are none, or anything else has changed.
+ */
+PGresult *
+new_tables(PGconn *conn, const char *schema, const char *noted)
+{
+	const char *since = noted != NULL ? strchr(noted, ' ') : NULL;
+	PGresult   *res;
+
+	if (since == NULL)
+		return NULL;
+	res = query(conn, NEW_TABLES_SQL, oids_of(conn, literal(conn, schema)), literal(conn, since + 1));
+	if (PQntuples(res) > 0 && is_as_noted(noted, PQgetvalue(res, 0, 3)))
+		return res;
+	PQclear(res);
+	return NULL;
 }
 
 /* What has changed in a schema since it was noted; other is the server that may have a copy. */

@@ -11,6 +11,9 @@
 #define PING_LIMIT_MS		50
 #define PINGS_MAX			50
 
+/* How often to look whether it has errors. */
+#define LOOK_MS				1000
+
 /*
  * Have the log flushed up to now, since only that is sent: by a commit that
  * writes something.  It waits for synchronous standbys, too, which may not have
@@ -199,8 +202,8 @@ read_lag(const Side *from, const char *name)
 	return bytes;
 }
 
-static int64
-count_errors(const Side *to, const char *name)
+int64
+count_apply_errors(const Side *to, const char *name)
 {
 	return query_int64(to->aux, "SELECT coalesce(sum(apply_error_count), 0) FROM pg_stat_subscription_stats WHERE subname = %s",
 					   literal(to->aux, name));
@@ -218,7 +221,9 @@ wait_for_lag(const Move *move)
 	const Side *to = &move->target;
 	const char *name = move->name;
 	int64		told = now_ms() + SILENCE_MS - TELL_MS;
-	int64		errors = count_errors(to, name);
+	int64		errors = count_apply_errors(to, name);
+	int64		seen = errors;
+	int64		looked = now_ms();
 	int			slow = 0;
 
 	for (;;)
@@ -231,6 +236,12 @@ wait_for_lag(const Move *move)
 			(wait_for_replay(move, now_ms() + PING_LIMIT_MS) ||
 			 ++slow >= PINGS_MAX))
 			return STATUS_DONE;
+		if (now_ms() - looked >= LOOK_MS)
+		{
+			if ((status = mend_after_errors(move, &seen)) != STATUS_DONE)
+				return status;
+			looked = now_ms();
+		}
 		if (now_ms() - told >= TELL_MS)
 		{
 			if (lag >= 0)
@@ -246,7 +257,7 @@ wait_for_lag(const Move *move)
 		}
 		if ((status = check_slot(move)) != STATUS_DONE)
 			return status;
-		if (lag < 0 && who_failed_over(move) != NULL && count_errors(to, name) >= errors + ERRORS_MAX)
+		if (lag < 0 && who_failed_over(move) != NULL && count_apply_errors(to, name) >= errors + ERRORS_MAX)
 		{
 			report_error("the target cannot apply what has come since the fail-over");
 			tell_log_of(to);

@@ -327,12 +327,12 @@ read_journal(const Move *move, const Side *side)
 		return;
 	res = query(side->conn,
 				"SELECT shard, details ->> 'move_id', role, step, closed, schema, "
-				"details ->> 'fingerprint', "
+				"coalesce(details ->> 'brought', details ->> 'fingerprint'), "
 				"coalesce((details ->> 'reverse')::boolean, false), "
 				"coalesce((details ->> 'keep_name')::boolean, false), "
 				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
 				"peer, date_trunc('second', changed_at), details ->> 'peer_system', "
-				"details ->> 'poolers', details ->> 'target_ddl_md5', details ->> 'timelines', coalesce(details ->> 'begun_as', role), details ->> 'reader' "
+				"details ->> 'poolers', details ->> 'target_ddl_md5', details ->> 'timelines', coalesce(details ->> 'begun_as', role), details ->> 'reader', details ->> 'fingerprint' "
 				"FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 	for (int row = 0; row < PQntuples(res); row++)
 	{
@@ -357,6 +357,7 @@ read_journal(const Move *move, const Side *side)
 		j->timelines = field(res, row, 17);
 		j->begun_as = role_of(PQgetvalue(res, row, 18));
 		j->reader = field(res, row, 19);
+		j->copied_fingerprint = field(res, row, 20);
 		j->reverse = *PQgetvalue(res, row, 7) == 't' && j->begun_as == j->at.role;
 	}
 	PQclear(res);

@@ -90,7 +90,9 @@ typedef struct Journal
 	bool		closed;
 	char	   *schema;			/* its name there now */
 	char	   *changed_at;		/* when the step was recorded */
-	char	   *fingerprint;	/* of the definitions */
+	char	   *fingerprint;	/* of the definitions that both servers have */
+	char	   *copied_fingerprint; /* of those that were copied: tables that
+									 * are newer have been brought */
 	bool		reverse;		/* replicate back afterwards; of no way back */
 	bool		keep_name;
 	char	   *name;			/* of publication, slot and subscription */

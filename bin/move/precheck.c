@@ -82,6 +82,18 @@ owners_are_trusted(const Move *move, const char *schema, PGconn *from)
 	return severity != FOUND_FAILED;
 }
 
+bool
+check_new_tables(const Move *single)
+{
+	bool		all_passed = true;
+
+	for (size_t i = 0; i < lengthof(plan); i++)
+		if (plan[i].of_tables && run_check(single, &plan[i], FOUND_FAILED) == FOUND_FAILED)
+			all_passed = false;
+	fflush(stdout);
+	return all_passed;
+}
+
 /*
  * Run all, and print each with its result; false if one has failed.  Again,
  * just before what writers notice: only what has failed is printed.

@@ -32,6 +32,7 @@ typedef struct Check Check;
  * sql: findings, as plan.sql says
  * probe: makes the findings in place of sql, or with it
  * only_reverse: only matters if the target is to replicate back
+ * of_tables: what is made in a shard during its move must pass it, too
  */
 struct Check
 {
@@ -42,6 +43,7 @@ struct Check
 	const char *sql;
 	void		(*probe) (const Move *move, const Check *check);
 	bool		only_reverse;
+	bool		of_tables;
 };
 
 /* finding.c */

@@ -7,7 +7,7 @@
 #include "sql/queries.inc"
 
 /* How long what uses a slot may take to end. */
-#define END_WAIT_MS		10000
+#define END_WAIT_MS		20000
 
 /* How often to ask for a slot. */
 #define SLOT_WAIT_MS	500
@@ -41,6 +41,16 @@ has_subscription(PGconn *conn, const char *name)
 					  "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
 					  "(SELECT oid FROM pg_database WHERE datname = current_database()))",
 					  literal(conn, name));
+}
+
+/* Have the subscription follow what the publication has; tables that are new to it are copied, or not. */
+void
+refresh(const Move *move, bool copies)
+{
+	const Side *to = &move->target;
+
+	run_and_tell(to, to->conn, to->aux, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION WITH (copy_data = %s)", ident(to->conn, move->name),
+				 copies ? "true" : "false");
 }
 
 static bool
@@ -79,7 +89,7 @@ publish(const Move *move, const Side *side, const char *name)
 /*
  * Take shards out of the replication that others of their batch still need.  A
  * subscription follows its publication by names, so this comes before any of
- * theirs changes.  What was sent before is applied before, since it needs them.
+ * theirs changes.  What was sent before is skipped, but needs them: that is awaited.
  */
 Status
 take_out(const Move *move)
@@ -98,15 +108,13 @@ take_out(const Move *move)
 		run(from->conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(from->conn, name), tables);
 	if (to->conn == NULL || !has_subscription(to->conn, name))
 		return STATUS_DONE;
-	if (!wait_for_replay(move, now_ms() + END_WAIT_MS))
-	{
-		report_error("the %s does not follow: changes of %s are still on their way", to->label, move->title);
-		tell_workers(to, name);
-		report_hint("When it follows again, type the same command again; or abort all shards that were copied together.");
-		return STATUS_FAILED;
-	}
-	run_and_tell(to, to->conn, to->aux, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION WITH (copy_data = false)", ident(to->conn, name));
-	return STATUS_DONE;
+	refresh(move, false);
+	if (wait_for_replay(move, now_ms() + END_WAIT_MS))
+		return STATUS_DONE;
+	report_error("the %s does not follow: changes of %s are still on their way", to->label, move->title);
+	tell_workers(to, name);
+	report_hint("When it follows again, type the same command again; or abort all shards that were copied together.");
+	return STATUS_FAILED;
 }
 
 /*

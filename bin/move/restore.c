@@ -180,7 +180,7 @@ static bool
 make_tables(Copy *copy, int archive, char **owner)
 {
 	PGconn	   *conn = copy->conn;
-	char	   *script = script_of(conn, copy->move->options->bindir, archive, "--section=pre-data");
+	char	   *script = script_of(conn, copy->move->options->bindir, archive, "--section=pre-data", NULL);
 	PGresult   *privileges = query(conn, DEFAULT_PRIVILEGES_SQL);
 	bool		done = false;
 
@@ -272,7 +272,7 @@ static bool
 make_after_rows(const Copy *copy, int archive, const char *unvalidated)
 {
 	static const char start[] = "\n--\n-- Name: ";
-	char	   *script = script_of(copy->conn, copy->move->options->bindir, archive, "--section=post-data");
+	char	   *script = script_of(copy->conn, copy->move->options->bindir, archive, "--section=post-data", NULL);
 	PGresult   *keys;
 
 	if (script == NULL)

@@ -16,8 +16,8 @@ being_extended_sql(const Move *move, PGconn *conn)
 
 /*
  * Are the definitions those that were noted: on the source when they were checked,
- * since what is new may call anything; on the target when they were compared?  A
- * shard that was changed is told, and left.
+ * since what is new may call anything; on the target when they were compared?  New
+ * tables of the source may be brought.  A shard that was changed is told, and left.
  */
 Status
 check_definitions(const Move *move, const Side *side)
@@ -30,11 +30,12 @@ check_definitions(const Move *move, const Side *side)
 	{
 		Shard	   *shard = move->shards[i];
 		const char *before = journal_of(shard, side)->fingerprint;
+		bool		is_source = side->place == move->source.place;
 
-		if (!is_as_noted(before, now[i]))
+		if (is_as_noted(before, now[i]) || (is_source && may_be_brought(select_range(move, i, 1))))
+			continue;
+		if (!shard->failed)
 		{
-			bool		is_source = side->place == move->source.place;
-
 			report_error("the definitions of shard %d have changed %ssince they were %s: %s", shard->number,
 						 is_source ? "" : "on the target ",
 						 !is_source ? "compared" : has_reached(move, side, COPIED) ? "copied" : "checked",
@@ -44,8 +45,8 @@ check_definitions(const Move *move, const Side *side)
 			else
 				report_hint("Begin again, after: %s", whole_command(select_range(move, i, 1), "abort"));
 			leave_shard(move, shard);
-			status = STATUS_FAILED;
 		}
+		status = STATUS_FAILED;
 	}
 	return status;
 }
@@ -105,6 +106,29 @@ alter_target(const Move *move, PGconn *keeper, PGconn *conn)
 	return check_columns(move, keeper, conn);
 }
 
+/* In a transaction: run a script of definitions, as if the role had no default privileges. */
+static bool
+run_script(PGconn *conn, const char *script, const char *casts)
+{
+	PGresult   *privileges;
+	bool		done;
+
+	/* One at a time, since these are rows that all moves of the role change. */
+	run(conn, ONE_AT_A_TIME);
+	privileges = query(conn, DEFAULT_PRIVILEGES_SQL);
+	done = try_run(conn, "%s", PQgetvalue(privileges, 0, 0)) && try_run(conn, "%s%s", script, casts) &&
+		try_run(conn, "SET search_path = pg_catalog, pg_temp; %s", PQgetvalue(privileges, 0, 1));
+	PQclear(privileges);
+	if (!done)
+	{
+		report_error("target: the shard's definitions cannot be created there: %s",
+					 PQerrorMessage(conn));
+		report_hint("%s, then type the same command again.", strcmp(last_sqlstate, "42704") == 0 ?
+					"Create the role or the other object that is missing there" : "Correct that");
+	}
+	return done;
+}
+
 /*
  * Make what rows need on the target, closed, in one transaction with the
  * journal.
@@ -114,29 +138,15 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 {
 	const Side *target = &move->target;
 	PGconn	   *conn = target->aux;
-	char	   *script = script_of(conn, move->options->bindir, archive, "--section=pre-data");
-	PGresult   *privileges;
+	char	   *script = script_of(conn, move->options->bindir, archive, "--section=pre-data", NULL);
 	Status		status = STATUS_FAILED;
 
 	if (script == NULL)
 		return STATUS_FAILED;
 	strip_script(script, target);
-	run(conn, "BEGIN; " ONE_AT_A_TIME);
-	privileges = query(conn, DEFAULT_PRIVILEGES_SQL);
-	if (try_run(conn, "%s", PQgetvalue(privileges, 0, 0)) &&
-		try_run(conn, "%s%s", script, query_text(keeper, CASTS_SQL, schema_list(move, keeper))) &&
-		try_run(conn, "SET search_path = pg_catalog, pg_temp; %s", PQgetvalue(privileges, 0, 1)))
-	{
-		run(conn, "SET search_path = pg_catalog, pg_temp");
+	run(conn, "BEGIN");
+	if (run_script(conn, script, query_text(keeper, CASTS_SQL, schema_list(move, keeper))))
 		status = alter_target(move, keeper, conn);
-	}
-	else
-	{
-		report_error("target: the shard's definitions cannot be created there: %s",
-					 PQerrorMessage(conn));
-		report_hint("%s, then type the same command again.", strcmp(last_sqlstate, "42704") == 0 ?
-					"Create the role or the other object that is missing there" : "Correct that");
-	}
 	if (status == STATUS_DONE)
 	{
 		take_schemas(move, conn);
@@ -172,7 +182,14 @@ dump_and_make(const Move *move, PGconn *keeper, const char *snapshot, int archiv
 	free(schemas);
 	if (!done || check_definitions(move, &move->source) != STATUS_DONE)
 		return STATUS_FAILED;
-	return has_rows ? STATUS_DONE : make_schemas(move, keeper, archive);
+	if (!has_rows)
+		return make_schemas(move, keeper, archive);
+
+	/* What is new since must be there before what is made of its rows. */
+	for (int i = 0; i < move->nshards; i++)
+		if (newer_tables(move, move->shards[i]) != NULL && !make_missing(select_range(move, i, 1), "--section=pre-data"))
+			return STATUS_FAILED;
+	return STATUS_DONE;
 }
 
 /*
@@ -191,6 +208,143 @@ copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive
 	return STATUS_FAILED;
 }
 
+static int
+compare_lines(const void *a, const void *b)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+/* What is in an archive, as pg_restore lists it: the entry of a line, after its numbers. */
+static char *
+listed_entry(char *line)
+{
+	line += strcspn(line, ";");
+	for (int i = 0; i < 3 && *line != '\0'; i++)
+		line += strcspn(line, " ") + 1;
+	return line;
+}
+
+static char *
+list_of_archive(const Move *single, const Side *side, int archive)
+{
+	bool		done = dump_archive(side->conn, single->options->bindir, &single->shards[0]->schema, 1, NULL, archive);
+
+	return done ? script_of(side->conn, single->options->bindir, archive, "--list", NULL) : NULL;
+}
+
+/*
+ * Of the source's entries those that the target lacks, but for a fence; sorted are the target's.
+ * A partition of a table that is there has its own indexes before it becomes one, which else
+ * would make others.
+ */
+static bool
+write_missing(char *here, char **sorted, int n, const char *late, int list)
+{
+	PQExpBufferData lines[3];
+	bool		done;
+
+	for (int i = 0; i < 3; i++)
+		initPQExpBuffer(&lines[i]);
+	for (char *line = strtok(here, "\n"); line != NULL; line = strtok(NULL, "\n"))
+	{
+		char	   *entry = listed_entry(line);
+		int			turn = 0;
+
+		if (*line == ';' || strstr(entry, " snowid_fence ") != NULL ||
+			bsearch(&entry, sorted, n, sizeof(char *), compare_lines) != NULL)
+			continue;
+		if (strncmp(entry, "INDEX ATTACH ", strlen("INDEX ATTACH ")) == 0)
+			turn = 2;
+		else if (strncmp(entry, "TABLE ATTACH ", strlen("TABLE ATTACH ")) == 0)
+			turn = strstr(late, text_of("\n%s\n", entry)) != NULL;
+		appendPQExpBuffer(&lines[turn], "%s\n", line);
+	}
+	done = dprintf(list, "%s%s%s", lines[0].data, lines[1].data, lines[2].data) >= 0;
+	for (int i = 0; i < 3; i++)
+		termPQExpBuffer(&lines[i]);
+	return done;
+}
+
+/* As entries, on lines of their own: the partitions of tables that the target has. */
+static const char *
+late_partitions(const Move *single)
+{
+	PGconn	   *conn = single->target.conn;
+	char	   *pairs = query_text(single->source.conn, "SELECT coalesce(json_agg(json_build_object('parent', inhparent::regclass, 'entry', "
+								   "concat_ws(' ', 'TABLE ATTACH', nspname, relname, pg_get_userbyid(relowner)))), '[]') "
+								   "FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid JOIN pg_namespace n ON n.oid = relnamespace "
+								   "WHERE relispartition AND nspname = %s", literal(single->source.conn, single->shards[0]->schema));
+
+	return query_text(conn, "SELECT concat(E'\n', string_agg(entry, E'\n'), E'\n') FROM json_to_recordset(%s) p (parent text, entry text) "
+					  "WHERE to_regclass(parent) IS NOT NULL", literal(conn, pairs));
+}
+
+/* The script of the definitions of a shard that the target lacks, of a section or all; NULL after saying what has failed. */
+static char *
+script_of_missing(const Move *single, const char *section)
+{
+	FILE	   *files[] = {tmpfile(), tmpfile(), tmpfile()};
+	char	   *here = NULL;
+	char	   *there = NULL;
+	char	   *script = NULL;
+	char	  **sorted;
+	int			n = 0;
+
+	if (files[0] == NULL || files[1] == NULL || files[2] == NULL)
+	{
+		report_error("could not make a temporary file: %m");
+		return NULL;
+	}
+	if ((here = list_of_archive(single, &single->source, fileno(files[0]))) != NULL &&
+		(there = list_of_archive(single, &single->target, fileno(files[1]))) != NULL)
+	{
+		sorted = pg_malloc(sizeof(char *) * (strlen(there) / 2 + 1));
+		for (char *line = strtok(there, "\n"); line != NULL; line = strtok(NULL, "\n"))
+			sorted[n++] = listed_entry(line);
+		qsort(sorted, n, sizeof(char *), compare_lines);
+		if (write_missing(here, sorted, n, late_partitions(single), fileno(files[2])))
+			script = script_of(single->target.conn, single->options->bindir, fileno(files[0]),
+							   text_of("--use-list=/dev/fd/%d", fileno(files[2])), section);
+		else
+			report_error("could not write a temporary file: %m");
+		pg_free(sorted);
+	}
+	for (int i = 0; i < 3; i++)
+		fclose(files[i]);
+	free(here);
+	free(there);
+	return script;
+}
+
+/*
+ * Make what the target lacks of a shard there, closed, in one transaction; of a section,
+ * as pg_restore's option has it, or all.  False after saying what has failed.
+ */
+bool
+make_missing(const Move *single, const char *section)
+{
+	const Side *target = &single->target;
+	PGconn	   *conn = target->aux;
+	const Shard *shard = single->shards[0];
+	char	   *script = script_of_missing(single, section);
+	bool		done;
+
+	if (script == NULL)
+		return false;
+	strip_script(script, target);
+	run(conn, "BEGIN");
+	if ((done = run_script(conn, script, "")))
+	{
+		run(conn, CLOSE_NEW_SEQUENCES_SQL, text_of("%d", shard->number));
+		run(conn, CLOSE_NEW_TABLES_SQL, literal(conn, shard->schema));
+		run(conn, "COMMIT");
+	}
+	free(script);
+
+	/* The script leaves its settings behind. */
+	return reconnect(conn) && done;
+}
+
 /* What pg_dump says of an object, by its header. */
 typedef struct Entry
 {
@@ -207,12 +361,6 @@ compare_entries(const void *a, const void *b)
 	int			order = strcmp(x->header, y->header);
 
 	return order != 0 ? order : strcmp(x->body, y->body);
-}
-
-static int
-compare_lines(const void *a, const void *b)
-{
-	return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
 /* Privileges have no order; comments, settings and empty lines say nothing. */
@@ -295,7 +443,7 @@ compare_definitions(const Move *move, int archive)
 	bool		has_ddl = set_journal(move, &move->source)->target_ddl_md5 != NULL;
 	bool		details = !has_ddl && move->source.version / 10000 == target->version / 10000;
 	char	  **schemas = schemas_of(move);
-	char	   *wanted = script_of(target->conn, move->options->bindir, archive, NULL);
+	char	   *wanted = script_of(target->conn, move->options->bindir, archive, NULL, NULL);
 	char	   *made = wanted == NULL ? NULL : dump_definitions(target->conn, move->options->bindir, schemas, move->nshards);
 	Entry	   *w;
 	Entry	   *m;

@@ -32,6 +32,9 @@ typedef enum Status
 extern void run_prechecks(const Move *move);
 extern bool owners_are_trusted(const Move *move, const char *schema, PGconn *from);
 
+/* Those that are about a shard's own definitions; true if none has failed. */
+extern bool check_new_tables(const Move *single);
+
 /* How many findings were printed. */
 extern int	nfailures;
 extern int	nwarnings;
@@ -45,6 +48,7 @@ extern bool has_manager(const Move *set);
 extern char **try_fingerprints(const Move *move, const Side *side);
 extern char **note_definitions(const Move *move, const Side *side);
 extern bool is_as_noted(const char *noted, const char *now);
+extern PGresult *new_tables(PGconn *conn, const char *schema, const char *noted);
 extern char *name_changes(PGconn *conn, PGconn *other, const char *schema, const char *noted);
 
 /* schema.c: the definitions */
@@ -54,6 +58,16 @@ extern Status check_definitions(const Move *move, const Side *side);
 extern Status compare_definitions(const Move *move, int archive);
 extern Status copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive, bool has_rows);
 
+extern bool make_missing(const Move *single, const char *section);
+
+/* newer.c: tables that were made in shards while these were copied */
+
+extern char *newer_tables(const Move *move, Shard *shard);
+extern bool may_be_brought(const Move *single);
+extern void make_room(const Move *move);
+extern Status mend_after_errors(const Move *move, int64 *seen);
+extern Status bring_new_tables(const Move *move);
+
 /* copy.c: definitions, rows, and what is made of rows, out of one snapshot */
 
 extern Status copy_batch(const Move *move);
@@ -62,6 +76,7 @@ extern Status fill_views(const Move *move);
 /* replication.c: publications, slots and subscriptions, made and dropped */
 
 extern void publish(const Move *move, const Side *side, const char *name);
+extern void refresh(const Move *move, bool copies);
 extern bool extend_publication(const Move *move, const Side *side, const char *name);
 extern Status take_out(const Move *move);
 extern void create_slot(const Side *side, const char *name);
@@ -99,6 +114,7 @@ extern void run_and_tell(const Side *side, PGconn *conn, PGconn *observer,
 /* follow.c: waiting for the other server */
 
 extern Status check_slot(const Move *move);
+extern int64 count_apply_errors(const Side *to, const char *name);
 extern Status wait_for_lag(const Move *move);
 extern char *reader_of(const Move *move);
 extern void record_reader(const Move *move, const char *reader);

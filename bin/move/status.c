@@ -94,6 +94,38 @@ commands_to_type(const Move *move)
 	return text_of("[%s]", all);
 }
 
+/* Have definitions changed since the copy, which goes on? */
+static void
+show_changes(const Move *part)
+{
+	const Side *source = &part->source;
+	char	  **now;
+
+	if (situation_of(part->shards[0]) != COPYING || source->conn == NULL)
+		return;
+	now = note_definitions(part, source);
+	for (int i = 0; i < part->nshards; i++)
+	{
+		Shard	   *shard = part->shards[i];
+		const char *noted = journal_of(shard, source)->fingerprint;
+		char	   *tables;
+		char	   *changes;
+
+		if (is_as_noted(noted, now[i]))
+			continue;
+		tables = newer_tables(part, shard);
+		changes = tables != NULL ? tables :
+			name_changes(source->conn, part->target.conn != NULL ? part->target.conn : source->conn, shard->schema, noted);
+		if (part->options->json)
+			print_object("#shard", text_of("%d", shard->number), tables != NULL ? "new_tables" : "changed", changes, NULL);
+		else if (tables != NULL)
+			printf("  shard %d: made since it was copied, and brought before it moves: %s\n", shard->number, tables);
+		else
+			printf("  shard %d: definitions have changed since they were copied: %s\n  It will not move so. To begin again, type: %s\n", shard->number,
+				   changes, whole_command(select_range(part, i, 1), is_way_back(shard) ? "finish" : "abort"));
+	}
+}
+
 static int
 status_of_part(Move *part)
 {
@@ -105,6 +137,7 @@ status_of_part(Move *part)
 		printf("%s: %s\n", part->title, outlook(part));
 	for (int i = 0; what_to_type(part, i) != NULL && !part->options->json; i++)
 		printf("  %s\n", what_to_type(part, i));
+	show_changes(part);
 	for (int i = 0; i < part->nshards && in_detail; i++)
 	{
 		show_side(part, part->shards[i], &part->source);

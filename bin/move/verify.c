@@ -122,7 +122,7 @@ compare_tables(const Move *move, bool is_doubtful)
 	const char *what = move->options->verify != VERIFY_CHECKSUMS && !is_doubtful ? "count" :
 	strcmp(PQparameterStatus(conn, "server_encoding"), PQparameterStatus(move->target.aux, "server_encoding")) == 0 ?
 	"checksum" : "checksum in UTF8";
-	PGresult   *shards = query(conn, COMPARISONS_SQL, schema_list(move, conn), literal(conn, what));
+	PGresult   *shards = query(conn, COMPARISONS_SQL, schema_list(move, conn), literal(conn, what), literal(conn, move->name));
 
 	for (int i = 0; i < PQntuples(shards); i++)
 	{

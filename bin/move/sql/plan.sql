@@ -157,6 +157,7 @@ UNION ALL
 :may_move;
 
 \echo ownership on the source
+-- of tables
 WITH :owned
 :owns_all;
 
@@ -168,6 +169,7 @@ UNION ALL
 :may_move;
 
 \echo ownership on the target
+-- of tables
 \c :source
 WITH :owned
 SELECT coalesce(json_agg(t), '[]') AS other FROM (
@@ -205,6 +207,7 @@ FROM CAST('pg_replication_origin_advance(text,pg_lsn)' AS text) f WHERE NOT has_
 \endif
 
 \echo roles on the target
+-- of tables
 \c :source
 -- All that own something in the shard, may use it, or are in a policy.
 WITH :objects_inside, :owned
@@ -221,6 +224,7 @@ SELECT 'FAILED', format('role "%s" does not exist there', name),
 FROM unnest(string_to_array(:'other', E'\n')) AS name WHERE name NOT IN (SELECT rolname FROM pg_roles);
 
 \echo extensions on the target
+-- of tables
 -- A definition names what it uses with its schema.
 \c :source
 WITH :objects_inside
@@ -245,6 +249,7 @@ LEFT JOIN (SELECT *, extnamespace::regnamespace::text AS here FROM pg_extension)
 WHERE extname IS NULL OR here <> schema OR extversion <> version ORDER BY 2;
 
 \echo owners
+-- of tables
 -- Functions that the copy runs as the role that we have: those of CHECKs, domains,
 -- generated columns, range types and partition bounds for each row, of types of
 -- other schemas, too; of casts, which a foreign key may need; and, when a query is
@@ -299,6 +304,7 @@ WHERE NOT rolsuper AND NOT :applies_as_owner AND NOT :'trust_owners'::bool ORDER
 $$ AS runs_as_superuser \gset
 
 \echo owners on the target
+-- of tables
 \c :source
 :owners \gset
 \c :target
@@ -312,6 +318,7 @@ FROM pg_transform f JOIN pg_type t ON t.oid = trftype JOIN pg_language l ON l.oi
 WHERE t.typnamespace :in_shard ORDER BY 2;
 
 \echo objects of other schemas
+-- of tables
 -- That the shard's depend on, and the target does not have.  (Those of extensions
 -- come with them.)
 -- probe: check_needs
@@ -336,6 +343,7 @@ EXISTS (SELECT FROM pg_namespace n WHERE nspname = x[1] AND (
 $$ AS is_there \gset
 
 \echo sequences outside of the shard
+-- of tables
 SELECT DISTINCT CASE WHEN seqincrement > 1 THEN 'warning' ELSE 'FAILED' END,
  format('%s takes numbers from %s, which does not move', pg_describe_object(d.classid, d.objid, 0), s.oid::regclass),
  format('The target''s own would give the same numbers again. Give the shard one: ALTER SEQUENCE %s SET SCHEMA %I; or a DEFAULT of snowid: '
@@ -386,6 +394,7 @@ AND NOT EXISTS (SELECT FROM unnest(proconfig) x WHERE x ^@ 'search_path=')
 GROUP BY 1, 2, 3, 4 ORDER BY 1, 3;
 
 \echo extensions within the shard
+-- of tables
 \c :source
 SELECT 'FAILED', format('extension "%s" is in schema "%s", and pg_dump of a schema leaves extensions out', extname, nspname),
  CASE WHEN NOT extrelocatable THEN 'It cannot change its schema. Give the tables and the rest another one, with ALTER ... SET SCHEMA.'
@@ -399,6 +408,7 @@ FROM pg_class c JOIN pg_depend d ON d.classid = c.tableoid AND d.objid = c.oid A
 JOIN pg_extension e ON e.oid = d.refobjid WHERE relnamespace :in_shard AND c.relkind IN ('r', 'p');
 
 \echo tablespaces on the target
+-- of tables
 SELECT coalesce(string_agg(DISTINCT spcname, E'\n'), '') AS other
 FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace WHERE relnamespace :in_shard \gset
 \c :target
@@ -411,6 +421,7 @@ SELECT 'warning', format('"%s" fires when the shard''s tables are made', evtname
 FROM pg_event_trigger WHERE evtenabled IN ('O', 'A');
 
 \echo replica identity
+-- of tables
 \c :source
 SELECT 'FAILED', format('table %s has none, so its UPDATEs and DELETEs would fail as soon as it is published', c.oid::regclass),
  format('Type: ALTER TABLE %s %s', c.oid::regclass, coalesce('REPLICA IDENTITY USING INDEX ' || quote_ident(u.relname) || ';',
@@ -427,6 +438,7 @@ AND NOT EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indimmedia
  AND CASE c.relreplident WHEN 'd' THEN x.indisprimary WHEN 'i' THEN x.indisreplident END) ORDER BY 2;
 
 \echo rows without a key
+-- of tables
 WITH RECURSIVE part (relid, attname, typ) AS (
  SELECT c.oid, attname, atttypid FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
  WHERE c.relnamespace :in_shard AND c.relkind = 'r' AND c.relreplident = 'f' AND attnum > 0 AND NOT attisdropped
@@ -443,10 +455,12 @@ AND NOT EXISTS (SELECT FROM pg_opclass o JOIN pg_am m ON m.oid = opcmethod
   WHERE castsource = typ AND casttarget = opcintype AND castmethod = 'b' AND castcontext = 'i'))) ORDER BY 2;
 
 \echo unlogged tables
+-- of tables
 SELECT 'FAILED', format('the rows of table %s would be lost: replication leaves them out', oid::regclass), 'Type: ' || fix, fix
 FROM pg_class, LATERAL format('ALTER TABLE %s SET LOGGED;', oid::regclass) fix WHERE relnamespace :in_shard AND relkind = 'r' AND relpersistence = 'u' ORDER BY 2;
 
 \echo partitions and inheritance
+-- of tables
 SELECT 'FAILED', format('table %s is a %s of %s; they must be in one schema', child,
  CASE WHEN c.relispartition THEN 'partition' ELSE 'child' END, parent),
  format('Type: ALTER TABLE %s SET SCHEMA %I; or ALTER TABLE %s %s %s;',
@@ -471,6 +485,7 @@ SELECT oid FROM pg_namespace WHERE nspname = ANY (:'set_schemas')
 $$ AS in_set \gset
 
 \echo foreign keys
+-- of tables
 SELECT 'FAILED', format('%s leads from %s to %s, %s', quote_ident(conname), conrelid::regclass, confrelid::regclass,
  CASE WHEN p.relnamespace :in_shard THEN 'into the shard' ELSE 'in another shard' END),
  format('Type: ALTER TABLE %s DROP CONSTRAINT %I;', conrelid::regclass, conname)
@@ -480,6 +495,7 @@ AND NOT (c.relnamespace = ANY (ARRAY(:in_set)) AND p.relnamespace = ANY (ARRAY(:
 AND k.oid NOT IN (SELECT oid FROM (:shared_keys) s) ORDER BY 2;
 
 \echo shared tables
+-- of tables
 SELECT coalesce(json_agg(x), '[]') AS other FROM (
  SELECT confrelid::regclass::text AS name, columns, min(format('%s of %s', quote_ident(conname), conrelid::regclass)) AS key
  FROM (:shared_keys) k, LATERAL (SELECT array_agg(format('%I %s', attname, format_type(atttypid, atttypmod)) ORDER BY attname)
@@ -497,6 +513,7 @@ LATERAL (SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = t AND indisunique 
 WHERE NOT is_key OR NOT has_table_privilege(t, 'SELECT') OR NOT has_table_privilege(t, 'REFERENCES') ORDER BY 2;
 
 \echo rows of shared tables
+-- of tables
 -- probe: check_shared_rows
 
 \echo users in other schemas
@@ -506,12 +523,14 @@ SELECT 'warning', format('%s uses %s', user_name, used),
 FROM (:outside_users) u WHERE NOT is_other_check ORDER BY 2;
 
 \echo triggers that always fire
+-- of tables
 SELECT 'FAILED', format('%I on %s would fire a second time, on the target, for each change that is replicated', tgname, c.oid::regclass),
  format('Type: ALTER TABLE %s ENABLE TRIGGER %I; and set it back after the move.', c.oid::regclass, tgname)
 FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid
 WHERE relnamespace :in_shard AND NOT tgisinternal AND tgenabled IN ('A', 'R') ORDER BY 2;
 
 \echo row security on the source
+-- of tables
 SELECT 'FAILED', format('it hides rows of %s from role %I', c.oid::regclass, current_user),
  format('As a superuser, type: ALTER ROLE %I BYPASSRLS;', current_user)
 FROM pg_class c JOIN pg_roles r ON r.rolname = current_user
@@ -519,6 +538,7 @@ WHERE relnamespace :in_shard AND c.relkind = 'r' AND c.relrowsecurity AND NOT r.
 AND (c.relforcerowsecurity OR NOT pg_has_role(c.relowner, 'USAGE')) ORDER BY 2;
 
 \echo row security
+-- of tables
 SELECT coalesce(string_agg(c.oid::regclass::text, ', '), '') AS other FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
 WHERE relnamespace :in_shard AND c.relkind IN ('r', 'p') AND c.relrowsecurity AND c.relforcerowsecurity
 AND NOT o.rolsuper AND NOT o.rolbypassrls \gset
@@ -556,6 +576,7 @@ AND (plugin <> 'pgoutput' OR EXISTS (
  SELECT FROM pg_publication_tables t WHERE t.schemaname = ANY (:'schemas') AND t.pubname <> :'name')) ORDER BY 2;
 
 \echo settings of replication workers
+-- of tables
 -- Its worker reads arrays, XML and money, and the source's writes money, as the role's
 -- or the database's settings have it.  All else that changes values, they set themselves.
 SELECT concat(CASE WHEN bool_or(b.typcategory = 'A') THEN 'array_nulls=on' END, ' ',

@@ -156,7 +156,7 @@ LATERAL (SELECT string_agg('t.' || quote_ident(attname), ', ' ORDER BY attname)
 --
 -- Not by a cast to text: a table's owner can make that a function of his own, which a
 -- superuser would run.  Two encodings are compared in one.
--- arguments: schemas what
+-- arguments: schemas what name
 \echo comparisons_sql
 SELECT nspname, count(*), string_agg(format($$SELECT %L COLLATE "C", concat(count(*), ' rows'%s) FROM ONLY %I.%I t$$, relname,
  CASE :'what' WHEN 'count' THEN ''
@@ -165,7 +165,8 @@ SELECT nspname, count(*), string_agg(format($$SELECT %L COLLATE "C", concat(coun
   columns) END, nspname, relname), ' UNION ALL ') || ' ORDER BY 1'
 FROM (SELECT nspname, relname, (SELECT string_agg('t.' || quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
   WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) AS columns
- FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname IN (:'schemas') AND relkind = 'r' ORDER BY 1, 2) t
+ FROM pg_publication p JOIN pg_publication_rel ON prpubid = p.oid JOIN pg_class c ON c.oid = prrelid JOIN pg_namespace n ON n.oid = relnamespace
+ WHERE pubname = :'name' AND nspname IN (:'schemas') ORDER BY 1, 2) t
 GROUP BY nspname ORDER BY nspname;
 
 -- Is somebody creating a relation in one of the schemas?  He holds a lock on it until
@@ -302,27 +303,108 @@ $$ AS parts \gset
 -- (we, see lock.c) and pg_namespace (the copy that is left behind gets another name).
 --
 -- To be compared on one server only, and not across an upgrade of it.
--- arguments: oids
-\echo fingerprints_sql
-:parts, r (namespace, catalog, what) AS (
- SELECT namespace, classid, made_by FROM o
- UNION ALL SELECT namespace, catalog, made_by FROM p
+SELECT $$
+:parts, r (namespace, catalog, what, classid, objid) AS (
+ SELECT namespace, classid, made_by, classid, objid FROM o
+ UNION ALL SELECT namespace, catalog, made_by, classid, objid FROM p
  UNION ALL SELECT relnamespace, 'pg_class'::regclass, (to_jsonb(c) - '{made_by,relfilenode,relpages,reltuples,relallvisible,relallfrozen,
-  relfrozenxid,relminmxid,relhasindex,relhastriggers,relhasrules,relhassubclass,relispopulated,reltoastrelid,relrewrite}'::text[])::text FROM c
- UNION ALL SELECT oid, tableoid, ROW(oid, nspowner, nspacl)::text FROM pg_namespace WHERE oid = ANY (:'oids')
- UNION ALL SELECT namespace, x.tableoid, ROW(objoid, classoid, objsubid, description)::text
+  relfrozenxid,relminmxid,relhasindex,relhastriggers,relhasrules,relhassubclass,relispopulated,reltoastrelid,relrewrite}'::text[])::text,
+  'pg_class'::regclass, oid FROM c
+ UNION ALL SELECT oid, tableoid, ROW(oid, nspowner, nspacl)::text, tableoid, oid FROM pg_namespace WHERE oid = ANY (:'oids')
+ UNION ALL SELECT namespace, x.tableoid, ROW(objoid, classoid, objsubid, description)::text, classid, objid
   FROM pg_description x JOIN o ON (classid, objid) = (classoid, objoid)
  -- The options toast.* of a table.
- UNION ALL SELECT c.relnamespace, x.tableoid, ROW(c.oid, x.reloptions)::text
+ UNION ALL SELECT c.relnamespace, x.tableoid, ROW(c.oid, x.reloptions)::text, 'pg_class'::regclass, c.oid
   FROM c JOIN pg_class x ON x.oid = c.reltoastrelid WHERE x.reloptions IS NOT NULL
  UNION ALL SELECT relnamespace, s.tableoid, ROW(seqrelid, seqtypid, seqincrement, seqcache, coalesce(d ->> 'min', seqmin::text),
-  coalesce(d ->> 'max', seqmax::text), coalesce(d ->> 'start', seqstart::text), coalesce(d ->> 'cycle', seqcycle::text))::text
+  coalesce(d ->> 'max', seqmax::text), coalesce(d ->> 'start', seqstart::text), coalesce(d ->> 'cycle', seqcycle::text))::text,
+  'pg_class'::regclass, seqrelid
   FROM pg_sequence s JOIN c ON c.oid = s.seqrelid JOIN pg_namespace n ON n.oid = relnamespace
   LEFT JOIN snowid.moves m ON m.closed AND m.schema = nspname
   LEFT JOIN LATERAL (SELECT m.details -> 'sequences' -> c.relname::text) x (d) ON true)
-SELECT nspname, md5(string_agg(format('%s %s %s', catalog, rows, hash), ' ' ORDER BY catalog)) FROM
+$$ AS all_rows \gset
+SELECT $$
+md5(string_agg(concat_ws(' ', catalog, rows, hash), ' ' ORDER BY catalog))
+$$ AS fingerprint \gset
+
+-- With the snapshot that tells what is newer.
+-- arguments: oids
+\echo fingerprints_sql
+:all_rows
+SELECT nspname, :fingerprint, pg_current_snapshot() FROM
  (SELECT namespace, catalog, count(*) AS rows, sum(hashtextextended(what, 0)::numeric) AS hash FROM r GROUP BY 1, 2) x
 JOIN pg_namespace n ON n.oid = namespace GROUP BY 1;
+
+-- The tables and sequences of one schema that were made since a snapshot, which rows of
+-- system columns tell, that nothing changes; with the fingerprint of all else.  If that is
+-- what was noted, nothing else has changed.
+-- arguments: oids since
+\echo new_tables_sql
+:all_rows, new_table (oid) AS MATERIALIZED (
+ SELECT attrelid FROM pg_attribute a JOIN c ON c.oid = attrelid, CAST(:'since' AS pg_snapshot) s, CAST(pg_snapshot_xmin(s)::xid AS xid) x
+ WHERE attnum = -1 AND relkind IN ('r', 'p', 'S')
+ AND NOT pg_visible_in_snapshot(greatest(3, pg_snapshot_xmin(s)::text::bigint + age(x) - age(a.xmin))::text::xid8, s)),
+new_type (oid) AS (
+ SELECT oid FROM pg_type WHERE typrelid IN (TABLE new_table)
+ UNION ALL SELECT typarray FROM pg_type WHERE typrelid IN (TABLE new_table)),
+-- Also of a partition's part in a foreign key to its table.
+new_constraint (oid) AS MATERIALIZED (
+ SELECT oid FROM pg_constraint WHERE conrelid IN (TABLE new_table) OR confrelid IN (TABLE new_table) AND conparentid <> 0),
+new (classid, objid) AS MATERIALIZED (
+ SELECT 'pg_class'::regclass::oid, oid FROM new_table
+ UNION ALL SELECT 'pg_class'::regclass, indexrelid FROM pg_index WHERE indrelid IN (TABLE new_table)
+ UNION ALL SELECT 'pg_type'::regclass, oid FROM new_type
+ UNION ALL SELECT 'pg_constraint'::regclass, oid FROM new_constraint
+ UNION ALL SELECT tableoid, oid FROM pg_attrdef WHERE adrelid IN (TABLE new_table)
+ UNION ALL SELECT tableoid, oid FROM pg_trigger WHERE tgrelid IN (TABLE new_table) OR tgconstraint IN (TABLE new_constraint)
+ UNION ALL SELECT tableoid, oid FROM pg_rewrite WHERE ev_class IN (TABLE new_table)
+ UNION ALL SELECT tableoid, oid FROM pg_policy WHERE polrelid IN (TABLE new_table)
+ UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxrelid IN (TABLE new_table))
+SELECT relkind, format('%I.%I', nspname, relname), format('ONLY %I.%I', nspname, relname), others, c.oid, EXISTS (
+ SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence')
+FROM new_table JOIN c USING (oid) JOIN pg_namespace n ON n.oid = relnamespace, LATERAL (
+ SELECT :fingerprint FROM (SELECT catalog, count(*) AS rows, sum(hashtextextended(what, 0)::numeric) AS hash FROM r
+  WHERE NOT EXISTS (SELECT FROM new WHERE (new.classid, new.objid) = (r.classid, r.objid)) GROUP BY 1) x) f (others)
+ORDER BY c.oid;
+
+-- Close what is new in a closed shard: each sequence is in its journal, each table has a fence.
+-- arguments: shard
+\echo close_new_sequences_sql
+WITH s AS MATERIALIZED (
+ SELECT array_agg(c.oid) AS oids, count(snowid_internal.lock_relations(ARRAY[c.oid])::text) FROM snowid.moves m
+ JOIN pg_namespace n ON nspname = schema JOIN pg_class c ON relnamespace = n.oid
+ WHERE shard = :'shard' AND relkind = 'S' AND NOT details -> 'sequences' ? relname::text)
+UPDATE snowid.moves SET details = jsonb_set(details, '{sequences}', details -> 'sequences' || states)
+FROM s, snowid_internal.close_sequences(oids) x WHERE shard = :'shard';
+
+-- arguments: schema
+\echo close_new_tables_sql
+WITH t AS MATERIALIZED (SELECT t, snowid_internal.prepare_table(t)::text AS prepared FROM snowid_internal.shard_tables(:'schema') t)
+SELECT snowid_internal.enable_fence(array_agg(t::oid), true) FROM t WHERE prepared IS NOT NULL;
+
+-- Takes sequences out of the journal that are no more.
+-- arguments: shard
+\echo forget_sequences_sql
+UPDATE snowid.moves SET details = jsonb_set(details, '{sequences}', (SELECT coalesce(jsonb_object_agg(key, value), '{}')
+ FROM jsonb_each(details -> 'sequences') WHERE key IN (SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+  WHERE nspname = schema AND relkind = 'S'))) WHERE shard = :'shard';
+
+-- The columns of tables, to be given to the next.
+-- arguments: schemas
+\echo all_columns_sql
+SELECT coalesce(json_agg(json_build_object('schema', nspname, 'name', relname, 'columns', ARRAY(SELECT attname FROM pg_attribute
+ WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped))), '[]')
+FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname IN (:'schemas') AND relkind = 'r';
+
+-- Makes statements for the tables and columns that are missing, of whatever type.
+-- arguments: columns
+\echo make_room_sql
+SELECT string_agg(CASE WHEN t.oid IS NULL
+ THEN format('CREATE TABLE %s (%s); SELECT snowid_internal.prepare_table(%L)', x, (SELECT string_agg(format('%I text', u), ', ') FROM unnest(columns) u), x)
+ ELSE format('ALTER TABLE %s %s', x, missing) END, '; ')
+FROM json_to_recordset(:'columns') c (schema text, name text, columns text[]) JOIN pg_namespace ON nspname = schema, format('%I.%I', schema, name) x, LATERAL to_regclass(x) t (oid),
+LATERAL (SELECT string_agg(format('ADD COLUMN %I text', u), ', ') FROM unnest(columns) u WHERE NOT EXISTS (
+ SELECT FROM pg_attribute WHERE attrelid = t.oid AND attname = u AND NOT attisdropped)) m (missing) WHERE t.oid IS NULL OR missing IS NOT NULL;
 
 -- The names of a schema's objects, but for those that no command names.
 -- arguments: oids

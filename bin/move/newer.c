@@ -1,0 +1,427 @@
+/*
+ * Tables that are made in a shard while it is copied, or while its copy follows: they
+ * are made on the target, too, published, and brought by PostgreSQL's own table
+ * synchronisation, with what was written to them before.
+ *
+ * The journals have two notes: of the definitions that were copied, and of those that
+ * have been brought since.  If all that is newer than a note is tables, and they pass
+ * the prechecks, they are brought.  No step of that is recorded: who comes after a
+ * program that has died, or finds that a table has changed since it was brought,
+ * drops what is newer on the target, and brings it anew.
+ */
+#include "stages.h"
+#include "sql/queries.inc"
+
+/* How long what was sent may take to be applied. */
+#define REPLAY_WAIT_MS		20000
+
+/* So often the target may fail to copy a table. */
+#define ERRORS_MAX			3
+
+typedef struct Newer
+{
+	const Move *single;			/* a shard */
+	PGresult   *tables;			/* of the source, as new_tables() gives them */
+	bool		from_copy;		/* newer than the copy, not only than what has
+								 * been brought */
+	char	   *note;			/* of the definitions, before these are read */
+} Newer;
+
+/* The source's tables that are newer, and nothing else is; NULL: there are none, or something is. */
+static PGresult *
+find_newer(const Move *move, Shard *shard, bool *from_copy)
+{
+	PGconn	   *conn = move->source.conn;
+	const Journal *journal = journal_of(shard, &move->source);
+	PGresult   *tables;
+
+	*from_copy = false;
+	if (is_way_back(shard) || journal->target_ddl_md5 != NULL || journal->fingerprint == NULL || journal->copied_fingerprint == NULL)
+		return NULL;
+	*from_copy = strcmp(journal->fingerprint, journal->copied_fingerprint) == 0;
+	tables = new_tables(conn, shard->schema, journal->fingerprint);
+	if (tables == NULL && !*from_copy)
+	{
+		*from_copy = true;
+		tables = new_tables(conn, shard->schema, journal->copied_fingerprint);
+	}
+	return tables;
+}
+
+/* A column of some tables, separated by commas, those of some kinds. */
+static char *
+list_tables(PGresult *tables, int column, const char *kinds)
+{
+	PQExpBufferData list;
+
+	initPQExpBuffer(&list);
+	for (int row = 0; row < PQntuples(tables); row++)
+		if (strchr(kinds, *PQgetvalue(tables, row, 0)) != NULL)
+			appendPQExpBuffer(&list, "%s%s", list.len > 0 ? ", " : "", PQgetvalue(tables, row, column));
+	return keep_text(list.data);
+}
+
+/* The same for messages; NULL: none. */
+char *
+newer_tables(const Move *move, Shard *shard)
+{
+	bool		from_copy;
+	PGresult   *tables = find_newer(move, shard, &from_copy);
+	char	   *list = tables == NULL ? NULL : list_tables(tables, 1, "rpS");
+
+	PQclear(tables);
+	return list;
+}
+
+/* Is all that is newer tables that can be brought?  If they cannot, the shard is told, and left. */
+bool
+may_be_brought(const Move *single)
+{
+	Shard	   *shard = single->shards[0];
+	char	   *tables = newer_tables(single, shard);
+
+	if (tables == NULL || check_new_tables(single))
+		return tables != NULL;
+	report_error("shard %d cannot be moved with what is new in it: %s", shard->number, tables);
+	report_hint("Correct that on the source, and type the same command again.");
+	leave_shard(single, shard);
+	return false;
+}
+
+/* Take newer tables out of the publication; true if some were in it. */
+static bool
+unpublish(const Newer *newer)
+{
+	const Move *single = newer->single;
+	PGconn	   *conn = single->source.conn;
+	char	   *published = query_text(conn, "SELECT string_agg(format('ONLY %%s', prrelid::regclass), ', ') FROM pg_publication_rel "
+									   "JOIN pg_publication p ON p.oid = prpubid WHERE pubname = %s AND prrelid = ANY (ARRAY[%s]::oid[])",
+									   literal(conn, single->name), list_tables(newer->tables, 4, "r"));
+
+	if (published != NULL)
+		run(conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(conn, single->name), published);
+	return published != NULL;
+}
+
+/*
+ * What is sent of tables that are followed no more is skipped, but needs the tables, with
+ * the columns that they have by now.
+ */
+void
+make_room(const Move *move)
+{
+	PGconn	   *conn = move->target.conn;
+	char	   *columns = query_text(move->source.conn, ALL_COLUMNS_SQL, schema_list(move, move->source.conn));
+	char	   *statements = query_text(conn, MAKE_ROOM_SQL, literal(conn, columns));
+
+	if (statements != NULL)
+		run(conn, "%s", statements);
+}
+
+static const char *
+noted_there(const Newer *newer)
+{
+	const Journal *journal = set_journal(newer->single, &newer->single->target);
+
+	return newer->from_copy ? journal->copied_fingerprint : journal->fingerprint;
+}
+
+static bool
+has_newer_there(const Newer *newer)
+{
+	return !is_as_noted(noted_there(newer), note_definitions(newer->single, &newer->single->target)[0]);
+}
+
+/* Drop what is newer on the target; false if that is not only what was brought. */
+static bool
+drop_newer_there(const Newer *newer)
+{
+	const Side *to = &newer->single->target;
+	Shard	   *shard = newer->single->shards[0];
+	PGresult   *tables = new_tables(to->conn, shard->schema, noted_there(newer));
+	bool		ours = tables != NULL;
+	char	   *list;
+
+	for (int row = 0; row < PQntuples(tables); row++)
+		ours = ours && (*PQgetvalue(tables, row, 0) == 'S' || *PQgetvalue(tables, row, 5) == 't');
+	if (!ours)
+	{
+		report_error("the definitions of shard %d on the target have been changed: %s", shard->number,
+					 name_changes(to->conn, newer->single->source.conn, shard->schema, noted_there(newer)));
+		report_hint("Begin again, after: %s", whole_command(newer->single, "abort"));
+		leave_shard(newer->single, shard);
+		return false;
+	}
+	run(to->conn, "BEGIN");
+	if (*(list = list_tables(tables, 1, "rp")) != '\0')
+		run_and_tell(to, to->conn, to->aux, "DROP TABLE %s", list);
+	if (*(list = list_tables(tables, 1, "S")) != '\0')
+		run(to->conn, "DROP SEQUENCE IF EXISTS %s", list);
+	run(to->conn, FORGET_SEQUENCES_SQL, text_of("%d", shard->number));
+	run(to->conn, "COMMIT");
+	PQclear(tables);
+	return true;
+}
+
+/* What an earlier time has left of these tables is followed no more, and dropped. */
+static Status
+drop_what_is_left(const Move *move, Newer *newer, int n)
+{
+	bool		is_left = false;
+
+	for (int i = 0; i < n; i++)
+		if (unpublish(&newer[i]) || has_newer_there(&newer[i]))
+			is_left = true;
+	if (!is_left)
+		return STATUS_DONE;
+	for (int i = 0; i < n; i++)
+		make_room(newer[i].single);
+	refresh(move, false);
+	if (!wait_for_replay(move, now_ms() + REPLAY_WAIT_MS))
+	{
+		report_error("the %s does not follow: changes of new tables are still on their way", move->target.label);
+		tell_workers(&move->target, move->name);
+		report_hint("When it follows again, type the same command again.");
+		return STATUS_FAILED;
+	}
+	for (int i = 0; i < n; i++)
+		if (has_newer_there(&newer[i]) && !drop_newer_there(&newer[i]))
+			return STATUS_FAILED;
+	return STATUS_DONE;
+}
+
+/*
+ * Publish the new tables of a shard.  Nobody may be writing to them: of a transaction
+ * that was, servers can forget that a table is published (before 15.13, 16.9, 17.5).
+ */
+static Status
+publish_newer(const Newer *newer)
+{
+	const Move *single = newer->single;
+	PGconn	   *conn = single->source.conn;
+	char	   *tables = list_tables(newer->tables, 2, "r");
+
+	if (*tables == '\0')
+		return STATUS_DONE;
+	for (int attempt = 0;; attempt++)
+	{
+		begin_limited(single, conn, single->options->lock_timeout_ms);
+		if (try_run(conn, "LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", tables) &&
+			try_run(conn, "ALTER PUBLICATION %s ADD TABLE %s", ident(conn, single->name), tables) &&
+			try_run(conn, "COMMIT"))
+			return STATUS_DONE;
+		if (strcmp(last_sqlstate, "55P03") != 0 || attempt >= single->options->retries)
+		{
+			report_error("could not publish what is new in shard %d: %s", single->shards[0]->number, PQerrorMessage(conn));
+			report_hint("Type the same command again at a quieter time, or with a longer --lock-timeout or --pause-limit.");
+			if (PQstatus(conn) == CONNECTION_OK)
+				run(conn, "ROLLBACK");
+			return STATUS_FAILED;
+		}
+		run(conn, "ROLLBACK");
+		tell_now_and_then("waiting for writers of %s", tables);
+		back_off(attempt);
+	}
+}
+
+/* Rows go in binary form only as long as those of all tables can. */
+static void
+check_binary(const Newer *newer)
+{
+	const Move *single = newer->single;
+	PGconn	   *from = single->source.conn;
+	PGconn	   *to = single->target.conn;
+	char	   *tables = list_tables(newer->tables, 4, "r");
+
+	if (query_bool(from, "SELECT NOT EXISTS (SELECT FROM unnest(ARRAY[%s]::oid[]) t WHERE t NOT IN (%s))", tables, binary_tables(single, from)))
+		return;
+	if (query_bool(to, "SELECT subbinary FROM pg_subscription WHERE subname = %s", literal(to, single->name)))
+		run(to, "ALTER SUBSCRIPTION %s SET (binary = false)", ident(to, single->name));
+}
+
+static int64
+count_sync_errors(const Side *to, const char *name)
+{
+	return query_int64(to->aux, "SELECT coalesce(sum(coalesce(to_jsonb(s) ->> 'sync_error_count', to_jsonb(s) ->> 'sync_table_error_count')::bigint), 0) "
+					   "FROM pg_stat_subscription_stats s WHERE subname = %s", literal(to->aux, name));
+}
+
+/* Wait until all tables of the subscription are followed as the others. */
+static Status
+await_tables(const Move *move)
+{
+	const Side *to = &move->target;
+	int64		errors = count_sync_errors(to, move->name);
+	int64		seen = count_apply_errors(to, move->name);
+	int64		told = now_ms() + SILENCE_MS - TELL_MS;
+	Status		status;
+
+	for (;;)
+	{
+		int			mark = mark_texts();
+		char	   *waiting = query_text(to->aux, "SELECT string_agg(srrelid::regclass::text, ', ') FROM pg_subscription_rel "
+										 "JOIN pg_subscription s ON s.oid = srsubid WHERE subname = %s AND srsubstate <> 'r'", literal(to->aux, move->name));
+
+		if (waiting == NULL)
+			return STATUS_DONE;
+		if (now_ms() - told >= TELL_MS)
+		{
+			report_info("waiting: the %s copies %s", to->label, waiting);
+			tell_workers(to, move->name);
+			told = now_ms();
+		}
+		if (count_sync_errors(to, move->name) >= errors + ERRORS_MAX)
+		{
+			report_error("the %s cannot copy what is new: %s", to->label, waiting);
+			tell_log_of(to);
+			report_hint("Correct that, and type the same command again; or: %s", whole_command(move, "abort"));
+			return STATUS_FAILED;
+		}
+		if ((status = check_slot(move)) != STATUS_DONE ||
+			(status = mend_after_errors(move, &seen)) != STATUS_DONE)
+			return status;
+
+		/* A worker says that a table is done when it hears of a later commit. */
+		flush_log(&move->source);
+		free_texts(mark);
+		wait_ms(20);
+	}
+}
+
+/* The target has them; what is newer now is newer than these. */
+static void
+note_brought(const Newer *newer)
+{
+	const Move *single = newer->single;
+
+	record_detail(single, single->target.conn, "brought", note_definitions(single, &single->target)[0]);
+	record_detail(single, single->source.conn, "brought", newer->note);
+	read_journal(single, &single->target);
+	read_journal(single, &single->source);
+	report_info("brought what is new in shard %d: %s", single->shards[0]->number, list_tables(newer->tables, 1, "rpS"));
+}
+
+/* The shards that have nothing but new tables, that can be brought.  A catalog that is locked is not awaited. */
+static int
+find_all_newer(const Move *move, Newer *newer)
+{
+	PGconn	   *conn = move->source.conn;
+	char	  **now;
+	int			n = 0;
+
+	run(conn, "SET lock_timeout = %d", move->options->lock_timeout_ms);
+	now = try_fingerprints(move, &move->source);
+	run(conn, "SET lock_timeout = 0");
+	for (int i = 0; now != NULL && i < move->nshards; i++)
+	{
+		const Move *single = select_range(move, i, 1);
+		Newer		found = {.single = single,.note = now[i]};
+
+		if (is_as_noted(journal_of(move->shards[i], &move->source)->fingerprint, now[i]) || !may_be_brought(single))
+			continue;
+		if ((found.tables = find_newer(single, move->shards[i], &found.from_copy)) != NULL)
+			newer[n++] = found;
+	}
+	return n;
+}
+
+/*
+ * Bring the tables that are new in some shards of a batch, whose copy follows.  A shard
+ * for which that cannot be done is left; one that has other changes is looked at elsewhere.
+ */
+Status
+bring_new_tables(const Move *move)
+{
+	Newer	   *newer = pg_malloc(sizeof(Newer) * Max(move->nshards, 1));
+	int			n = find_all_newer(move, newer);
+	Status		status = STATUS_DONE;
+
+	if (n > 0)
+		status = drop_what_is_left(move, newer, n);
+	for (int i = 0; i < n && status == STATUS_DONE; i++)
+		if (!make_missing(newer[i].single, NULL))
+			status = STATUS_FAILED;
+	for (int i = 0; i < n && status == STATUS_DONE; i++)
+	{
+		check_binary(&newer[i]);
+		status = publish_newer(&newer[i]);
+	}
+	if (n > 0 && status == STATUS_DONE)
+	{
+		refresh(move, true);
+		status = await_tables(move);
+	}
+	for (int i = 0; i < n && status == STATUS_DONE; i++)
+		note_brought(&newer[i]);
+	for (int i = 0; i < n; i++)
+		PQclear(newer[i].tables);
+	pg_free(newer);
+	return status;
+}
+
+/* Of the whole batch, those whose copy follows. */
+static bool
+is_following(const Move *move, Shard *shard, const void *name)
+{
+	const Journal *journal = journal_of(shard, &move->source);
+
+	return journal->exists && strcmp(journal->name, name) == 0 && situation_of(shard) == COPYING && !is_way_back(shard);
+}
+
+/*
+ * The target cannot apply what comes: has somebody changed a shard?  Tables that were
+ * brought, and changed since, are brought anew.  A shard with other changes is
+ * followed no more, since the others of its batch would wait behind it, and never moves so.
+ */
+static Status
+mend_following(const Move *move)
+{
+	const Side *source = &move->source;
+	const Move *batch = select_shards(move->set, is_following, move->name);
+	char	  **now;
+
+	if (batch->nshards == 0)
+		return STATUS_DONE;
+	now = note_definitions(batch, source);
+	for (int i = 0; i < batch->nshards; i++)
+	{
+		Move	   *single = select_range(batch, i, 1);
+		Shard	   *shard = batch->shards[i];
+		const char *noted = journal_of(shard, source)->fingerprint;
+		const char *aside;
+		Status		status;
+
+		single->name = move->name;
+		if (noted == NULL || is_as_noted(noted, now[i]) || strncmp(noted, "aside", 5) == 0)
+			continue;
+		if (newer_tables(single, shard) != NULL)
+		{
+			if ((status = bring_new_tables(single)) != STATUS_DONE)
+				return status;
+			continue;
+		}
+		report_error("the target cannot apply what comes, and the definitions of shard %d have changed since they were copied: %s", shard->number,
+					 name_changes(source->conn, move->target.conn, shard->schema, noted));
+		report_hint("Begin again, after: %s", whole_command(single, "abort"));
+		aside = text_of("aside%s", noted + strcspn(noted, " "));
+		record_detail(single, source->conn, "fingerprint", aside);
+		record_detail(single, source->conn, "brought", aside);
+		read_journal(single, source);
+		leave_shard(move, shard);
+		make_room(single);
+		if ((status = take_out(single)) != STATUS_DONE)
+			return status;
+	}
+	return STATUS_DONE;
+}
+
+/* If the target has had errors since these were seen. */
+Status
+mend_after_errors(const Move *move, int64 *seen)
+{
+	int64		count = count_apply_errors(&move->target, move->name);
+	Status		status = count > *seen ? mend_following(move) : STATUS_DONE;
+
+	*seen = count;
+	return status;
+}

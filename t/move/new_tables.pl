@@ -1,0 +1,211 @@
+# Tables and partitions that are made in a shard while it is copied are brought, with
+# the rows that were written before anybody looked; any other change stops its
+# shard alone, and says what to type.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use IPC::Run;
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $a = move_node('a');
+my $b = move_node('b');
+$_->start for $a, $b;
+$_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
+
+# Shard 5 on a, with a table by time, and a copy that follows.
+sub follows
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	fresh_shard($a, $b);
+	$a->safe_psql('postgres', q{
+CREATE TABLE insta5.events (id bigint PRIMARY KEY DEFAULT insta5.next_id(), what text) PARTITION BY RANGE (id);
+SELECT snowid.create_partition('insta5.events', date_trunc('month', now() - interval '1 month'), date_trunc('month', now()))});
+	return moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, "$name: copied");
+}
+
+# A session that makes a table, writes to it from the transaction on that makes it, and
+# notes what it was given.
+sub write_new
+{
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my $writer = { ids => "$dir/ids", errors => "$dir/errors" };
+
+	append_to_file("$dir/write", q{
+BEGIN;
+CREATE TABLE insta5.fresh (id bigint PRIMARY KEY DEFAULT snowid.next_id(5, 'insta5.id_seq'),
+	user_id bigint REFERENCES insta5.users ON DELETE CASCADE, n serial, note text CHECK (note <> ''), UNIQUE (n));
+INSERT INTO insta5.fresh (note) VALUES ('first') RETURNING id;
+COMMIT;
+} . (q{
+INSERT INTO insta5.fresh (user_id, note) SELECT max(id), 'next' FROM insta5.users RETURNING id;
+UPDATE insta5.fresh SET note = 'changed' WHERE id = (SELECT max(id) FROM insta5.fresh);
+DO 'BEGIN PERFORM pg_sleep(0.003); END';
+} x 20_000));
+	$writer->{run} = IPC::Run::start([ 'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-f', "$dir/write", $a->connstr('postgres') ],
+		'>', $writer->{ids}, '2>', $writer->{errors});
+	usleep(10_000) until (-s $writer->{ids} // 0) > 100;
+	return $writer;
+}
+
+# Each row that it was told of has come, once, and nothing else.
+sub written_ok
+{
+	my ($writer, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my (@ids, %errors);
+
+	$writer->{run}->kill_kill;
+	@ids = split /\n/, slurp_file($writer->{ids});
+	my $errors = slurp_file($writer->{errors});
+	$errors{$1}++ while $errors =~ /ERROR:\s+(\w{5})/g;
+	delete @errors{qw(SN001 SN002 3F000 42P01)};
+	is_deeply(\%errors, {}, "$name: the writer gets no other error");
+	is($b->safe_psql('postgres', 'SELECT id FROM insta5.fresh ORDER BY id'), join("\n", @ids), "$name: each row has come, once");
+	is($b->safe_psql('postgres', "SELECT count(*) - count(DISTINCT n) FROM insta5.fresh"), 0, "$name: no number twice");
+	is(sqlstate($b, q{INSERT INTO insta5.fresh (user_id, note) VALUES (1, 'x')}), '23503', "$name: the foreign key is there");
+	$b->safe_psql('postgres', q{INSERT INTO insta5.fresh (note) VALUES ('there')});
+	is($b->safe_psql('postgres', 'SELECT note FROM insta5.fresh ORDER BY id DESC LIMIT 1'), 'there', "$name: its ids go on");
+	is($b->safe_psql('postgres', 'SELECT note FROM insta5.fresh ORDER BY n DESC LIMIT 1'), 'there', "$name: and its numbers");
+	return;
+}
+
+sub ends_ok
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	moves_ok($a, $b, 5, ['finish'], 0, "$name: finished");
+	nothing_left_ok($_, $name) for $a, $b;
+	return;
+}
+
+subtest 'made while the copy follows' => sub {
+	follows('follows');
+	my @writers = start_writers('insta5', $a, $b);
+	await_writers($writers[0]);
+	my $writer = write_new();
+	$a->safe_psql('postgres', q{
+SELECT snowid.create_partition('insta5.events', date_trunc('month', now()), date_trunc('month', now() + interval '1 month'));
+INSERT INTO insta5.events (what) SELECT 'e' || i FROM generate_series(1, 100) i;
+CREATE TABLE insta5."Own ""name""" (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ids bigint DEFAULT insta5.next_id());
+INSERT INTO insta5."Own ""name""" DEFAULT VALUES;
+CREATE INDEX ON insta5."Own ""name""" (ids);
+COMMENT ON TABLE insta5."Own ""name""" IS 'new';
+GRANT SELECT ON insta5."Own ""name""" TO PUBLIC});
+	moves_ok($a, $b, 5, ['status'], 1, 'status', qr/made since it was copied, and brought before it moves: .*insta5\.fresh/);
+	moves_ok($a, $b, 5, [], 0, 'moved', qr/brought what is new in shard 5: .*insta5\.fresh.*tables compared, no difference/s);
+	await_writers($writers[1]);
+	stop_writers(@writers);
+	writers_ok('the others', [ $writers[0] ], [ $writers[1] ]);
+	written_ok($writer, 'the new table');
+	copies_equal_ok($a, 'insta5_moved', $b, 'insta5', 'the others');
+	is($b->safe_psql('postgres', q{SELECT count(*), count(DISTINCT tableoid) FROM insta5.events WHERE what LIKE 'e%'}), '100|1', 'the partition');
+	is($b->safe_psql('postgres', q{SELECT count(*), min(obj_description(tableoid, 'pg_class')), bool_and(has_table_privilege('pg_monitor', tableoid, 'SELECT'))
+FROM insta5."Own ""name"""}), '1|new|t', 'what else is of a table');
+	ends_ok('follows');
+};
+
+subtest 'killed before it is published, and as it is copied' => sub {
+	follows('killed');
+	my $holder = $a->background_psql('postgres');
+	my $writer = write_new();
+	my $tool;
+	$holder->query_safe(q{BEGIN; INSERT INTO insta5.users (name) VALUES ('held'); LOCK insta5.fresh IN ROW EXCLUSIVE MODE});
+	$tool = IPC::Run::start([ move_command($a, $b, 5, '--lock-timeout', 60000, '--pause-limit', 60000) ], '>', '/dev/null', '2>&1');
+	$a->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'insta5.fresh'::regclass AND mode = 'ShareRowExclusiveLock' AND NOT granted)})
+	  or die 'does not wait';
+	$tool->kill_kill;
+	$holder->query_safe('COMMIT');
+	is($b->safe_psql('postgres', q{SELECT to_regclass('insta5.fresh') IS NOT NULL}), 't', 'it was made on the target');
+
+	# The slot of the table's copy waits for this transaction.
+	$holder->query_safe(q{BEGIN; INSERT INTO insta5.users (name) VALUES ('held')});
+	$tool = IPC::Run::start([ move_command($a, $b, 5) ], '>', '/dev/null', '2>&1');
+	$b->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate <> 'r')}) or die 'is not copied';
+	$tool->kill_kill;
+	$a->safe_psql('postgres', q{ALTER TABLE insta5.fresh ADD COLUMN later int DEFAULT 7; CREATE INDEX ON insta5.fresh (later)});
+	$a->safe_psql('postgres', q{CREATE TABLE insta5.another (id bigint PRIMARY KEY); INSERT INTO insta5.another VALUES (1)});
+	$holder->query_safe('COMMIT');
+	$holder->quit;
+	moves_ok($a, $b, 5, [], 0, 'the same command goes on');
+	written_ok($writer, 'killed');
+	is($b->safe_psql('postgres', 'SELECT count(DISTINCT later), (SELECT count(*) FROM insta5.another) FROM insta5.fresh'), '1|1', 'also what was changed meanwhile');
+	ends_ok('killed');
+};
+
+subtest 'in the last moment' => sub {
+	follows('last');
+	my $hold = hold_at_step($a, 'verified');
+	my $said = '';
+	my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said);
+	wait_until_held($a) or die 'does not get there';
+	my $writer = write_new();
+	$hold->quit;
+	$tool->finish;
+	is($? >> 8, 0, 'a table that is found when writers wait') or diag $said;
+	like($said, qr/brought what is new in shard 5: insta5\.fresh/, 'it is brought');
+	let_go_steps($a);
+	written_ok($writer, 'the last moment');
+	ends_ok('last');
+};
+
+# It was brought, and is changed: it is brought anew.
+subtest 'changed after it was brought' => sub {
+	follows('twice');
+	my $writer = write_new();
+	my $hold = hold_at_step($a, 'verified');
+	my $said = '';
+	my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said);
+	wait_until_held($a) or die 'does not get there';
+	$a->safe_psql('postgres', 'CREATE TABLE insta5.another (id bigint PRIMARY KEY); CREATE INDEX ON insta5.fresh (note)');
+	$a->safe_psql('postgres', 'ALTER TABLE insta5.fresh ADD COLUMN later int DEFAULT 7');
+	$hold->quit;
+	$tool->finish;
+	is($? >> 8, 0, 'a table that was brought and is changed') or diag $said;
+	let_go_steps($a);
+	written_ok($writer, 'twice');
+	is($b->safe_psql('postgres', 'SELECT count(DISTINCT later) FROM insta5.fresh'), '1', 'with its column');
+	ends_ok('twice');
+};
+
+subtest 'what cannot be published' => sub {
+	follows('no key');
+	$a->safe_psql('postgres', 'CREATE TABLE insta5.no_key (n int); INSERT INTO insta5.no_key VALUES (1)');
+	moves_ok($a, $b, 5, [], 1, 'without a key', qr/FAILED +replica identity: table insta5\.no_key has none.*type the same command again/s);
+	is(sqlstate($a, 'UPDATE insta5.no_key SET n = 2'), '', 'it is written as before');
+	$a->safe_psql('postgres', 'ALTER TABLE insta5.no_key ADD PRIMARY KEY (n)');
+	moves_ok($a, $b, 5, [], 0, 'with one');
+	is($b->safe_psql('postgres', 'TABLE insta5.no_key'), '2', 'its row has come');
+	ends_ok('no key');
+};
+
+subtest 'other changes stop their shard' => sub {
+	fresh_set($a, $b);
+	moves_ok($a, $b, '1-6', [ '--stop-after', 'copied' ], 0, 'copied');
+	$a->safe_psql('postgres', q{
+ALTER TABLE insta2.users ADD COLUMN more text;
+INSERT INTO insta2.users (more) VALUES ('cannot be applied');
+DROP TABLE insta3.users;
+CREATE TABLE insta4.fresh (id bigint PRIMARY KEY);
+INSERT INTO insta4.fresh VALUES (4);
+CREATE TABLE insta5.fresh (id bigint PRIMARY KEY);
+CREATE VIEW insta5.seen AS SELECT * FROM insta5.fresh});
+	moves_ok($a, $b, '1-6', ['status'], 1, 'status',
+		qr/shard 2: definitions have changed since they were copied: table insta2\.users.*type: snowid-move abort --shard 2 .*shard 3: .*shard 4: .*insta4\.fresh/s);
+	moves_ok($a, $b, '1-6', [], 1, 'three cannot', qr/definitions of shard 2 have changed .*insta2\.users.*abort.*3 of 6 shards have moved.*left where they are: shards 2-3,5\n/s);
+	is($b->safe_psql('postgres', 'TABLE insta4.fresh'), '4', 'another one has its new table');
+	moves_ok($a, $b, '2,3,5', ['abort'], 0, 'given up');
+	moves_ok($a, $b, '2,3,5', [], 0, 'moved after that');
+	moves_ok($a, $b, '1-6', ['finish'], 0, 'finished');
+	nothing_left_ok($_, 'other changes') for $a, $b;
+};
+
+done_testing();
