@@ -1054,6 +1054,11 @@ BEGIN
 				MESSAGE = format('shard %s is closed: the script has not run there', target.shard),
 				HINT = 'When it is open again, run the script there.';
 		ELSE
+			IF EXISTS (SELECT FROM snowid.moves m WHERE m.shard = target.shard AND m.role = 'source' AND NOT m.closed) THEN
+				RAISE NOTICE USING
+					MESSAGE = format('shard %s is being moved', target.shard),
+					DETAIL = 'New tables go with it; any other change of a definition stops the move.';
+			END IF;
 			PERFORM snowid_internal.run_in_shard(target.shard, target.schema, script, path,
 				format('The shards before it are done. To go on from it, type: CALL snowid.for_each_shard(..., %s);', target.shard));
 			PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
@@ -2018,7 +2023,8 @@ COMMENT ON FUNCTION snowid.adopt_shard(int, name, regclass, timestamptz) IS
  * hour of the year comes twice.
  *
  * Errors: 22004 a NULL, 42809 not partitioned, 42P17 by another key, or it
- * would overlap, 22023 since not before until, 22008 times that no id has.
+ * would overlap, 22023 since not before until, 22008 times that no id has,
+ * SN001 and SN002 of a closed shard.
  */
 CREATE FUNCTION snowid.create_partition(parent regclass, since timestamptz,
 	until timestamptz, epoch timestamptz DEFAULT NULL)
@@ -2077,8 +2083,10 @@ BEGIN
 							snowid.id_timestamp(snowid.min_id('infinity'::timestamptz), epoch));
 	END IF;
 
-	-- If two sessions make the same one, the second waits and then finds it.
+	-- If two sessions make the same one, the second waits and then finds it.  A shard that
+	-- has moved meanwhile gets none here.
 	PERFORM snowid_internal.lock_table(parent, 'SHARE UPDATE EXCLUSIVE'::text);
+	PERFORM snowid_internal.refuse_relation(parent);
 	FOR p IN
 		SELECT c.oid, c.relname, nullif(b[1], 'MINVALUE')::bigint AS low, nullif(b[2], 'MAXVALUE')::bigint AS high
 		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid,

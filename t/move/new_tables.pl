@@ -100,6 +100,9 @@ INSERT INTO insta5."Own ""name""" DEFAULT VALUES;
 CREATE INDEX ON insta5."Own ""name""" (ids);
 COMMENT ON TABLE insta5."Own ""name""" IS 'new';
 GRANT SELECT ON insta5."Own ""name""" TO PUBLIC});
+	my ($code, undef, $said) = $a->psql('postgres', q{CALL snowid.for_each_shard($$ SELECT snowid.create_partition('events', '2015-01-01', '2015-02-01') $$)});
+	is($code, 0, 'a job for all shards');
+	like($said, qr/shard 5 is being moved\n.*New tables go with it/, 'it says what goes with it');
 	moves_ok($a, $b, 5, ['status'], 1, 'status', qr/made since it was copied, and brought before it moves: .*insta5\.fresh/);
 	moves_ok($a, $b, 5, [], 0, 'moved', qr/brought what is new in shard 5: .*insta5\.fresh.*tables compared, no difference/s);
 	await_writers($writers[1]);
@@ -110,6 +113,8 @@ GRANT SELECT ON insta5."Own ""name""" TO PUBLIC});
 	is($b->safe_psql('postgres', q{SELECT count(*), count(DISTINCT tableoid) FROM insta5.events WHERE what LIKE 'e%'}), '100|1', 'the partition');
 	is($b->safe_psql('postgres', q{SELECT count(*), min(obj_description(tableoid, 'pg_class')), bool_and(has_table_privilege('pg_monitor', tableoid, 'SELECT'))
 FROM insta5."Own ""name"""}), '1|new|t', 'what else is of a table');
+	is($b->safe_psql('postgres', q{SELECT snowid.create_partition('insta5.events', '2015-01-01', '2015-02-01')}), 'insta5.events_p2015_01', 'that of the job, too');
+	is(sqlstate($a, q{SELECT snowid.create_partition('insta5_moved.events', '2015-01-01', '2015-02-01')}), 'SN001', 'a closed copy gets none');
 	ends_ok('follows');
 };
 
