@@ -15,6 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_node('main');
+$node->append_conf('postgresql.conf', 'track_functions = all');
 $node->start;
 my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
 my ($host, $port) = ($node->host, $node->port);
@@ -77,8 +78,13 @@ my @calls = (
 	'SELECT * FROM snowid.shards',
 	'SELECT * FROM snowid.shard_load()',
 	'SELECT snowid.fence_shard(5)',
+	'SELECT snowid.unfence_shard(5)',
 	"SELECT snowid_internal.prepare_table('insta5.photos')",
+	"CALL snowid.for_each_shard('SELECT FROM snowid.shard_registry')",
+	"SELECT snowid.next_ids(5, 'insta5.id_seq', 3)",
 	"SELECT snowid.advance('insta5.id_seq', 1)",
+	"SELECT snowid.advance('insta5.id_seq', snowid.make_id(clock_timestamp() + interval '2 days', 5, 0))",
+	"SELECT snowid_internal.refuse_relation('insta5.photos')",
 	"SELECT snowid.sequence_state('insta5.id_seq')",
 	"SELECT snowid.safe_upper_id('insta5.id_seq')",
 	"SELECT snowid.next_id(5, 'insta5.id_seq')",
@@ -104,7 +110,8 @@ INSERT INTO insta5.photos (n) SELECT 1 FROM generate_series(1, 10);)
 			. ($call =~ /adopt_shard/ ? 'DROP FUNCTION insta5.next_id() CASCADE;'
 				. SnowidTest::snippet_function('insta5.next_id', 'insta5.id_seq', 5)
 				. 'ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id();' : ''));
-		$owner->query_safe(q(BEGIN; LOCK TABLE insta5.photos, insta5.visits IN ACCESS EXCLUSIVE MODE; ALTER SEQUENCE insta5.id_seq START 1));
+		$caller->query_safe('SELECT snowid.fence_shard(5)') if $call =~ /unfence|refuse/;
+		$owner->query_safe(q(BEGIN; LOCK TABLE insta5.photos, insta5.visits IN ACCESS EXCLUSIVE MODE; ALTER SEQUENCE insta5.id_seq CACHE 1));
 
 		my $from = -s $node->logfile;
 		$caller->query_until(qr/begun/, "\\echo begun\n$call;\n");
@@ -149,5 +156,17 @@ like(slurp_file($node->logfile, $from), qr/LOG:  planted view as $superuser$/m, 
 
 $owner->quit;
 $caller->quit;
+
+# That was every function that is given, or looks up, what it then names.  (SQL functions
+# are inlined, and then not counted; the one that is left out is for Citus.)
+my $left_out = q(
+SELECT coalesce(string_agg(p.oid::regprocedure::text, ' '), '') FROM pg_proc p
+WHERE p.pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace)
+	AND p.prolang <> (SELECT oid FROM pg_language WHERE lanname = 'sql')
+	AND (p.prosrc ~ 'EXECUTE ' OR p.proargtypes::oid[] && '{regclass,oid,oid[],name,anyelement}'::regtype[]::oid[])
+	AND p.proname <> 'keep_default_here'
+	AND p.oid NOT IN (SELECT funcid FROM pg_stat_user_functions));
+$node->poll_query_until('postgres', $left_out, '');
+is($node->safe_psql('postgres', $left_out), '', 'no function was left out');
 $node->stop;
 done_testing();
