@@ -201,6 +201,8 @@ make_tables(Copy *copy, int archive, char **owner)
 			back_off(n);
 		}
 	}
+	if (!calls_are_trusted(copy->move->options, conn, literal(conn, copy->name)))
+		return false;
 	*owner = query_text(conn, OWNER_OF_COPY_SQL, literal(conn, copy->name));
 	run(conn, "%s", query_text(conn, TAKE_SCHEMAS_SQL, literal(conn, copy->name)));
 	run(conn, "INSERT INTO snowid.copies (schema, shard, kind) VALUES (%s, %d, 'copying') "
@@ -371,7 +373,7 @@ make_copy(Copy *copy, bool definitions_only, int number)
 			make_after_rows(copy, archive, query_text(copy->from, "SELECT coalesce(array_agg(conname), '{}') FROM pg_constraint "
 													  "WHERE connamespace = %s::regnamespace AND contype = 'f' AND NOT convalidated",
 													  literal(copy->from, ident(copy->from, copy->schema)))) &&
-			fill_copied_views(copy);
+			calls_are_trusted(copy->move->options, conn, literal(conn, copy->name)) && fill_copied_views(copy);
 	pg_free(schema);
 	if (file != NULL)
 		fclose(file);

@@ -78,6 +78,19 @@ check_columns(const Move *move, PGconn *keeper, PGconn *conn)
 	return STATUS_FAILED;
 }
 
+/*
+ * Has what the prechecks have seen come to call a lesser role's code?  In a schema of
+ * its own, such a role can put a function in the place of another's.
+ */
+bool
+calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas)
+{
+	char	   *call = options->trust_owners ? NULL : query_text(conn, LESSER_CODE_SQL, text_of("ARRAY[%s]::name[]", schemas));
+
+	return call == NULL ||
+		refuse(false, "If you trust that role with both servers, say so: --trust-owners.", "target: %s, whose owner is no superuser", call);
+}
+
 /* In each shard, what the user wants to be otherwise on the target. */
 static Status
 alter_target(const Move *move, PGconn *keeper, PGconn *conn)
@@ -147,6 +160,8 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 	run(conn, "BEGIN");
 	if (run_script(conn, script, query_text(keeper, CASTS_SQL, schema_list(move, keeper))))
 		status = alter_target(move, keeper, conn);
+	if (status == STATUS_DONE && !calls_are_trusted(move->options, conn, schema_list(move, conn)))
+		status = STATUS_FAILED;
 	if (status == STATUS_DONE)
 	{
 		take_schemas(move, conn);
@@ -333,7 +348,7 @@ make_missing(const Move *single, const char *section)
 		return false;
 	strip_script(script, target);
 	run(conn, "BEGIN");
-	if ((done = run_script(conn, script, "")))
+	if ((done = run_script(conn, script, "") && calls_are_trusted(single->options, conn, schema_list(single, conn))))
 	{
 		run(conn, CLOSE_NEW_SEQUENCES_SQL, text_of("%d", shard->number));
 		run(conn, CLOSE_NEW_TABLES_SQL, literal(conn, shard->schema));
@@ -449,7 +464,7 @@ compare_definitions(const Move *move, int archive)
 	Entry	   *m;
 	char	  **notes;
 
-	if (made == NULL)
+	if (made == NULL || !calls_are_trusted(move->options, target->conn, schema_list(move, target->conn)))
 		return STATUS_FAILED;
 	w = entries_of(wanted, details);
 	m = entries_of(made, details);

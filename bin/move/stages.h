@@ -54,6 +54,7 @@ extern char *name_changes(PGconn *conn, PGconn *other, const char *schema, const
 /* schema.c: the definitions */
 
 extern char *being_extended_sql(const Move *move, PGconn *conn);
+extern bool calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas);
 extern Status check_definitions(const Move *move, const Side *side);
 extern Status compare_definitions(const Move *move, int archive);
 extern Status copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive, bool has_rows);

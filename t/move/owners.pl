@@ -111,4 +111,50 @@ is($b->safe_psql('postgres', 'SELECT count(*) FROM insta5.t'), 6, 'all rows are 
 moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 nothing_left_ok($_, 'finished') for $a, $b;
 
+# Whoever owns a schema on the target can put a function of his own in the place of another's.
+$_->safe_psql('postgres', q{
+CREATE SCHEMA util AUTHORIZATION app;
+CREATE FUNCTION util.f(text) RETURNS boolean IMMUTABLE LANGUAGE sql RETURN true}) for $a, $b;
+$a->safe_psql('postgres', 'SELECT snowid.create_shard(6); CREATE TABLE insta6.t (id bigint PRIMARY KEY, v text CHECK (util.f(v)))');
+my $theirs = qr/FAILED +owners: constraint t_v_check on table insta6.t calls util\.f\(text\), and app, who owns that schema, is no superuser/;
+moves_ok($a, $b, 6, ['plan'], 1, 'a schema of a lesser role', $theirs);
+moves_ok($a, $b, 6, ['plan', '--trust-owners'], 0, '... who is trusted');
+$b->safe_psql('postgres', 'ALTER SCHEMA util OWNER TO pg_database_owner');
+moves_ok($a, $b, 6, ['plan'], 0, "the database's owner is a superuser");
+$b->safe_psql('postgres', 'ALTER DATABASE postgres OWNER TO app');
+moves_ok($a, $b, 6, ['plan'], 1, '... or is not', $theirs);
+$b->safe_psql('postgres', 'ALTER DATABASE postgres OWNER TO CURRENT_USER');
+$a->safe_psql('postgres', 'SELECT snowid.drop_shard(6, true)');
+
+# What calls another after the checks, when pg_dump has begun, or pg_restore makes what follows the rows.
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
+append_to_file("$dir/swap.sql", q{
+ALTER FUNCTION util.f(text) OWNER TO app;
+CREATE OR REPLACE FUNCTION util.f(text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'RAN % as %', $1, current_user; RETURN true; END$$});
+my $swap = "$bindir/psql -Xq -d '" . $b->connstr('postgres') . "' -f $dir/swap.sql";
+for my $case ([ 'pg_dump', '--version) false', 'CREATE TABLE insta6.t (id bigint PRIMARY KEY, v text CHECK (util.f(v)))', 'constraint t_v_check on table insta6.t' ],
+	[ 'pg_restore', '*post-data*) true', 'CREATE TABLE insta6.t (id bigint PRIMARY KEY, v text); CREATE INDEX i ON insta6.t (util.f(v))', 'index insta6.i' ])
+{
+	my ($program, $when, $table, $caller) = @$case;
+	for my $name ('pg_dump', 'pg_restore')
+	{
+		unlink "$dir/$name";
+		append_to_file("$dir/$name", "#!/bin/sh\n"
+			. ($name eq $program ? "case \"\$*\" in $when ;; *) " . ($name eq 'pg_dump' ? 'true' : 'false') . " ;; esac && $swap\n" : '')
+			. "exec $bindir/$name \"\$@\"\n");
+		chmod 0755, "$dir/$name";
+	}
+	$_->safe_psql('postgres', q{
+DROP SCHEMA IF EXISTS util CASCADE;
+CREATE SCHEMA util;
+CREATE FUNCTION util.f(text) RETURNS boolean IMMUTABLE LANGUAGE sql RETURN true}) for $a, $b;
+	$a->safe_psql('postgres', "SELECT snowid.create_shard(6); $table; INSERT INTO insta6.t VALUES (1, 'swapped')");
+	%since = map { $_->name => -s $_->logfile } $a, $b;
+	moves_ok($a, $b, 6, [ '--bindir', $dir ], 1, "a function that is swapped before $program", qr/target: \Q$caller\E calls util\.f\(text\), whose owner is no superuser.*--trust-owners/s);
+	is(ran_as_superuser(%since), '', 'it has not run as a superuser') if $program eq 'pg_dump';
+	moves_ok($a, $b, 6, ['abort'], 0, 'abort');
+	$a->safe_psql('postgres', 'SELECT snowid.drop_shard(6, true)');
+}
+
 done_testing();

@@ -69,8 +69,9 @@ subtest 'another one at work' => sub {
 	# What any role can lock is waited for by nobody.
 	$b->safe_psql('postgres', 'CREATE ROLE stranger LOGIN');
 	$other = $b->background_psql('postgres', extra_params => [ '-U', 'stranger' ]);
-	$other->query_safe(sprintf 'SELECT pg_advisory_lock(%d, n) FROM generate_series(-10, 4) n', 0x534E4F57);
+	$other->query_safe(sprintf q{SET idle_session_timeout = '60s'; SELECT pg_advisory_lock(%d, n) FROM generate_series(-10, 4) n}, 0x534E4F57);
 	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'locks that any role can take');
+	is($b->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'stranger'}), 1, '... and still has');
 	$other->quit;
 	moves_ok($a, $b, 5, ['abort'], 0, 'abort');
 };

@@ -67,7 +67,7 @@ is($_->safe_psql('postgres', q{SELECT string_agg(nspname, ' ') FROM pg_namespace
 # He may not stop a copy, either: the lock that it waits for is none that he can take.
 $b->safe_psql('postgres', 'CREATE ROLE stranger LOGIN');
 my $stranger = $b->background_psql('postgres', extra_params => [ '-U', 'stranger' ]);
-$stranger->query_safe(sprintf 'SELECT pg_advisory_lock(%d, n) FROM generate_series(-10, 4) n', 0x534E4F57);
+$stranger->query_safe(sprintf q{SET idle_session_timeout = '60s'; SELECT pg_advisory_lock(%d, n) FROM generate_series(-10, 4) n}, 0x534E4F57);
 
 # What is left of them runs as its owner, or with the rights of who writes.
 is((ran($a, $b, 'copy', '--trust-owners'))[0], 0, 'he is trusted');
@@ -83,6 +83,28 @@ for my $case ([ $a, $b, 'copy', '--as', 'again' ], [ $a, $a, 'restore' ])
 	is($ran, '', '... nothing runs as a superuser');
 }
 
+is($b->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'stranger'}), 1, 'the stranger still has his locks');
 $stranger->quit;
+
+# A function that is another's once pg_dump has begun, or when what follows the rows is there.
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
+$_->safe_psql('postgres', q{CREATE SCHEMA util; CREATE FUNCTION util.f(text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS
+	$$BEGIN RAISE LOG 'RAN util as %', current_user; RETURN true; END$$}) for $a, $b;
+for my $case ([ '--version) false', 'ALTER TABLE insta5.t ADD CHECK (util.f(v))', 'constraint t_v_check' ],
+	[ '*pre-data*) false', 'ALTER TABLE insta5.t DROP CONSTRAINT t_v_check; CREATE INDEX i ON insta5.t (util.f(v))', 'index .*i' ])
+{
+	my ($not_when, $sql, $caller) = @$case;
+	$a->safe_psql('postgres', $sql);
+	$b->safe_psql('postgres', 'DROP SCHEMA IF EXISTS later CASCADE; ALTER FUNCTION util.f(text) OWNER TO CURRENT_USER');
+	symlink("$bindir/pg_dump", "$dir/pg_dump");
+	unlink "$dir/pg_restore";
+	append_to_file("$dir/pg_restore", "#!/bin/sh\ncase \"\$*\" in $not_when ;; *) true ;; esac && $bindir/psql -Xq -d '"
+		. $b->connstr('postgres') . "' -c 'ALTER FUNCTION util.f(text) OWNER TO app'\nexec $bindir/pg_restore \"\$@\"\n");
+	chmod 0755, "$dir/pg_restore";
+	my ($code, $said, $ran) = ran($a, $b, 'copy', '--as', 'later', '--bindir', $dir);
+	is("$code$ran", 1, "another's function in the $caller has not run") or diag($said);
+	like($said, qr/target: $caller.* calls util\.f\(text\), whose owner is no superuser/, 'is told');
+}
 $_->stop for $a, $b;
 done_testing();

@@ -156,3 +156,30 @@ SELECT CASE WHEN s < -86400 THEN 'FAILED' WHEN abs(s) > 2 THEN 'warning' ELSE 'o
  WHEN s > 2 THEN 'After a move back, ids would be ahead of the source''s clock. Set the clocks right.' END
 FROM (SELECT extract(epoch FROM clock_timestamp()) - :'other'::numeric) t (s)
 $$ AS clocks_apart \gset
+
+-- Functions that the copy runs as the role that we have: those of CHECKs, domains,
+-- generated columns, range types and partition bounds for each row, of types of
+-- other schemas, too; of casts, which a foreign key may need; and, when a query is
+-- planned, of index expressions and statistics.
+SELECT $$
+RECURSIVE used (classid, objid) AS (
+ SELECT tableoid, oid FROM pg_class WHERE relnamespace :in_shard
+ UNION ALL SELECT tableoid, oid FROM pg_constraint WHERE connamespace :in_shard
+ UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxnamespace :in_shard
+ UNION ALL SELECT tableoid, oid FROM pg_type WHERE typnamespace :in_shard
+ UNION ALL SELECT f.tableoid, f.oid FROM pg_attrdef f JOIN pg_attribute a ON (attrelid, attnum) = (adrelid, adnum)
+  JOIN pg_class c ON c.oid = adrelid WHERE relnamespace :in_shard AND attgenerated <> ''
+ UNION SELECT x.classid, x.objid FROM used u JOIN pg_depend d USING (classid, objid), LATERAL (
+  SELECT d.refclassid, d.refobjid
+  UNION ALL SELECT k.tableoid, k.oid FROM pg_constraint k WHERE contypid = d.refobjid
+  UNION ALL SELECT 'pg_class'::regclass, typrelid FROM pg_type t WHERE t.oid = d.refobjid AND typrelid <> 0) x (classid, objid)
+ WHERE d.refclassid = 'pg_type'::regclass), called (caller, code, is_super) AS (
+ SELECT DISTINCT pg_describe_object(classid, objid, 0), code::regprocedure::text, rolsuper
+ FROM (SELECT u.classid, u.objid, coalesce(o.oprcode, d.refobjid) AS code
+  FROM used u, LATERAL (SELECT * FROM pg_depend d WHERE d.classid = u.classid AND d.objid = u.objid OFFSET 0) d
+  LEFT JOIN pg_operator o ON d.refclassid = o.tableoid AND o.oid = d.refobjid
+  WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+  UNION ALL SELECT x.tableoid, x.oid, castfunc FROM pg_cast x JOIN pg_type t ON t.oid IN (castsource, casttarget)
+  WHERE typnamespace :in_shard AND castfunc <> 0) t
+ JOIN pg_proc p ON p.oid = code JOIN pg_roles r ON r.oid = p.proowner WHERE p.oid >= 16384)
+$$ AS called_code \gset

@@ -250,32 +250,10 @@ WHERE extname IS NULL OR here <> schema OR extversion <> version ORDER BY 2;
 
 \echo owners
 -- of tables
--- Functions that the copy runs as the role that we have: those of CHECKs, domains,
--- generated columns, range types and partition bounds for each row, of types of
--- other schemas, too; of casts, which a foreign key may need; and, when a query is
--- planned, of index expressions and statistics.
+-- Again where its parts are made, since the target's may have others' functions by then.
 \c :source
-WITH RECURSIVE used (classid, objid) AS (
- SELECT tableoid, oid FROM pg_class WHERE relnamespace :in_shard
- UNION ALL SELECT tableoid, oid FROM pg_constraint WHERE connamespace :in_shard
- UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxnamespace :in_shard
- UNION ALL SELECT tableoid, oid FROM pg_type WHERE typnamespace :in_shard
- UNION ALL SELECT f.tableoid, f.oid FROM pg_attrdef f JOIN pg_attribute a ON (attrelid, attnum) = (adrelid, adnum)
-  JOIN pg_class c ON c.oid = adrelid WHERE relnamespace :in_shard AND attgenerated <> ''
- UNION SELECT x.classid, x.objid FROM used u JOIN pg_depend d USING (classid, objid), LATERAL (
-  SELECT d.refclassid, d.refobjid
-  UNION ALL SELECT k.tableoid, k.oid FROM pg_constraint k WHERE contypid = d.refobjid
-  UNION ALL SELECT 'pg_class'::regclass, typrelid FROM pg_type t WHERE t.oid = d.refobjid AND typrelid <> 0) x (classid, objid)
- WHERE d.refclassid = 'pg_type'::regclass)
-SELECT coalesce(json_agg(DISTINCT jsonb_build_object('caller', pg_describe_object(classid, objid, 0), 'code', code::regprocedure,
- 'is_super', rolsuper)), '[]') AS other
-FROM (SELECT u.classid, u.objid, coalesce(o.oprcode, d.refobjid) AS code
- FROM used u, LATERAL (SELECT * FROM pg_depend d WHERE d.classid = u.classid AND d.objid = u.objid OFFSET 0) d
- LEFT JOIN pg_operator o ON d.refclassid = o.tableoid AND o.oid = d.refobjid
- WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
- UNION ALL SELECT x.tableoid, x.oid, castfunc FROM pg_cast x JOIN pg_type t ON t.oid IN (castsource, casttarget)
- WHERE typnamespace :in_shard AND castfunc <> 0) t
-JOIN pg_proc p ON p.oid = code JOIN pg_roles r ON r.oid = p.proowner WHERE p.oid >= 16384 \gset
+WITH :called_code
+SELECT coalesce(json_agg(jsonb_build_object('caller', caller, 'code', code, 'is_super', is_super)), '[]') AS other FROM called \gset
 \c :target
 SELECT 'ok', 'trusted', '' WHERE :'trust_owners'::bool
 UNION ALL
@@ -284,6 +262,15 @@ SELECT 'FAILED', format('%s calls %s, whose owner is no superuser, and the copy 
 FROM json_to_recordset(:'other'::json) x (caller text, code text, is_super bool)
 LEFT JOIN pg_proc p ON p.oid >= 16384 AND p.oid::regprocedure::text = code LEFT JOIN pg_roles r ON r.oid = p.proowner
 WHERE NOT (is_super AND coalesce(rolsuper, true)) AND NOT :'trust_owners'::bool
+UNION ALL
+-- Who owns a schema can put another function there.
+SELECT 'FAILED', format('%s calls %s, and %I, who owns that schema, is no superuser and could have the copy run another as one', caller, code, rolname),
+ 'If you trust that role with both servers, say so: --trust-owners.'
+FROM json_to_recordset(:'other'::json) x (caller text, code text, is_super bool)
+JOIN pg_proc p ON p.oid >= 16384 AND p.oid::regprocedure::text = code JOIN pg_namespace n ON n.oid = pronamespace
+JOIN pg_roles r ON r.oid = CASE WHEN nspowner = 'pg_database_owner'::regrole THEN (SELECT datdba FROM pg_database WHERE datname = current_database()) ELSE nspowner END
+WHERE is_super AND NOT rolsuper AND nspname <> ALL (:'schemas'::name[]) AND NOT :'trust_owners'::bool
+AND NOT EXISTS (SELECT FROM pg_depend e WHERE (e.classid, e.objid, e.deptype) = (p.tableoid, p.oid, 'e'))
 ORDER BY 2;
 
 -- Until 16, replication applies rows as the owner of the subscription, with

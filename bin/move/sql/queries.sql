@@ -9,6 +9,12 @@
 \echo outside_users_sql
 :outside_users;
 
+-- Code of lesser roles that rows would run.
+-- arguments: schemas
+\echo lesser_code_sql
+WITH :called_code
+SELECT format('%s calls %s', caller, code) FROM called WHERE NOT is_super ORDER BY 1 LIMIT 1;
+
 -- What slots keep, and how far who reads them is.
 -- arguments: name reverse_name
 \echo shown_slots_sql
