@@ -79,6 +79,7 @@ extern void check_shared_rows(const Move *move, const Check *check);
 extern void check_functions(const Move *move, const Check *check);
 extern void check_connection(const Move *move, const Check *check);
 extern void check_registry(const Move *move, const Check *check);
+extern void check_jobs(const Move *move, const Check *check);
 extern void check_earlier_move(const Move *move, const Check *check);
 
 /* pooler.c */

@@ -4,6 +4,8 @@
  */
 #include "precheck.h"
 
+#include "sql/queries.inc"
+
 #include <fcntl.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -193,6 +195,24 @@ check_home(const Move *move, const Check *check, Shard *shard, const char *home)
 		found_of(check, shard, FOUND_FAILED, "Move it from there. What --from has is an old copy: see \"A restore\" in doc/moving.md.",
 				 "shard %d lives at %s, as it says, and there is open, too", shard->number, home);
 	PQfinish(conn);
+}
+
+/* What other tools do in the shard, and will not do on the target. */
+void
+check_jobs(const Move *move, const Check *check)
+{
+	PGconn	   *conn = move->source.conn;
+	PGresult   *queries = query(conn, JOBS_SQL, schema_list(move, conn));
+
+	for (int i = 0; i < PQntuples(queries); i++)
+	{
+		PGresult   *jobs = try_query(conn, "%s", PQgetvalue(queries, i, 0));
+
+		for (int row = 0; row < PQntuples(jobs); row++)
+			found(check, FOUND_WARNING, PQgetvalue(jobs, row, 0), PQgetvalue(jobs, row, 1));
+		PQclear(jobs);
+	}
+	PQclear(queries);
 }
 
 /* The registry of all servers must be within reach, and know the shard, at the source. */

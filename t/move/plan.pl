@@ -80,6 +80,14 @@ subject 'tables that do not move' => sub {
 	case_ok('unlogged tables', 'FAILED', 'insta5.cache', 'ALTER TABLE insta5.cache SET LOGGED',
 		do => [ [ 'a', 'CREATE UNLOGGED TABLE insta5.cache (id int PRIMARY KEY)' ] ],
 		undo => [ [ 'a', 'DROP TABLE insta5.cache' ] ]);
+	case_ok('jobs', 'warning', "pg_cron's job 3 names the shard: CALL insta5.nightly", 'SELECT cron.unschedule',
+		do => [ [ 'a', q{CREATE SCHEMA cron; CREATE TABLE cron.job (jobid bigint, command text, database text);
+			INSERT INTO cron.job VALUES (3, 'CALL insta5.nightly()', current_database()), (4, 'CALL insta55.nightly()', current_database()), (5, 'insta5.t', 'other')} ] ],
+		undo => [ [ 'a', 'DROP SCHEMA cron CASCADE' ] ]);
+	case_ok('jobs', 'warning', 'pg_partman makes partitions of insta5.photos', q{DELETE FROM partman.part_config WHERE parent_table = 'insta5.photos';},
+		do => [ [ 'a', q{CREATE SCHEMA partman; CREATE TABLE partman.part_config (parent_table text);
+			INSERT INTO partman.part_config VALUES ('insta5.photos'), ('insta6.photos')} ] ],
+		undo => [ [ 'a', 'DROP SCHEMA partman CASCADE' ] ]);
 	case_ok('large objects', 'warning', 'column image of table insta5.albums', 'bytea',
 		do => [ [ 'a', 'CREATE TABLE insta5.albums (id int PRIMARY KEY, image oid)' ] ],
 		undo => [ [ 'a', 'DROP TABLE insta5.albums' ] ]);

@@ -562,6 +562,9 @@ AND slot_name NOT LIKE 'snowid\_move\_%' AND slot_name !~ '^pg_[0-9]+_sync_[0-9]
 AND (plugin <> 'pgoutput' OR EXISTS (
  SELECT FROM pg_publication_tables t WHERE t.schemaname = ANY (:'schemas') AND t.pubname <> :'name')) ORDER BY 2;
 
+\echo jobs
+-- probe: check_jobs
+
 \echo settings of replication workers
 -- of tables
 -- Its worker reads arrays, XML and money, and the source's writes money, as the role's

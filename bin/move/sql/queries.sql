@@ -412,6 +412,21 @@ FROM json_to_recordset(:'columns') c (schema text, name text, columns text[]) JO
 LATERAL (SELECT string_agg(format('ADD COLUMN %I text', u), ', ') FROM unnest(columns) u WHERE NOT EXISTS (
  SELECT FROM pg_attribute WHERE attrelid = t.oid AND attname = u AND NOT attisdropped)) m (missing) WHERE t.oid IS NULL OR missing IS NOT NULL;
 
+-- Queries for what other tools know of schemas, if their tables are there: what it is, and what to type.
+-- arguments: schemas
+\echo jobs_sql
+SELECT format($$SELECT format('pg_cron''s job %%s names the shard: %%s', jobid, command),
+ format('After the move, make it on the target, too, and type here: SELECT cron.unschedule(%%s);', jobid)
+FROM cron.job WHERE database = current_database() AND command ~ %L ORDER BY jobid$$,
+ (SELECT concat('(^|\W)(', string_agg(regexp_replace(s, '\W', '\\\&', 'g'), '|'), ')(\W|$)') FROM unnest(ARRAY[:'schemas']::text[]) s))
+FROM pg_class WHERE oid = to_regclass('cron.job') AND relkind = 'r'
+UNION ALL
+SELECT format($$SELECT format('pg_partman makes partitions of %%s', parent_table),
+ format('After the move, carry its row of %%s to the target, and type here: DELETE FROM %%s WHERE parent_table = %%L;', %1$L, %1$L, parent_table)
+FROM %1$s WHERE parse_ident(parent_table, false) && ARRAY[%2$s]::text[] ORDER BY parent_table$$, c.oid::regclass,
+ (SELECT string_agg(quote_literal(s), ', ') FROM unnest(ARRAY[:'schemas']::text[]) s))
+FROM pg_class c JOIN pg_attribute ON attrelid = c.oid WHERE relname = 'part_config' AND attname = 'parent_table' AND relkind = 'r';
+
 -- The names of a schema's objects, but for those that no command names.
 -- arguments: oids
 \echo names_sql
