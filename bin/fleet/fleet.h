@@ -33,10 +33,13 @@ extern struct Options
 typedef struct Server
 {
 	char	   *name;			/* NULL: only the registry has its home */
-	char	   *home;
+	char	   *home;			/* NULL: where the directory is */
 	PGconn	   *conn;
 	PGresult   *answer;			/* of the last question; NULL: none came */
 	char	   *trouble;		/* why not */
+	char	   *place;			/* host, port and database */
+	int			at;				/* the first that is at this place */
+	int64		lags_until;		/* when to look again */
 } Server;
 
 #define ANSWER_MS	20000		/* what a server has for an answer */

@@ -118,12 +118,15 @@ ask_all(const char *sql, int more_ms)
 		servers[i].answer = NULL;
 		servers[i].trouble = NULL;
 		servers[i].conn = PQconnectStartParams(keywords, values, true);
+		servers[i].place = home_of_connection(servers[i].home != NULL ? servers[i].conn : directory);
+		for (servers[i].at = 0; strcmp(servers[servers[i].at].place, servers[i].place) != 0;)
+			servers[i].at++;
 		if (PQstatus(servers[i].conn) == CONNECTION_BAD)
 			give_up(&servers[i], PQerrorMessage(servers[i].conn));
-		waits[i] = (struct pollfd)
-		{
-			.fd = -1,.events = POLLOUT
-		};
+		else if (servers[i].at < i)
+			give_up(&servers[i], "");
+		waits[i].fd = -1;
+		waits[i].events = POLLOUT;
 	}
 	do
 	{
@@ -173,14 +176,15 @@ ask_servers(const char *period)
 	run(directory, FLEET_ANSWER_SQL);
 	for (int i = 0; i < nservers; i++)
 	{
-		if (servers[i].answer == NULL)
+		const Server *asked = &servers[servers[i].at];
+
+		if (asked == &servers[i] && asked->answer == NULL)
 		{
-			report_warning("%s: %s", label_of_server(&servers[i]), servers[i].trouble);
+			report_warning("%s: %s", label_of_server(asked), asked->trouble);
 			nmissing++;
 		}
-		run(directory, "INSERT INTO answer VALUES (%d, %s, %s, %s::jsonb, %s)", i, literal(directory, servers[i].name), literal(directory, servers[i].home),
-			literal(directory, servers[i].answer == NULL ? NULL : PQgetvalue(servers[i].answer, 0, 0)),
-			literal(directory, servers[i].trouble));
+		run(directory, "INSERT INTO answer VALUES (%d, %s, %s, %s, %s::jsonb, %s)", i, literal(directory, servers[i].name), literal(directory, servers[i].home), literal(directory, servers[i].place),
+			literal(directory, asked->answer == NULL ? NULL : PQgetvalue(asked->answer, 0, 0)), literal(directory, asked->trouble));
 	}
 	run(directory, FLEET_ADDRESS_SQL);
 	run(directory, FLEET_TOLD_SQL);
@@ -225,7 +229,7 @@ may_be_added(Side *server, const char *name, const char *identity)
 	for (int i = 0; i < nservers && nfailed == 0; i++)
 	{
 		const char *label = label_of_server(&servers[i]);
-		PGconn	   *other = servers[i].answer != NULL ? open_connection(label, servers[i].home != NULL ? servers[i].home : options.registry) : NULL;
+		PGconn	   *other = servers[servers[i].at].answer != NULL && servers[i].at == i ? open_connection(label, servers[i].home != NULL ? servers[i].home : options.registry) : NULL;
 		char	   *there = other != NULL && servers[i].home != NULL ? why_unreachable(server->conn, servers[i].home) : NULL;
 		char	   *back = other == NULL ? NULL : PQstatus(other) == CONNECTION_OK ? why_unreachable(other, server->conninfo) : PQerrorMessage(other);
 
@@ -262,19 +266,23 @@ subscribe(Side *server, const char *name, const char *home)
 
 	publisher.conninfo = options.for_servers != NULL ? without_password("--directory-for-servers", options.for_servers) : conninfo_of_connection(directory);
 	publisher.password = options.for_servers != NULL ? password_of(options.for_servers) : NULL;
-	if (query_bool(directory, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s AND wal_status <> 'lost')", literal(directory, subscription)) &&
-		query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subenabled)", literal(conn, subscription)))
-		return try_run(conn, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION", subscription) || (report_error("%s: %s", name, last_message), false);
-	drop_subscription(conn, subscription);
-	run(directory, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s AND NOT active", literal(directory, subscription));
 	run(conn, "CREATE OR REPLACE TRIGGER directory_is_right BEFORE INSERT ON snowid.shard_registry "
 		"FOR EACH ROW EXECUTE FUNCTION snowid_internal.directory_is_right(%s)", literal(conn, home));
 	run(conn, "ALTER TABLE snowid.shard_registry ENABLE REPLICA TRIGGER directory_is_right");
+	if (query_bool(directory, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s AND wal_status <> 'lost')", literal(directory, subscription)) &&
+		query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subenabled)", literal(conn, subscription)))
+		return (try_run(conn, "ALTER SUBSCRIPTION %s CONNECTION %s", subscription, literal_for_subscription(conn, &publisher)) &&
+				try_run(conn, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION", subscription)) || (report_error("%s: %s", name, last_message), false);
+	run(conn, "BEGIN");
+	drop_subscription(conn, subscription);
 	run(conn, "TRUNCATE snowid.servers, snowid.placements, snowid.poolers");
+	run(conn, "COMMIT");
+	run(directory, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s AND NOT active", literal(directory, subscription));
 	run(directory, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", literal(directory, subscription));
 	if (try_run(conn, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION shard_registry WITH (create_slot = false)", subscription, literal_for_subscription(conn, &publisher)))
 		return true;
 	report_error("%s cannot subscribe to the directory: %s", name, last_message);
+	run(directory, "SELECT pg_drop_replication_slot(%s)", literal(directory, subscription));
 	report_hint("If it reaches the directory in another way than you do, say how: --directory-for-servers=CONNSTR.");
 	return false;
 }
@@ -303,7 +311,8 @@ command_add(const char *name, const char *home)
 					  literal(directory, name), literal(directory, name), literal(directory, home), literal(directory, identity));
 
 	if (text !=NULL)
-		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s", registry_option()), "%s", text);
+		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s; or, if %s has another address now, at the directory: UPDATE snowid.servers SET home = %s WHERE name = %s;",
+										  registry_option(), name, literal(directory, home), literal(directory, name)), "%s", text);
 	if (!may_be_added(&server, name, identity))
 		return refuse(EXIT_FAILED, "Correct that, and type the same command again.", "%s is not added; nothing was changed", name);
 	if (options.dry_run)
@@ -313,6 +322,8 @@ command_add(const char *name, const char *home)
 	if ((text = query_text(directory, FLEET_UNPUBLISHED_SQL)) !=NULL)
 		run(directory, "%s %s", query_bool(directory, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = 'shard_registry')")
 			? "ALTER PUBLICATION shard_registry ADD TABLE" : "CREATE PUBLICATION shard_registry FOR TABLE", text);
+	if (strcmp(identity, identity_of(directory)) != 0 && !subscribe(&server, name, home))
+		return EXIT_FAILED;
 	run(directory, "BEGIN");
 	run(directory, "INSERT INTO snowid.servers (name, home, weight) VALUES (%s, %s, %s) "
 		"ON CONFLICT (name) DO UPDATE SET home = excluded.home, weight = CASE WHEN %s THEN excluded.weight ELSE servers.weight END",
@@ -322,8 +333,6 @@ command_add(const char *name, const char *home)
 		"ON CONFLICT (shard) DO UPDATE SET home = excluded.home WHERE shard_registry.home IS NULL",
 		literal(directory, home), literal(directory, query_text(server.conn, FLEET_OWN_SHARDS_SQL)));
 	run(directory, "COMMIT");
-	if (strcmp(identity, identity_of(directory)) != 0 && !subscribe(&server, name, home))
-		return EXIT_FAILED;
 	report_info("%s is in the fleet; to give it its share, type: snowid-fleet balance %s", name, registry_option());
 	return EXIT_DONE;
 }
@@ -347,8 +356,9 @@ command_retire(const char *name)
 		return EXIT_DONE;
 	conn = open_connection(name, home);
 	if (PQstatus(conn) != CONNECTION_OK)
-		report_warning("%s is not reached: its subscription %s stays there", name, subscription);
-	else if (strcmp(identity_of(conn), identity_of(directory)) != 0)
+		return refuse(EXIT_FAILED, text_of("If it is lost for ever, type at the directory: DELETE FROM snowid.servers WHERE name = '%s'; SELECT pg_drop_replication_slot('%s');", name, subscription),
+					  "%s is not reached, so nobody knows what it has", name);
+	if (strcmp(identity_of(conn), identity_of(directory)) != 0)
 	{
 		drop_subscription(conn, subscription);
 		run(conn, "DROP TRIGGER IF EXISTS directory_is_right ON snowid.shard_registry; TRUNCATE snowid.servers, snowid.placements, snowid.poolers");

@@ -110,6 +110,8 @@ main(int argc, char *argv[])
 		refuse_usage("--registry is needed");
 	if (strcmp(options.by, "bytes") != 0 && strcmp(options.by, "inserts") != 0 && strcmp(options.by, "shards") != 0)
 		refuse_usage("invalid value \"%s\" for option --by: it must be bytes, inserts or shards", options.by);
+	if (options.weight != NULL && (strspn(options.weight, "0123456789.") != strlen(options.weight) || atof(options.weight) <= 0))
+		refuse_usage("invalid value \"%s\" for option --weight: it must be a number over 0", options.weight);
 	if ((directory = open_directory(options.registry)) == NULL)
 		return EXIT_USAGE;
 	if (commands[i].bit != OF_STATUS && !options.dry_run && !lock_fleet())

@@ -73,5 +73,6 @@ command_status(void)
 			printf("%s\n", PQgetvalue(lines, row, 0));
 		PQclear(lines);
 	}
+	nmissing += query_bool(directory, "SELECT document @? '$.servers[*] ? (@.follows == false)' FROM document");
 	return nmissing == 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;
 }

@@ -95,7 +95,7 @@ static double
 rate(void)
 {
 	return atof(query_text(directory, "SELECT coalesce(sum(bytes) / nullif(sum(seconds), 0), 0) FROM "
-						   "(SELECT bytes, seconds FROM snowid.fleet_moves WHERE outcome IN ('moved', 'kept', 'finished') AND seconds > 0 ORDER BY at DESC LIMIT 20) m"));
+						   "(SELECT bytes, seconds FROM snowid.fleet_moves WHERE outcome IN ('moved', 'kept', 'finished') AND seconds > 0 AND bytes > 0 ORDER BY at DESC LIMIT 20) m"));
 }
 
 static Job *
@@ -145,7 +145,7 @@ static void
 note_outcome(const Job *job, const char *outcome)
 {
 	run(directory, "UPDATE snowid.fleet_moves SET outcome = %s, seconds = CASE WHEN %s THEN seconds ELSE %f END WHERE at = %s",
-		literal(directory, outcome), job->finishes ? "true" : "false", (now_ms() - job->start) / 1000.0, literal(directory, job->logged));
+		literal(directory, text_of("%s%s", outcome, options.keep && strcmp(outcome, "kept") != 0 ? ", to keep" : "")), job->finishes ? "true" : "false", (now_ms() - job->start) / 1000.0, literal(directory, job->logged));
 }
 
 /* Start snowid-move for a job: to move, or to finish what has moved. */
@@ -168,8 +168,8 @@ start(Job *job)
 	for (int i = 0; !job->finishes && options.for_move[i] != NULL && i < 90; i++)
 		argv[argc++] = options.for_move[i];
 	if (job->logged == NULL)
-		job->logged = query_text(directory, "INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES (%s, %s, %s, %.0f, 0, 'begun') RETURNING at",
-								 literal(directory, job->shards), literal(directory, job->source), literal(directory, job->target), job->bytes);
+		job->logged = query_text(directory, "INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES (%s, %s, %s, %.0f, 0, 'begun%s') RETURNING at",
+								 literal(directory, job->shards), literal(directory, job->source), literal(directory, job->target), job->bytes, options.keep ? ", to keep" : "");
 	if (pipe2(ends, O_CLOEXEC) != 0 || (job->pid = start_program(NULL, argv, NULL, ends[1], ends[1])) == 0)
 		fail();
 	(void) setpgid(job->pid, job->pid); /* Ctrl-C is ours */
@@ -214,8 +214,7 @@ static char *
 moved_of(const Job *job)
 {
 	return query_text(directory, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shard_registry r WHERE shard IN (%s) AND NOT EXISTS "
-					  "(SELECT FROM address a WHERE a.home IS NOT DISTINCT FROM r.home AND a.n = (SELECT n FROM address WHERE home IS NOT DISTINCT FROM %s LIMIT 1))",
-					  job->shards, literal(directory, job->from >= 0 ? servers[job->from].home : job->source));
+					  "(SELECT FROM address a WHERE a.home IS NOT DISTINCT FROM r.home AND a.n = %d)", job->shards, job->from);
 }
 
 /* The program has ended.  What has moved is to be finished; returns whether there is more to do. */
@@ -232,7 +231,7 @@ end_step(Job *job, int status)
 	if (job->finishes)
 	{
 		if (done)
-			note_outcome(job, "finished");
+			note_outcome(job, job->failed ? "in part" : "finished");
 		if (done)
 			report_info("shards %s: finished%s", job->shards, job->failed ? ", as far as they have moved" : "");
 		return false;
@@ -255,15 +254,27 @@ end_step(Job *job, int status)
 static time_t
 time_of(const char *until)
 {
-	time_t		now = time(NULL);
-	struct tm	then = *localtime(&now);
+	time_t		now = time(NULL),
+				when;
+	int			hour,
+				minute,
+				day = 0;
 	char		rest;
 
-	if (sscanf(until, "%d:%d%c", &then.tm_hour, &then.tm_min, &rest) != 2 || then.tm_hour < 0 || then.tm_hour > 23 || then.tm_min < 0 || then.tm_min > 59)
+	if (sscanf(until, "%d:%d%c", &hour, &minute, &rest) != 2 || hour < 0 || hour > 23 || minute < 0 || minute > 59)
 		refuse_usage("invalid value \"%s\" for option --until: it must be HH:MM", until);
-	then.tm_sec = 0;
-	then.tm_mday += mktime(&then) <= now;
-	return mktime(&then);
+	do
+	{
+		struct tm	then = *localtime(&now);
+
+		then.tm_mday += day++;
+		then.tm_hour = hour;
+		then.tm_min = minute;
+		then.tm_sec = 0;
+		then.tm_isdst = -1;		/* as on that day */
+		when = mktime(&then);
+	} while (when <= now);
+	return when;
 }
 
 /* Does a standby of that server lag behind?  Then its next job waits. */
@@ -273,13 +284,14 @@ lags(int server)
 	PGconn	   *conn;
 	bool		lagging;
 
-	if (options.max_lag < 0 || server < 0)
-		return false;
+	if (options.max_lag < 0 || server < 0 || now_ms() < servers[server].lags_until)
+		return options.max_lag >= 0 && server >= 0;
 	conn = open_connection(label_of_server(&servers[server]), home_to_type(server));
-	lagging = PQstatus(conn) == CONNECTION_OK &&
+	lagging = PQstatus(conn) != CONNECTION_OK ||
 		query_bool(conn, "SELECT coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)), 0) > " INT64_FORMAT " FROM pg_stat_replication "
 				   "WHERE replay_lsn IS NOT NULL AND application_name !~ '^snowid_'", options.max_lag);
 	PQfinish(conn);
+	servers[server].lags_until = lagging ? now_ms() + 2000 : 0;
 	if (lagging)
 		tell_now_and_then("waiting for the standbys of %s", label_of_server(&servers[server]));
 	return lagging;
@@ -349,13 +361,13 @@ do_jobs(void)
 
 /* What is there now.  False after saying why there can be no plan. */
 static bool
-look(bool drains)
+look(const char *drained)
 {
 	PGresult   *doubts;
 	int			ndoubts;
 
 	(void) ask_servers(strcmp(options.by, "inserts") == 0 ? options.period : NULL);
-	doubts = query(directory, FLEET_DOUBTS_SQL, drains || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'");
+	doubts = query(directory, FLEET_DOUBTS_SQL, drained != NULL || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'", literal(directory, drained));
 	ndoubts = PQntuples(doubts);
 	for (int row = 0; row < ndoubts; row++)
 		report_error("%s", PQgetvalue(doubts, row, 0));
@@ -375,11 +387,15 @@ end_unfinished(void)
 	njobs = 0;
 	for (int row = 0; row < n; row++)
 	{
-		bool		is_moved = *PQgetvalue(res, row, 5) == 't';
+		int			from = atoi(PQgetvalue(res, row, 1));
+		int			to = atoi(PQgetvalue(res, row, 2));
+		char	   *peer = field(res, row, 3);
+		bool		is_moved = *PQgetvalue(res, row, 4) == 't';
 
-		if (!is_moved || !options.keep)
-			add_job(PQgetvalue(res, row, 0), atoi(PQgetvalue(res, row, 1)), atoi(PQgetvalue(res, row, 2)),
-					field(res, row, 3), field(res, row, 4))->finishes = is_moved;
+		if (is_moved && options.keep)
+			continue;
+		add_job(PQgetvalue(res, row, 0), from, to, from >= 0 ? home_to_type(from) : peer, to >= 0 ? home_to_type(to) : peer)->finishes = is_moved;
+		jobs[njobs - 1].bytes = atof(PQgetvalue(res, row, 5));
 	}
 	PQclear(res);
 	if (njobs > 0)
@@ -401,14 +417,14 @@ command_balance(const char *drained)
 		return EXIT_USAGE;
 	if (!options.dry_run && !options.has_pooler_file && query_bool(directory, "SELECT EXISTS (SELECT FROM snowid.poolers)"))
 		return refuse(EXIT_USAGE, "Add at the end: -- --pooler-file PATH", "the directory has poolers, whose file of entries is not said");
-	if (!look(drained != NULL))
+	if (!look(drained))
 		return EXIT_FAILED;
 	if (nservers == 0 || query_int64(directory, "SELECT count(*) FROM snowid.servers") == 0)
 		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet add NAME HOME %s", registry_option()), "the directory has no servers");
 	signal(SIGINT, stop);
 	signal(SIGTERM, stop);
 	nleft = end_unfinished();
-	if (njobs > 0 && !options.dry_run && (stopping || !look(drained != NULL)))
+	if (njobs > 0 && !options.dry_run && (stopping || !look(drained)))
 		return EXIT_FAILED;
 
 	/* Not before it is known that it can be. */
@@ -422,7 +438,7 @@ command_balance(const char *drained)
 	if (options.dry_run)
 		return EXIT_DONE;
 	nleft += do_jobs();
-	if (nleft == 0 && nstuck == 0 && (drained == NULL || limits.max_moves + limits.max_bytes == 0))
+	if (nleft == 0 && nstuck == 0)
 	{
 		if (drained != NULL)
 			report_info("%s has nothing any more; to take it out, type: snowid-fleet retire %s %s", drained, drained, registry_option());

@@ -75,7 +75,7 @@ open_servers(Audit *audit)
 
 		if (conn == NULL)
 			continue;
-		homes = query(conn, "%s", i == 0 ? "SELECT DISTINCT home FROM snowid.shard_registry WHERE home IS NOT NULL ORDER BY 1"
+		homes = query(conn, "%s", i == 0 ? "SELECT home FROM snowid.shard_registry WHERE home IS NOT NULL UNION SELECT home FROM snowid.servers ORDER BY 1"
 					  : "SELECT DISTINCT peer FROM snowid.moves WHERE peer IS NOT NULL ORDER BY 1");
 		for (int row = 0; row < PQntuples(homes); row++)
 			open_server(audit, field(homes, row, 0));

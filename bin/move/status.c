@@ -243,7 +243,7 @@ status_of_all(const MoveOptions *options)
 			else if (knows_version(conn))
 				found = status_of_server(options, conn);
 			if (row < 0 && given[i] == options->registry && found != EXIT_USAGE)
-				homes = query(conn, "SELECT DISTINCT home FROM snowid.shard_registry WHERE home IS NOT NULL ORDER BY 1");
+				homes = query(conn, "SELECT home FROM snowid.shard_registry WHERE home IS NOT NULL UNION SELECT home FROM snowid.servers ORDER BY 1");
 			PQfinish(conn);
 			code = code == EXIT_DONE ? found : combine(code, found);
 		}

@@ -22,14 +22,14 @@ SELECT int4multirange(int4range(n * 80, n * 80 + 80)), (ARRAY['stay', 'only', 'a
 	CASE WHEN n % 3 = 1 THEN ARRAY(SELECT 's' || m FROM generate_series(0, 200) m) END
 FROM generate_series(0, 99) n});
 
-my $answers = q{INSERT INTO answer SELECT n, 's' || n, 'host=s' || n || ' dbname=x', jsonb_build_object('run', n::text, 'shards',
+my $answers = q{INSERT INTO answer SELECT n, 's' || n, 'host=s' || n || ' dbname=x', 's' || n, jsonb_build_object('run', n::text, 'shards',
 (SELECT jsonb_agg(jsonb_build_object('shard', m, 'lives', 'here', 'bytes', (1e12 / (1 + m))::bigint)) FROM generate_series(n, 8191, 256) m)) FROM generate_series(0, 255) n;};
 my $plan = 'UPDATE pool SET target = CASE WHEN i % 10 = 0 THEN (server + 1) % 256 ELSE server END;';
 my @parts = ('SET search_path = pg_catalog, pg_temp;', query_of('answer'), $answers, (map { query_of($_) } qw(address told lives going pools)), $plan, query_of('jobs'),
 	q{SELECT 'found', count(*), count(allowed), min(length(allowed)), count(DISTINCT allowed), count(apart), min(length(apart)), count(*) FILTER (WHERE stays) FROM pool;},
 	q{SELECT 'jobs', sum(cardinality(string_to_array(shards, ','))) FROM job;}, query_of('doubts'), query_of('plan_text'));
 my $start = time;
-my ($code, $out, $err) = $node->psql('postgres', join("\n", "\\set by bytes", "\\set rate 0", "\\set needs_sizes t", @parts), timeout => $PostgreSQL::Test::Utils::timeout_default);
+my ($code, $out, $err) = $node->psql('postgres', join("\n", "\\set by bytes", "\\set rate 0", "\\set needs_sizes t", "\\set drained x", @parts), timeout => $PostgreSQL::Test::Utils::timeout_default);
 my $took = time - $start;
 is($err, '', 'no error');
 cmp_ok($took, '<=', 30, "in $took s");

@@ -23,28 +23,29 @@ SELECT json_build_object(
    WHERE details ? 'move_id' AND step NOT IN ('moved', 'open') AND a.application_name !~ '^(snowid|pg_)' AND clock_timestamp() - xact_start > interval '1 s'),
  'roles', (SELECT json_agg(rolname) FROM pg_roles WHERE rolname !~ '^pg_'),
  'moves', (SELECT json_agg(json_build_object('shard', shard, 'role', role, 'step', step, 'peer', peer, 'id', details ->> 'move_id',
-   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at, 'begun', started_at,
+   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at, 'begun', started_at, 'keeps', coalesce((details ->> 'reverse')::bool, false),
    'bytes', (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace AND nspname = m.schema WHERE relkind = 'r'))) FROM snowid.moves m WHERE details ? 'move_id' AND NOT details ? 'split'));
 
--- All answers are in the temporary table answer, their shards in told.  The same server twice is there
--- once: address leads from each home to its first n.
+-- All answers are in the temporary table answer, their shards in told.  The same server twice counts
+-- once: address leads from each to the first of its n.
 \echo fleet_answer_sql
-CREATE TEMP TABLE answer AS SELECT NULL::int AS n, NULL::text AS name, NULL::text AS home, NULL::jsonb AS facts, NULL::text AS trouble LIMIT 0;
+CREATE TEMP TABLE answer AS SELECT NULL::int AS n, NULL::text AS name, NULL::text AS home, NULL::text AS place, NULL::jsonb AS facts, NULL::text AS trouble LIMIT 0;
 
 \echo fleet_address_sql
-CREATE TEMP TABLE address AS SELECT home, CASE WHEN facts IS NULL THEN n ELSE (SELECT min(b.n) FROM answer b WHERE b.facts ->> 'run' = a.facts ->> 'run') END AS n FROM answer a;
+CREATE TEMP TABLE address AS SELECT n AS i, home, place, (SELECT min(b.n) FROM answer b WHERE b.place = a.place OR b.facts ->> 'run' = a.facts ->> 'run') AS n FROM answer a;
 
 \echo fleet_told_sql
-CREATE TEMP TABLE told AS SELECT n, s.* FROM answer, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END)
- s (shard int, lives text, bytes float8, inserts float8, rows float8);
+CREATE TEMP TABLE told AS SELECT n, s.* FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END)
+ s (shard int, lives text, bytes float8, inserts float8, rows float8) WHERE i = n;
 
 \echo fleet_lives_sql
 CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, t.lives, t.bytes, t.inserts, t.rows
 FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home LEFT JOIN told t ON t.n = d.n AND t.shard = r.shard;
 
 \echo fleet_going_sql
-CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, a.n, CASE WHEN is_source THEN a.home ELSE peer END AS source, CASE WHEN is_source THEN peer ELSE a.home END AS target
-FROM answer a, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz)
+CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, CASE WHEN is_source THEN n ELSE p END AS source, CASE WHEN is_source THEN p ELSE n END AS target
+FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz, keeps bool),
+ LATERAL (SELECT coalesce((SELECT min(o.n) FROM address o WHERE m.peer IN (o.home, o.place)), -1)) x (p) WHERE i = n
 ORDER BY m.shard, id, (m.role = 'source') DESC;
 
 -- The servers of the plan, in their order.
@@ -63,14 +64,16 @@ CREATE TEMP TABLE pool AS WITH rule AS MATERIALIZED (SELECT row_number() OVER ()
    FROM (SELECT DISTINCT rules FROM ruled WHERE rules IS NOT NULL) o JOIN rule r ON r.n = ANY (rules) CROSS JOIN answer a GROUP BY 1, 2) x GROUP BY 1)
 SELECT (row_number() OVER (ORDER BY pool) - 1)::int AS i, pool, server, load, bytes, shards, l.n, l.stays OR coalesce(r.stays, false) AS stays, allowed,
  CASE WHEN r.apart IS NOT NULL THEN (SELECT string_agg(CASE WHEN g.n = ANY (r.apart) THEN '1' ELSE '0' END, '' ORDER BY g.n) FROM rule g WHERE g.rule = 'apart') END AS apart, NULL::int AS target, false AS stuck
-FROM (SELECT l.pool, min(l.server) AS server, sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END) AS load, coalesce(sum(l.bytes), 0) AS bytes,
+FROM (SELECT l.pool, coalesce(mode() WITHIN GROUP (ORDER BY l.server) FILTER (WHERE s.name IS NULL), min(l.server)) AS server, sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END) AS load, coalesce(sum(l.bytes), 0) AS bytes,
   string_agg(l.shard::text, ',' ORDER BY l.shard) AS shards, count(*) AS n, count(DISTINCT l.server) > 1 OR bool_or(l.lives IS DISTINCT FROM 'here') OR bool_or(g.shard IS NOT NULL) AS stays
- FROM lives l LEFT JOIN (SELECT DISTINCT shard FROM going) g USING (shard) WHERE l.server IS NOT NULL GROUP BY l.pool) l LEFT JOIN ruled r USING (pool) LEFT JOIN allowed USING (rules);
+ FROM lives l LEFT JOIN (SELECT DISTINCT shard FROM going) g USING (shard) LEFT JOIN (SELECT d.n, min(name) AS name FROM snowid.servers JOIN address d USING (home) WHERE state = 'draining' GROUP BY 1) s ON s.n = l.server WHERE l.server IS NOT NULL GROUP BY l.pool) l LEFT JOIN ruled r USING (pool) LEFT JOIN allowed USING (rules);
 
--- The jobs of a plan: for each pair of servers, some pools at a time.
+-- The jobs of a plan: for each pair of servers, some pools at a time.  What was torn from its pool follows it.
 \echo fleet_jobs_sql
 CREATE TEMP TABLE job AS SELECT server, target, string_agg(shards, ',' ORDER BY i) AS shards, sum(bytes) AS bytes
-FROM (SELECT *, floor(greatest((sum(n) OVER w - n) / 64, (sum(bytes) OVER w - bytes) / 8e9)) AS part FROM pool WHERE target <> server WINDOW w AS (PARTITION BY server, target ORDER BY i)) p GROUP BY server, target, part;
+FROM (SELECT *, floor(greatest((sum(n) OVER w - n) / 64, (sum(bytes) OVER w - bytes) / 8e9)) AS part FROM pool WHERE target <> server WINDOW w AS (PARTITION BY server, target ORDER BY i)) p GROUP BY server, target, part
+UNION ALL SELECT l.server, p.server, string_agg(l.shard::text, ',' ORDER BY l.shard), sum(l.bytes) FROM lives l JOIN pool p USING (pool)
+WHERE l.server <> p.server AND l.lives = 'here' AND l.shard NOT IN (SELECT shard FROM going) GROUP BY pool, l.server, p.server;
 
 -- The plan, for people; how long it takes, by the last moves.
 -- arguments: rate
@@ -82,26 +85,29 @@ SELECT line FROM ( SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('no
  UNION ALL SELECT 2, n, format('%s  %s %s %%  %s %s %%', rpad(name, greatest(w, length(name))), rpad(repeat('#', round(now * 24)::int), 24), lpad(round(now * 100)::text, 3),
   rpad(repeat('#', round("then" * 24)::int), 24), lpad(round("then" * 100)::text, 3)) FROM r, (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x WHERE is_named OR now > 0
  UNION ALL SELECT 3, row_number() OVER (ORDER BY server, target), format('%s -> %s: %s, shards %s', f.name, t.name, pg_size_pretty(bytes::bigint), shards) FROM job JOIN r f ON f.n = server JOIN r t ON t.n = target
- UNION ALL SELECT 4, i, format('%s stays at %s: %s', pool, name, CASE WHEN stays THEN 'it is pinned, moving, not whole, or its server is down' ELSE 'no server may take it' END) FROM pool JOIN r ON r.n = server WHERE stuck
+ UNION ALL SELECT 4, i, format('%s stays at %s: %s', pool, name, CASE WHEN stays THEN 'it is pinned, moving, not whole, or its server is down' ELSE 'no server may take it, or none within the limits' END) FROM pool JOIN r ON r.n = server WHERE stuck
  UNION ALL SELECT 5, 0, format('%s jobs, %s%s', count(server), pg_size_pretty(coalesce(sum(bytes), 0)::bigint), CASE WHEN count(server) = 0 THEN '' ELSE coalesce(
   ', about ' || round((sum(bytes) / nullif(min(rate), 0))::numeric) || ' s', ', for an unknown time: there was no move yet') END) FROM job RIGHT JOIN (SELECT :'rate'::float8 AS rate) x ON true
  WHERE server IS NOT NULL OR NOT EXISTS (SELECT FROM job)) x (part, n, line) ORDER BY part, n;
 
 -- What a plan cannot be made with; without sizes, servers can be drained, or evened out by shards.
--- arguments: needs_sizes
+-- arguments: needs_sizes drained
 \echo fleet_doubts_sql
 (SELECT format('shard %s is open nowhere: the registry says %s', shard, coalesce(home, 'nothing')) FROM lives l
  WHERE (server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL)) AND NOT EXISTS (SELECT FROM going g WHERE g.shard = l.shard) ORDER BY shard LIMIT 5)
-UNION ALL (SELECT format('shard %s lives at %s, and the directory does not know it; type: snowid-fleet add %s', shard, coalesce(name, home), coalesce(name, 'NAME HOME'))
- FROM told JOIN answer USING (n) WHERE lives = 'here' AND shard NOT IN (SELECT shard FROM lives) ORDER BY shard LIMIT 5)
-UNION ALL SELECT format('%s is not reached, so nobody knows how much it has', coalesce(name, home)) FROM answer WHERE facts IS NULL AND :'needs_sizes'::bool;
+UNION ALL (SELECT format(CASE WHEN l.shard IS NULL THEN 'shard %1$s lives at %2$s, and the directory does not know it; type: snowid-fleet add %2$s'
+  ELSE 'shard %1$s is open at %2$s, and the directory says %3$s' END, t.shard, coalesce(name, a.home), coalesce(l.home, 'its own server'))
+ FROM told t JOIN answer a USING (n) LEFT JOIN lives l USING (shard) WHERE t.lives = 'here' AND l.server IS DISTINCT FROM n AND t.shard NOT IN (SELECT shard FROM going) ORDER BY t.shard LIMIT 5)
+UNION ALL SELECT format('%s are one server: retire, or delete from snowid.servers, all but one', string_agg(name, ' and ')) FROM answer JOIN address ON i = answer.n WHERE name IS NOT NULL GROUP BY address.n HAVING count(*) > 1
+UNION ALL SELECT format('%s is not reached, so nobody knows how much it has', coalesce(name, home)) FROM answer WHERE facts IS NULL AND (:'needs_sizes'::bool OR name = :'drained');
 
--- Moves that an earlier run has begun and not ended, oldest first; and which only want to be finished.
+-- Moves that an earlier run has begun and not ended, oldest first; and which only want to be finished: what the
+-- newest row of the log has begun, and does not want to keep.  Clocks may differ by a minute.
 \echo fleet_unfinished_sql
-SELECT string_agg(g.shard::text, ',' ORDER BY g.shard), coalesce((SELECT n FROM address WHERE home = source LIMIT 1), -1),
- coalesce((SELECT n FROM address WHERE home = target LIMIT 1), -1), source, target, bool_and(step IN ('moved', 'open') AND lives = 'here') FROM going g LEFT JOIN lives l USING (shard)
-WHERE source IS NOT NULL AND target IS NOT NULL AND EXISTS ( SELECT FROM snowid.fleet_moves f WHERE outcome NOT IN ('kept', 'finished') AND g.shard = ANY (string_to_array(f.shards, ',')::int[])
- AND f.at > clock_timestamp() - interval '30 days') GROUP BY id, source, target ORDER BY min(since);
+SELECT string_agg(g.shard::text, ',' ORDER BY g.shard), g.source, g.target, min(peer), bool_and(step IN ('moved', 'open') AND lives = 'here'), coalesce(sum(l.bytes), 0)
+FROM going g LEFT JOIN lives l USING (shard), LATERAL (SELECT * FROM snowid.fleet_moves f WHERE g.shard = ANY (string_to_array(f.shards, ',')::int[]) ORDER BY at DESC LIMIT 1) f
+WHERE outcome NOT IN ('kept', 'finished') AND f.at > clock_timestamp() - interval '30 days' AND g.begun > f.at - interval '1 min' AND (outcome ~ '^begun' OR g.begun < f.at + interval '1 min' + interval '1 s' * seconds)
+GROUP BY id, g.source, g.target HAVING NOT (bool_and(step IN ('moved', 'open')) AND bool_or(keeps OR outcome ~ 'to keep$')) ORDER BY min(since);
 
 -- What a server must be like; what the directory knows is in facts.
 -- arguments: name facts
@@ -109,7 +115,9 @@ WHERE source IS NOT NULL AND target IS NOT NULL AND EXISTS ( SELECT FROM snowid.
 WITH d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f, jsonb_to_record(f) x (is_same bool, level text, shards jsonb, roles jsonb, shared jsonb))
 SELECT severity, what, to_do FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
  UNION ALL SELECT 2, 'FAILED', 'it has servers of its own', 'Is it a directory? If it was one and is no more, type there: TRUNCATE snowid.servers, snowid.placements, snowid.poolers;'
- FROM d WHERE NOT is_same AND EXISTS (SELECT FROM snowid.servers) AND NOT EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'snowid.servers'::regclass)
+ FROM d WHERE NOT is_same AND EXISTS (SELECT FROM snowid.servers) AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'snowid.shard_registry'::regclass AND tgname = 'directory_is_right')
+ UNION ALL SELECT 2, 'FAILED', format('role %s may not write the tables of snowid there', current_user), 'Give a HOME with the role that owns the extension.'
+ WHERE NOT has_table_privilege('snowid.shard_registry', 'INSERT') OR NOT has_table_privilege('snowid.servers', 'TRUNCATE')
  UNION ALL SELECT 3, 'FAILED', format('it is a directory: its publication %s has the registry', pubname), 'Are HOME and --registry exchanged?'
  FROM pg_publication_tables, d WHERE schemaname = 'snowid' AND tablename = 'shard_registry' AND NOT is_same
  UNION ALL SELECT 3, 'FAILED', format('it subscribes to a directory already: %s', subname), format('If that is not yours, type there: DROP SUBSCRIPTION %I;', subname) FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid
@@ -157,6 +165,6 @@ WITH s AS MATERIALIZED (SELECT d.n FROM snowid.servers JOIN address d USING (hom
  UNION ALL SELECT 2, format('%s shards are open nowhere, the first is %s', count(*), min(shard)) FROM lives
  WHERE server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL) HAVING count(*) > 0
  UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)) FROM going
- WHERE n = (SELECT n FROM s) OR peer IN (SELECT home FROM address WHERE n = (SELECT n FROM s)) HAVING count(*) > 0
+ WHERE (SELECT n FROM s) IN (source, target) HAVING count(*) > 0
  UNION ALL SELECT 4, 'a row of snowid.placements names it' FROM snowid.placements WHERE :'name' = ANY (servers)
 ) x (n, what) ORDER BY n LIMIT 1;

@@ -6,12 +6,13 @@ CREATE TEMP TABLE document AS
 WITH known AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS name, a.home, s.weight, s.state, s.note, a.facts, a.trouble
   FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home LIMIT 1)),
  shard_at AS MATERIALIZED (SELECT n, s.* FROM answer, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) s (shard int, bytes float8)),
- move AS MATERIALIZED (SELECT id, array_agg(g.shard ORDER BY g.shard) AS shards, min(f.n) AS source, min(t.n) AS target, min(step) AS step, min(since) AS since,
-   bool_or(step IN ('moved', 'open')) AS is_moved, sum(x.bytes) AS bytes, sum(y.bytes) AS done, min(begun) AS begun FROM going g LEFT JOIN address f ON f.home = g.source LEFT JOIN address t ON t.home = g.target
-  LEFT JOIN shard_at x ON x.n = f.n AND x.shard = g.shard LEFT JOIN shard_at y ON y.n = t.n AND y.shard = g.shard GROUP BY id)
+ move AS MATERIALIZED (SELECT id, array_agg(g.shard ORDER BY g.shard) AS shards, min(source) AS source, min(target) AS target, min(step) AS step, min(since) AS since,
+   bool_or(step IN ('moved', 'open')) AS is_moved, sum(x.bytes) AS bytes, sum(y.bytes) AS done, min(begun) AS begun FROM going g
+  LEFT JOIN shard_at x ON x.n = g.source AND x.shard = g.shard LEFT JOIN shard_at y ON y.n = g.target AND y.shard = g.shard GROUP BY id)
 SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'directory', :'directory',
  'servers', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', k.name, 'home', home, 'weight', weight, 'state', state, 'note', note, 'trouble', trouble,
    'shards', l.shards, 'bytes', l.bytes, 'rows', l.rows, 'inserts', l.inserts, 'standby_lag', facts -> 'standby_lag', 'slots', coalesce(nullif(facts -> 'slots', 'null'), '[]'),
+   'follows', k.weight IS NULL OR facts ->> 'run' = concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()) OR EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'snowid_registry_' || k.name),
    'waits', coalesce(nullif(facts -> 'waits', 'null'), '[]'), 'registry_lag', (SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) FROM pg_replication_slots
     WHERE slot_name = 'snowid_registry_' || k.name)) ORDER BY k.n), '[]') FROM known k, LATERAL (SELECT count(*) AS shards, sum(bytes) AS bytes, sum(rows) AS rows, sum(inserts) AS inserts FROM lives WHERE server = k.n) l),
  'shards', (SELECT coalesce(jsonb_agg(jsonb_build_object('shard', shard, 'schema', schema, 'pool', pool, 'server', coalesce(k.name, lives.home), 'lives',
@@ -26,7 +27,8 @@ SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'direct
 \echo status_text_sql
 SELECT line FROM document, LATERAL ( SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
    THEN format('%-12s  %5s shards  %9s  %10s rows  %6s/s  %s%s', s ->> 'name', s ->> 'shards', pg_size_pretty((s ->> 'bytes')::numeric),
-    s ->> 'rows', coalesce(round((s ->> 'inserts')::numeric)::text, '-'), coalesce(s ->> 'state', 'no name'), '  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind')
+    s ->> 'rows', coalesce(round((s ->> 'inserts')::numeric)::text, '-'), coalesce(s ->> 'state', 'no name'), coalesce('  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind',
+     CASE WHEN (s ->> 'follows')::bool THEN '' ELSE '  registry NOT FOLLOWED: type: snowid-fleet add ' || (s ->> 'name') END))
    ELSE format('%-12s  %5s shards  NOT REACHED: %s', s ->> 'name', s ->> 'shards', s ->> 'trouble') END FROM jsonb_array_elements(document -> 'servers') s
  UNION ALL SELECT 2, row_number() OVER (), format('moving   shards %s from %s to %s: %s since %s%s%s', (SELECT string_agg(x, ',') FROM jsonb_array_elements_text(m -> 'shards') x),
    m ->> 'from', m ->> 'to', m ->> 'step', date_trunc('second', (m ->> 'since')::timestamptz), format(', %s of %s', pg_size_pretty((m ->> 'done')::numeric), pg_size_pretty((m ->> 'bytes')::numeric)),

@@ -1,0 +1,131 @@
+# What people do to a fleet: they type commands for a server that is down, kill a move and go on, keep
+# copies, restore a server from before a move, give a role that may not, another address, a limit.  Nothing
+# that is the last copy is given up, and the same command ends what was begun.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use FleetTest;
+use IPC::Run ();
+use MoveTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my ($dir, $s1, $s2, $s3) = fleet_nodes(qw(s1 s2 s3));
+my %nodes = (s1 => $s1, s2 => $s2, s3 => $s3);
+my $table = q{CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id(), pad text); INSERT INTO t (pad) SELECT repeat(''x'', 100) FROM generate_series(1, 200)};
+$s1->safe_psql('postgres', "CALL snowid.create_shards(0, 8, ddl => '$table')");
+
+# A role that may not: nothing is entered.
+$s2->safe_psql('postgres', 'CREATE ROLE joe LOGIN');
+fleet_ok([ 'add', 's2', home_of($s2) . ' user=joe' ], 1, 'a role that may not', qr/^FAILED +role joe may not write the tables of snowid there\n +Give a HOME/m);
+fleet_ok([ 'add', 's2', home_of($s2), '--directory-for-servers', 'host=/nowhere port=1 dbname=postgres' ], 1, 'a directory that it does not reach', qr/s2 cannot subscribe to the directory/);
+is($dir->safe_psql('postgres', 'SELECT count(*) FROM snowid.servers'), 0, '... nothing is entered');
+is($dir->safe_psql('postgres', 'SELECT count(*) FROM pg_replication_slots'), 0, '... nor left');
+fleet_ok([ 'add', 's1', home_of($s1), '--weight', $_ ], 2, "weight $_", qr/invalid value "\Q$_\E" for option --weight/) for 'NaN', '-1', '0', 'abc';
+fleet_ok([ 'add', $_, home_of($nodes{$_}) ], 0, "add $_") for qw(s1 s2 s3);
+
+# Drained with a limit, until it is.
+fleet_ok([ 'balance', '--by', 'shards' ], 0, 'balanced');
+homes_ok({ s1 => 3, s2 => 3, s3 => 3 }, 'balanced', %nodes);
+
+# A server that is down, whose shards came by moves, which give it another text of the same address.
+$s3->stop;
+fleet_ok([ 'drain', 's3' ], 1, 'drain what is down', qr/s3 is not reached, so nobody knows how much it has/);
+fleet_ok([ 'retire', 's3' ], 1, 'retire what is down', qr/s3 cannot be retired: 3 shards live there/);
+my ($lines) = (fleet('status'))[1];
+is(() = $lines =~ /NOT REACHED/g, 1, 'one server, by whichever address');
+$s3->start;
+is($dir->safe_psql('postgres', q{SELECT state FROM snowid.servers WHERE name = 's3'}), 'open', 'it is as it was');
+
+# A move of some, of both addresses, is killed: the same command ends it, whole.
+$s2->safe_psql('postgres', "CALL snowid.create_shards(20, 20, ddl => '$table')");
+fleet_ok([ 'add', 's2', home_of($s2) ], 0, 'a shard that was made there');
+my $holder = $s2->background_psql('postgres');
+$holder->query_safe('BEGIN; LOCK TABLE insta20.t IN ROW EXCLUSIVE MODE');
+my $run = IPC::Run::start([ fleet_command('drain', 's2', '--', '--lock-timeout', 100_000, '--pause-limit', 100_000, '--verify', 'none') ], '>', \my $out, '2>', \my $err);
+$s2->poll_query_until('postgres', q{SELECT count(*) > 1 FROM snowid.moves WHERE step IN ('copied', 'verified')}) or die "no move: $err";
+$run->signal('KILL');
+$run->finish;
+$_->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND classid = 1397641047}) or die 'it goes on' for values %nodes;
+$holder->query_safe('ROLLBACK');
+$holder->quit;
+fleet_ok([ 'drain', 's2', '--max-moves', 1 ], 1, 'the same again, to a limit', qr/first, what an earlier move has left/, qr/within the limits/, qr/1 pools have to stay/);
+fleet_ok([ 'drain', 's2', '--max-moves', 1 ], 0, '... and to the end');
+homes_ok({ s2 => 0 }, 'drained', %nodes);
+is($_->safe_psql('postgres', q{SELECT count(*) FROM snowid.moves}), 0, 'no journal is left') for values %nodes;
+
+# What is kept on purpose stays.
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'open' WHERE name = 's2'});
+fleet_ok([ 'balance', '--by', 'shards', '--keep', '--', '--reverse' ], 0, 'copies are kept');
+my $kept = q{SELECT count(*) FROM snowid.moves WHERE step = 'moved'};
+my $count = $s1->safe_psql('postgres', $kept) + $s3->safe_psql('postgres', $kept);
+cmp_ok($count, '>', 0, 'there are some');
+$dir->safe_psql('postgres', q{UPDATE snowid.fleet_moves SET outcome = 'in part, to keep' WHERE outcome = 'kept'});
+fleet_ok([ 'balance', '--by', 'shards' ], 0, 'another balance');
+is($s1->safe_psql('postgres', $kept) + $s3->safe_psql('postgres', $kept), $count, '... leaves them');
+for my $line (split /\n/, (fleet('status'))[1])
+{
+	next unless $line =~ /type: (snowid-move finish .*)$/;
+	system('sh', '-c', "$1 2>/dev/null") == 0 or fail($1);
+}
+is($_->safe_psql('postgres', q{SELECT count(*) FROM snowid.moves}), 0, 'finished') for values %nodes;
+
+# A person's own move, after one of ours that failed, is not ours to end.
+my $own = (split /,/, $s1->safe_psql('postgres', q{SELECT string_agg(shard::text, ',') FROM snowid.shards WHERE lives = 'here'}))[0];
+$dir->safe_psql('postgres', "INSERT INTO snowid.fleet_moves (at, shards, source, target, bytes, seconds, outcome) VALUES (now() - interval '1 h', '$own', 'x', 'y', 1, 1, 'failed')");
+moves_ok($s1, $s2, $own, [ '--registry', home_of($dir) ], 0, 'a move by hand');
+fleet_ok([ 'balance', '--by', 'shards', '--threshold', 90 ], 0, 'balance');
+is($s1->safe_psql('postgres', $kept), 1, 'its copy is there');
+moves_ok($s1, $s2, $own, [ 'finish', '--registry', home_of($dir) ], 0, 'finished by hand');
+
+# A pool of which one shard could not move comes together again.
+my @two = (split /,/, $s3->safe_psql('postgres', q{SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shards WHERE lives = 'here'}))[ 0, 1 ];
+$dir->safe_psql('postgres', "UPDATE snowid.shard_registry SET pool = 'both' WHERE shard IN ($two[0], $two[1])");
+moves_ok($s3, $s1, $two[0], [ '--registry', home_of($dir), '--entry-options', 'x' ], 0, 'torn');
+moves_ok($s3, $s1, $two[0], [ 'finish', '--registry', home_of($dir) ], 0, 'finished');
+fleet_ok([ 'drain', 's3' ], 0, 'drained');
+my ($where) = $dir->safe_psql('postgres', q{SELECT count(DISTINCT home) FROM snowid.shard_registry WHERE pool = 'both'});
+is($where, 1, 'the pool is whole');
+
+# Another address of a server; a shard that is made there then.
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'open' WHERE name = 's3'});
+fleet_ok([ 'add', 's3', home_of($s3) =~ s/dbname=postgres/dbname=postgres application_name=x/r ], 0, 'another text');
+$s3->safe_psql('postgres', 'SELECT snowid.create_shard(41)');
+fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'and back');
+$s3->poll_query_until('postgres', q{SELECT home IS NOT NULL FROM snowid.shard_registry WHERE shard = 41}) or die 'it does not come';
+pass('the registry follows');
+$s3->safe_psql('postgres', 'CREATE TABLE insta41.t (id bigint PRIMARY KEY)');
+
+# One server twice.
+$dir->safe_psql('postgres', q{INSERT INTO snowid.servers (name, home) VALUES ('twin', '} . home_of($s3) . q{ application_name=y')});
+fleet_ok([ 'balance', '--by', 'shards' ], 1, 'a server twice', qr/s3 and twin are one server|twin and s3 are one server/);
+$dir->safe_psql('postgres', q{DELETE FROM snowid.servers WHERE name = 'twin'});
+
+# A member that has lost its subscription.
+$s3->safe_psql('postgres', q{ALTER SUBSCRIPTION snowid_registry_s3 DISABLE; ALTER SUBSCRIPTION snowid_registry_s3 SET (slot_name = NONE); DROP SUBSCRIPTION snowid_registry_s3});
+$dir->safe_psql('postgres', q{SELECT pg_drop_replication_slot('snowid_registry_s3')});
+fleet_ok([ 'status' ], 1, 'who does not follow', qr/^s3 .* registry NOT FOLLOWED: type: snowid-fleet add s3/m);
+fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'it follows again');
+
+# A server as it was before a move: shards are open twice.
+$s2->stop;
+$s2->backup_fs_cold('before');
+$s2->start;
+fleet_ok([ 'drain', 's2' ], 0, 'its shards move away');
+$s2->stop;
+my $old = PostgreSQL::Test::Cluster->new('old');
+$old->init_from_backup($s2, 'before');
+$old->append_conf('postgresql.conf', 'port = ' . $s2->port . "\nunix_socket_directories = '" . $s2->host . "'\nlisten_addresses = ''");
+$old->{_port} = $s2->port;
+$old->{_host} = $s2->host;
+$old->start;
+fleet_ok([ 'status' ], 1, 'open twice: status', qr/^FAILED .*shard \d+/m);
+fleet_ok([ 'balance', '--by', 'shards' ], 1, 'open twice: no plan', qr/shard \d+ is open at s2, and the directory says host=/);
+fleet_ok([ 'retire', 's2' ], 1, 'nor is it retired', qr/s2 cannot be retired: \d+ shards live there/);
+
+$_->stop for $dir, $s1, $s3, $old;
+done_testing();
