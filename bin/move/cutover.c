@@ -240,7 +240,7 @@ prepare_target(CutOver *cut)
 	if (!has_reader(move))
 		return retry(cut, "the target has connected anew, so what it has is to be compared");
 	tell_time(cut, "all is replicated");
-	if ((lacking = any_lacking_rows(move, cut->shared, (int) Max(pause_end(move, cut->start) - now_ms(), 1))) != NULL)
+	if ((lacking = any_lacking_rows(move, cut->shared, pause_end(move, cut->start), true)) != NULL)
 		return retry(cut, text_of("on the other server, %s", lacking));
 
 	/*
@@ -411,7 +411,7 @@ cut_over(const Move *move, bool quiet)
 		/* Who was connected anew since the comparison may lack rows. */
 		if (status == STATUS_DONE && !has_reader(move))
 			status = verify(move);
-		if (status == STATUS_DONE && quiet && any_lacking_rows(move, cut.shared, 0) != NULL)
+		if (status == STATUS_DONE && quiet && any_lacking_rows(move, cut.shared, now_ms() + GOOD_PAUSE_MS, false) != NULL)
 			return STATUS_FAILED;
 		if (status == STATUS_DONE)
 			status = await_shared_rows(move, cut.shared);

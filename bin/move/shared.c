@@ -56,24 +56,34 @@ shared_tables(const Move *move)
 }
 
 /*
- * What the target lacks of one of them, or why that is not known; NULL: nothing.  To be
- * freed.  A subtransaction is younger than what the snapshot says of it: so all that is
- * as young as its oldest transaction is looked at again.
+ * What the target lacks until then of what the source has now, or why that is not known;
+ * NULL: nothing.  To be freed.  A subtransaction is younger than what the snapshot says of
+ * it: so all that is as young as its oldest transaction is looked at again.
  */
 static char *
-lacking_of(PGconn *from, PGconn *to, const char *table, Known *known)
+lacking_of(PGconn *from, PGconn *to, const char *table, Known *known, int64 until)
 {
 	PGresult   *keys = try_query(from, "SELECT pg_snapshot_xmin(pg_current_snapshot())::xid, (SELECT json_agg(key) FROM (%s WHERE %s) k (key))", known->rows,
 								 known->since == NULL ? "true" : text_of("age(t.xmin) <= age('%s'::xid)", known->since));
-	bool		is_new = keys != NULL && !PQgetisnull(keys, 0, 1);
-	PGresult   *lacking = !is_new ? NULL :
-	try_query(to, "SELECT string_agg(key, ', ' ORDER BY n), max(total) FROM (SELECT key, row_number() OVER () AS n, count(*) OVER () AS total "
-			  "FROM (SELECT json_array_elements_text(%s) EXCEPT %s) k (key)) x WHERE n <= 3", literal(to, PQgetvalue(keys, 0, 1)), known->rows);
+	PGresult   *lacking = NULL;
 	char	   *what = NULL;
 
-	if (keys == NULL || (is_new && lacking == NULL))
-		what = format_of("rows of %s cannot be compared: %s", table, PQerrorMessage(keys == NULL ? from : to));
-	else if (is_new && !PQgetisnull(lacking, 0, 0))
+	if (keys == NULL)
+		return format_of("rows of %s cannot be compared: %s", table, PQerrorMessage(from));
+
+	/* Of what comes all the time, the newest is always on its way. */
+	while (!PQgetisnull(keys, 0, 1))
+	{
+		lacking = try_query(to, "SELECT string_agg(key, ', ' ORDER BY n), max(total) FROM (SELECT key, row_number() OVER () AS n, count(*) OVER () AS total "
+							"FROM (SELECT json_array_elements_text(%s) EXCEPT %s) k (key)) x WHERE n <= 3", literal(to, PQgetvalue(keys, 0, 1)), known->rows);
+		if (lacking == NULL || PQgetisnull(lacking, 0, 0) || now_ms() >= until)
+			break;
+		PQclear(lacking);
+		wait_ms(10);
+	}
+	if (lacking == NULL && !PQgetisnull(keys, 0, 1))
+		what = format_of("rows of %s cannot be compared: %s", table, PQerrorMessage(to));
+	else if (lacking != NULL && !PQgetisnull(lacking, 0, 0))
 		what = format_of("%s lacks rows that the source has: %s%s", table, PQgetvalue(lacking, 0, 0),
 						 atoi(PQgetvalue(lacking, 0, 1)) > 3 ? text_of(", and %d more", atoi(PQgetvalue(lacking, 0, 1)) - 3) : "");
 	else
@@ -86,60 +96,42 @@ lacking_of(PGconn *from, PGconn *to, const char *table, Known *known)
 	return what;
 }
 
-/* The same of one table, within a limit; 0: none. */
 static char *
-lacking_rows(const Move *move, PGresult *tables, int row, int limit_ms)
+lacking_rows(const Move *move, PGresult *tables, int row, int64 until)
 {
-	PGconn	   *conns[] = {move->source.aux, move->target.aux};
-	Known	   *known = find_known(move, PQgetvalue(tables, row, 1));
 	int			mark = mark_texts();
-	char	   *what;
+	char	   *what = lacking_of(move->source.aux, move->target.aux, PQgetvalue(tables, row, 0), find_known(move, PQgetvalue(tables, row, 1)), until);
 
-	for (int i = 0; i < 2 && limit_ms > 0; i++)
-		(void) try_run(conns[i], "SET statement_timeout = %d", limit_ms);
-	what = lacking_of(conns[0], conns[1], PQgetvalue(tables, row, 0), known);
-	for (int i = 0; i < 2 && limit_ms > 0; i++)
-		(void) try_run(conns[i], "SET statement_timeout = 0");
 	free_texts(mark);
 	return what != NULL ? keep_text(what) : NULL;
 }
 
-/* What the target lacks of any of them; NULL: nothing. */
+/* What the target lacks of any of them until then; NULL: nothing.  No statement takes longer than the pause. */
 char *
-any_lacking_rows(const Move *move, PGresult *tables, int limit_ms)
+any_lacking_rows(const Move *move, PGresult *tables, int64 until, bool is_pause)
 {
+	PGconn	   *conns[] = {move->source.aux, move->target.aux};
 	char	   *what = NULL;
 
+	if (PQntuples(tables) == 0)
+		return NULL;
+	for (int i = 0; i < 2 && is_pause; i++)
+		(void) try_run(conns[i], "SET statement_timeout = %d", (int) Max(until - now_ms(), 1));
 	for (int row = 0; row < PQntuples(tables) && what == NULL; row++)
-		what = lacking_rows(move, tables, row, limit_ms);
+		what = lacking_rows(move, tables, row, until);
+	for (int i = 0; i < 2 && is_pause; i++)
+		(void) try_run(conns[i], "SET statement_timeout = 0");
 	return what;
 }
 
-/* What replication brings may be on its way. */
-static char *
-await_rows(const Move *move, PGresult *tables, int row, int64 until)
-{
-	char	   *what;
-
-	while ((what = lacking_rows(move, tables, row, 0)) != NULL && now_ms() < until)
-		wait_ms(100);
-	return what;
-}
-
-/* Wait until the target has all rows. */
+/* Wait until the target has all rows; what replication brings may be on its way. */
 Status
 await_shared_rows(const Move *move, PGresult *tables)
 {
-	int64		until = now_ms() + SHARED_WAIT_MS;
+	char	   *what = any_lacking_rows(move, tables, now_ms() + SHARED_WAIT_MS, false);
 
-	for (int row = 0; row < PQntuples(tables); row++)
-	{
-		char	   *what = await_rows(move, tables, row, until);
-
-		if (what != NULL)
-			return refuse(STATUS_FAILED, TO_BRING " Then type the same command again; the copy stays.", "%s: %s", move->target.label, what);
-	}
-	return STATUS_DONE;
+	return what == NULL ? STATUS_DONE :
+		refuse(STATUS_FAILED, TO_BRING " Then type the same command again; the copy stays.", "%s: %s", move->target.label, what);
 }
 
 /* The check of plan: shards that lead to what is lacking have failed. */
@@ -154,7 +146,7 @@ check_shared_rows(const Move *move, const Check *check)
 
 		/* Else the check before has told that. */
 		if (query_bool(move->target.conn, "SELECT count(to_regclass(%s))", literal(move->target.conn, PQgetvalue(tables, row, 0))))
-			what = await_rows(move, tables, row, now_ms() + PLAN_WAIT_MS);
+			what = lacking_rows(move, tables, row, now_ms() + PLAN_WAIT_MS);
 		if (what == NULL)
 			continue;
 		for (char *number = strtok(PQgetvalue(tables, row, 2), "{,}"); number != NULL; number = strtok(NULL, "{,}"))

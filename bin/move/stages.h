@@ -101,7 +101,7 @@ extern void leave_shard(const Move *move, Shard *shard);
 /* shared.c: tables that foreign keys of shards lead to, alike on all servers */
 
 extern PGresult *shared_tables(const Move *move);
-extern char *any_lacking_rows(const Move *move, PGresult *tables, int limit_ms);
+extern char *any_lacking_rows(const Move *move, PGresult *tables, int64 until, bool is_pause);
 extern Status await_shared_rows(const Move *move, PGresult *tables);
 
 /* reason.c: what is being waited for */

@@ -11,6 +11,7 @@ use MoveTest;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my %node = map { $_ => move_node($_) } 'a', 'b', 'dir';
 my ($a, $b, $dir) = @node{ 'a', 'b', 'dir' };
@@ -154,6 +155,29 @@ SELECT count(*) FROM snowid.moves UNION ALL SELECT count(*) FROM pg_subscription
 	return;
 }
 
+# A moment later there is always one more; those that the shard leads to are waited for.
+subtest 'rows that come all the time' => sub {
+	fresh($a, $b);
+	my @runs = map { IPC::Run::start([ 'psql', '-Xq', '-d', $_->[0]->connstr('postgres'), '-c', qq{
+DO \$\$
+BEGIN
+	FOR i IN 1..100000 LOOP
+		$_->[1];
+		COMMIT;
+		PERFORM pg_sleep(0.001);
+	END LOOP;
+END \$\$} ], '>', '/dev/null', '2>', '/dev/null') }
+	  [ $dir, q{INSERT INTO public.countries (code, name) VALUES (gen_random_uuid(), lpad(i::text, 9, '0'))} ],
+	  [ $a, q{INSERT INTO insta5.homes (land) SELECT code FROM public.countries ORDER BY name DESC NULLS LAST LIMIT 1} ];
+	$a->poll_query_until('postgres', q{SELECT count(*) > 200 FROM insta5.homes JOIN public.countries ON code = land WHERE name IS NOT NULL}) or die 'no rows';
+	moves_ok($a, $b, 5, [], 0, 'moved');
+	$_->kill_kill foreach @runs;
+	$_->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ '^\\s*DO .*100000' AND pid <> pg_backend_pid()}) foreach $a, $dir;
+	is($b->safe_psql('postgres', $lost), 0, 'each row has its shared row');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+	synced($_) foreach $a, $b;
+};
+
 subtest 'a row that the target lacks' => sub {
 	fresh($a, $b);
 	stop_replication();
@@ -177,8 +201,10 @@ subtest 'a row that the target lacks' => sub {
 	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 };
 
-# In the pause: what has come since the last look.
-subtest 'a row that comes in the last moment' => sub {
+# In the pause: what has come since the last look, and reaches the target within it, or not.
+foreach my $comes (1, 0)
+{
+subtest 'a row of the last moment comes ' . ($comes ? 'just in time' : 'too late') => sub {
 	fresh($a, $b);
 	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
 
@@ -186,13 +212,25 @@ subtest 'a row that comes in the last moment' => sub {
 	# that look, but not seen by it.
 	my $holder = $a->background_psql('postgres');
 	my $id = $holder->query_safe(q{BEGIN; SAVEPOINT s; INSERT INTO public.countries (code) VALUES ('last'); SELECT insta5.next_id()});
-	my $tool = IPC::Run::start([ move_command($a, $b, 5, '--verify', 'none', '--verbose', '--lock-timeout', 60000, '--pause-limit', 60000, '--retries', 0) ],
+	my $tool = IPC::Run::start([ move_command($a, $b, 5, '--verify', 'none', '--verbose', '--lock-timeout', 8000, '--pause-limit', $comes ? 60000 : 8000, '--retries', 0) ],
 		'>', '/dev/null', '2>', \my $said);
 	$a->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'insta5.id_seq'::regclass AND NOT granted)}) or die 'does not wait';
 	$holder->query_safe("INSERT INTO insta5.users (id, home) VALUES ($id, 'last')");
 	$holder->query_safe('COMMIT');
 	$holder->quit;
+	my $looks = q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query ~ '"\(last\)".* EXCEPT ')};
+	usleep(20_000) while $tool->pumpable && $b->safe_psql('postgres', $looks) ne 't';
+	$b->safe_psql('postgres', q{INSERT INTO public.countries (code) VALUES ('last')}) if $comes;
 	$tool->finish;
+	if ($comes)
+	{
+		is($? >> 8, 0, 'moved') or diag $said;
+		is($b->safe_psql('postgres', q{SELECT count(*) FROM insta5.users WHERE home = 'last'}), 1, 'the row has come');
+		moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+		drop_shards($a, $b);
+		$_->safe_psql('postgres', q{DELETE FROM public.countries WHERE code = 'last'}) foreach $a, $b;
+		return;
+	}
 	is($? >> 8, 1, 'no decision') or diag $said;
 	like($said, qr/on the other server, public\.countries lacks rows that the source has: \(last\)/, '... and it says why');
 	lives_on_ok($a, $b, 'the shard is where it was');
@@ -203,6 +241,7 @@ subtest 'a row that comes in the last moment' => sub {
 	drop_shards($a, $b);
 	$_->safe_psql('postgres', q{DELETE FROM public.countries WHERE code = 'last'}) foreach $a, $b;
 };
+}
 
 subtest 'what plan finds' => sub {
 	fresh($a, $b);
