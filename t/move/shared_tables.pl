@@ -219,7 +219,11 @@ subtest 'a row of the last moment comes ' . ($comes ? 'just in time' : 'too late
 	$holder->query_safe('COMMIT');
 	$holder->quit;
 	my $looks = q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query ~ '"\(last\)".* EXCEPT ')};
-	usleep(20_000) while $tool->pumpable && $b->safe_psql('postgres', $looks) ne 't';
+	while ($tool->pumpable && $b->safe_psql('postgres', $looks) ne 't')
+	{
+		$tool->pump_nb;
+		usleep(20_000);
+	}
 	$b->safe_psql('postgres', q{INSERT INTO public.countries (code) VALUES ('last')}) if $comes;
 	$tool->finish;
 	if ($comes)
