@@ -11,6 +11,9 @@
 #define PING_LIMIT_MS		50
 #define PINGS_MAX			50
 
+/* The longest time between two commits that let it answer. */
+#define FLUSH_PAUSE_MS		32
+
 /* How often to look whether it has errors. */
 #define LOOK_MS				1000
 
@@ -152,7 +155,8 @@ why_doubtful(const Move *move)
  *
  * It does not say so by itself at once: it waits until what it has applied is
  * on its disk, which nobody hurries for, and then for the next message.  So
- * both sides get a commit to flush, again and again.
+ * both sides get a commit to flush, again and again, but not so many that these
+ * are what it cannot follow.
  */
 bool
 wait_for_replay(const Move *move, int64 until)
@@ -162,23 +166,30 @@ wait_for_replay(const Move *move, int64 until)
 	const char *name = move->name;
 	char	   *lsn = query_text(from->aux, "SELECT pg_current_wal_insert_lsn()");
 	bool		done = false;
+	int64		next = 0;
+	int			pause = 1;
 
 	while (!done && now_ms() < until)
 	{
 		int			mark = mark_texts();
+		bool		is_due = now_ms() >= next;
 
-		flush_log(from);
+		if (is_due)
+		{
+			flush_log(from);
+			next = now_ms() + pause;
+			pause = Min(2 * pause, FLUSH_PAUSE_MS);
+		}
 		done = query_bool(from->aux,
 						  "SELECT r.replay_lsn >= %s::pg_lsn FROM pg_replication_slots s "
 						  "JOIN pg_stat_replication r ON r.pid = s.active_pid WHERE s.slot_name = %s",
 						  literal(from->aux, lsn), literal(from->aux, name)) &&
 			query_bool(to->aux, "SELECT bool_or(received_lsn >= %s::pg_lsn) FROM pg_stat_subscription WHERE subname = %s",
 					   literal(to->aux, lsn), literal(to->aux, name));
-		if (!done)
-		{
+		if (!done && is_due)
 			flush_log(to);
+		if (!done)
 			wait_ms(1);
-		}
 		free_texts(mark);
 	}
 	free(lsn);

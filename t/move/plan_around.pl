@@ -48,9 +48,17 @@ SKIP:
 	$a->safe_psql('postgres', q{ALTER SYSTEM SET idle_replication_slot_timeout = '1h'});
 	$a->reload;
 	$a->poll_query_until('postgres', q{SELECT setting <> '0' FROM pg_settings WHERE name = 'idle_replication_slot_timeout'}) or die;
-	moves_ok($a, $b, 5, ['plan'], 0, 'a timeout of slots', qr/^warning +slots that nobody reads: idle_replication_slot_timeout is 1h: /m);
+	moves_ok($a, $b, 5, ['plan'], 0, 'a timeout of slots', qr/^warning +timeouts of slots: idle_replication_slot_timeout is 1h: /m);
 	$a->safe_psql('postgres', q{ALTER SYSTEM RESET idle_replication_slot_timeout});
 	$a->reload;
+}
+
+SKIP:
+{
+	skip 'before PostgreSQL 17 there is no transaction_timeout', 2 if $a->safe_psql('postgres', 'SHOW server_version_num') < 170000;
+	$a->safe_psql('postgres', q{ALTER DATABASE postgres SET transaction_timeout = '5min'});
+	moves_ok($a, $b, 5, ['plan'], 0, 'a timeout of transactions', qr/^warning +timeouts of slots: transaction_timeout is 300000 ms.*\n.*SET transaction_timeout = 0;/m);
+	$a->safe_psql('postgres', q{ALTER DATABASE postgres RESET transaction_timeout});
 }
 
 # A source that the target does not reach, but another server.
@@ -87,8 +95,7 @@ CREATE TABLE bare (id bigint PRIMARY KEY DEFAULT next_id(), x text CHECK (in_che
 CREATE INDEX bare_index ON bare (in_index(x));
 CREATE TABLE empty (id bigint PRIMARY KEY, x text CHECK (in_check(x)), w word, y "char");
 CREATE MATERIALIZED VIEW bare_view AS SELECT in_view(x) FROM bare;
-INSERT INTO bare (x, w) VALUES ('A', 'b');
-REFRESH MATERIALIZED VIEW bare_view});
+INSERT INTO bare (x, w) VALUES ('A', 'b')});
 $said = moves_ok($a, $b, 5, ['plan'], 1, 'bare names', map { qr/^FAILED +functions without a path: $_ fails with an empty search_path, as in the copy: .*function helper\(text\) does not exist\n +Type: ALTER FUNCTION insta5\./m }
 	'constraint bare_x_check', 'column g', 'index insta5\.bare_index', 'domain insta5\.word', 'its query', 'constraint empty_x_check');
 unlike($said, qr/right_one/, '... and those alone');

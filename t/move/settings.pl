@@ -36,7 +36,9 @@ my %wanted = (
 	temp_tablespaces => 'other', default_table_access_method => 'other', client_encoding => 'LATIN1', application_name => 'x',
 	default_text_search_config => 'german', timezone_abbreviations => 'India', restrict_nonsystem_relation_kind => 'view',
 	backslash_quote => 'off', IntervalStyle => 'sql_standard', log_timezone => undef, lc_monetary => undef,
-	default_toast_compression => undef);
+	default_toast_compression => undef,
+	# Less ends the walsender while a busy machine starts the workers that apply in parallel.
+	wal_sender_timeout => '20s', transaction_timeout => '20s');
 my @settings;
 
 # It is always on there.

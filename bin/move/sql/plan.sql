@@ -355,23 +355,22 @@ WHERE NOT :is_there ORDER BY 2;
 -- no other role, or of one that is trusted, is tried so, on a row.
 \c :source
 -- probe: check_functions
-WITH called (shard, owner, what, statement, classid, objid) AS (
- SELECT r.shard, x.relowner, x.what, format('SELECT %s FROM (SELECT * FROM %s UNION ALL SELECT (NULL::%2$s).* LIMIT 1) %I', x.text, x.rel::regclass, x.relname), x.classid, x.objid
- FROM (SELECT c.oid, relnamespace, relowner, relname, format('constraint %I', conname), pg_get_expr(conbin, conrelid), k.tableoid, k.oid
-   FROM pg_constraint k JOIN pg_class c ON c.oid = conrelid WHERE contype = 'c'
-  UNION ALL SELECT c.oid, relnamespace, relowner, relname, format('column %I', attname), pg_get_expr(adbin, adrelid), f.tableoid, f.oid
-   FROM pg_attrdef f JOIN pg_attribute a ON (attrelid, attnum) = (adrelid, adnum) AND attgenerated <> '' JOIN pg_class c ON c.oid = adrelid
-  UNION ALL SELECT c.oid, relnamespace, relowner, relname, format('index %s', indexrelid::regclass),
-   concat_ws(', ', pg_get_expr(indexprs, indrelid), pg_get_expr(indpred, indrelid)), 'pg_class'::regclass, indexrelid
-   FROM pg_index JOIN pg_class c ON c.oid = indrelid WHERE coalesce(indexprs, indpred) IS NOT NULL
-  UNION ALL SELECT c.oid, relnamespace, relowner, relname, format('domain %s', t.oid::regtype),
-   format('(%I::%s)::%s', attname, format_type(t.typbasetype, t.typtypmod), t.oid::regtype), k.tableoid, k.oid
-   FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid JOIN pg_type t ON t.oid = atttypid JOIN pg_constraint k ON contypid = t.oid
-   WHERE relkind IN ('r', 'p') AND NOT attisdropped AND attgenerated = '') x (rel, relnamespace, relowner, relname, what, text, classid, objid)
- JOIN pg_namespace n ON n.oid = x.relnamespace JOIN snowid.shard_registry r ON r.schema = nspname WHERE relnamespace :in_shard
- UNION ALL SELECT r.shard, relowner, 'its query', format('SELECT * FROM (%s) x LIMIT 1', rtrim(pg_get_viewdef(c.oid), ';')), w.tableoid, w.oid
- FROM pg_class c JOIN pg_rewrite w ON ev_class = c.oid JOIN pg_namespace n ON n.oid = relnamespace JOIN snowid.shard_registry r ON r.schema = nspname
- WHERE relkind = 'm' AND relnamespace :in_shard)
+WITH rel AS MATERIALIZED (
+ SELECT c.oid, relkind, relowner, relname, r.shard FROM pg_namespace n JOIN snowid.shard_registry r ON r.schema = nspname JOIN pg_class c ON relnamespace = n.oid
+ WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm')),
+expression AS MATERIALIZED (
+ SELECT rel.*, format('constraint %I', conname) AS what, pg_get_expr(conbin, conrelid) AS text, k.tableoid AS classid, k.oid AS objid FROM rel JOIN pg_constraint k ON conrelid = rel.oid AND contype = 'c'
+ UNION ALL SELECT rel.*, format('column %I', attname), pg_get_expr(adbin, adrelid), f.tableoid, f.oid
+  FROM rel JOIN pg_attrdef f ON adrelid = rel.oid JOIN pg_attribute a ON (attrelid, attnum) = (adrelid, adnum) AND attgenerated <> ''
+ UNION ALL SELECT rel.*, format('index %s', indexrelid::regclass), concat_ws(', ', pg_get_expr(indexprs, indrelid), pg_get_expr(indpred, indrelid)), 'pg_class'::regclass, indexrelid
+  FROM rel JOIN pg_index ON indrelid = rel.oid WHERE coalesce(indexprs, indpred) IS NOT NULL
+ UNION ALL SELECT rel.*, format('domain %s', t.oid::regtype), format('(%I::%s)::%s', attname, format_type(t.typbasetype, t.typtypmod), t.oid::regtype), k.tableoid, k.oid
+  FROM pg_constraint k JOIN pg_type t ON t.oid = contypid JOIN pg_attribute a ON atttypid = t.oid AND NOT attisdropped AND attgenerated = '' JOIN rel ON rel.oid = attrelid
+  WHERE contypid <> 0 AND relkind <> 'm'),
+called AS MATERIALIZED (
+ SELECT shard, relowner AS owner, what, format('SELECT %s FROM (SELECT * FROM %s UNION ALL SELECT (NULL::%2$s).* LIMIT 1) %I', text, oid::regclass, relname) AS statement, classid, objid FROM expression
+ UNION ALL SELECT shard, relowner, 'its query', format('SELECT * FROM (%s) x LIMIT 1', rtrim(pg_get_viewdef(rel.oid), ';')), w.tableoid, w.oid
+ FROM rel JOIN pg_rewrite w ON ev_class = rel.oid WHERE relkind = 'm')
 SELECT shard, owner::regrole, what, statement,
  'Type: ' || string_agg(DISTINCT format('ALTER FUNCTION %s SET search_path = %I, public;', p.oid::regprocedure, nspname), ' ')
 FROM called JOIN pg_depend d USING (classid, objid) JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
@@ -688,10 +687,14 @@ SELECT 'warning', 'max_slot_wal_keep_size is -1, so a slot that nobody reads can
  ' max_slot_wal_keep_size = ''50GB''; or what there is room for; SELECT pg_reload_conf();'
 WHERE current_setting('max_slot_wal_keep_size') = '-1';
 
-\echo slots that nobody reads
+\echo timeouts of slots
 SELECT 'warning', format('idle_replication_slot_timeout is %s: a slot that nobody reads for so long is lost', current_setting(name)),
  'Nobody reads it during the copy, nor while the target is down. If that may take as long: ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();'
-FROM pg_settings WHERE name = 'idle_replication_slot_timeout' AND setting <> '0';
+FROM pg_settings WHERE name = 'idle_replication_slot_timeout' AND setting <> '0'
+UNION ALL
+SELECT 'warning', format('transaction_timeout is %s ms for sessions like this one: it ends a walsender that sends a transaction for longer', reset_val),
+ format('For the role that the target connects with, type: ALTER ROLE %I IN DATABASE %I SET transaction_timeout = 0; and set it back after the move.', current_user, current_database())
+FROM pg_settings WHERE name = 'transaction_timeout' AND reset_val <> '0';
 
 \echo replication settings
 SELECT 'warning', name || ' is ' || current_setting(name), CASE name
