@@ -107,6 +107,7 @@ $dir->safe_psql('postgres', q{DELETE FROM snowid.servers WHERE name = 'twin'});
 
 # A member that has lost its subscription.
 $s3->safe_psql('postgres', q{ALTER SUBSCRIPTION snowid_registry_s3 DISABLE; ALTER SUBSCRIPTION snowid_registry_s3 SET (slot_name = NONE); DROP SUBSCRIPTION snowid_registry_s3});
+$dir->poll_query_until('postgres', q{SELECT NOT active FROM pg_replication_slots WHERE slot_name = 'snowid_registry_s3'}) or die 'it is read';
 $dir->safe_psql('postgres', q{SELECT pg_drop_replication_slot('snowid_registry_s3')});
 fleet_ok([ 'status' ], 1, 'who does not follow', qr/^s3 .* registry NOT FOLLOWED: type: snowid-fleet add s3/m);
 fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'it follows again');
