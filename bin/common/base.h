@@ -74,9 +74,11 @@ extern int	mark_texts(void);
 extern void free_texts(int mark);
 extern char *format_text(const char *fmt, va_list args) pg_attribute_printf(1, 0);
 
-/* A text as JSON has it; and an object on a line: names and values by turns, NULL ends them.  After "#" a value is JSON. */
+/* A text as JSON has it; and an object on a line: names and values by turns.  After "#" a value is JSON. */
 extern char *json_text(const char *text);
-extern void print_object(const char *name,...);
+extern void print_fields(const char *name,...);
+
+#define print_object(...)	print_fields(__VA_ARGS__, (const char *) NULL)
 
 /* Milliseconds of a clock that only goes forward. */
 extern int64 now_ms(void);

@@ -67,7 +67,7 @@ json_text(const char *text)
 }
 
 void
-print_object(const char *name,...)
+print_fields(const char *name,...)
 {
 	va_list		args;
 	const char *begin = "{";

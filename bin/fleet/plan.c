@@ -2,7 +2,7 @@
  * The plan, by local search: load leaves the servers that have most over their share for those that lack
  * most.  From each, the largest pool goes that leaves neither of the two over its share, so that hardly more is
  * moved than what is too much: the least that any plan needs.  Then single pools go on while that lowers the
- * fuller of both servers.  A program plans once or twice, so that nothing is freed.
+ * fuller of both servers.
  */
 #include "plan.h"
 
@@ -140,6 +140,7 @@ move_out(Plan *plan)
 		if (to >= 0)
 			place(plan, order[i], to);
 	}
+	free(order);
 }
 
 static int
@@ -219,6 +220,7 @@ balance(Plan *plan, bool (*lower) (Plan *plan, int server))
 		if (!lower(plan, s))
 			given_up[s] = true;
 	}
+	free(given_up);
 }
 
 /* What each server should have at most: its part of all, or the largest pool. */
@@ -253,6 +255,8 @@ imbalance_of(const PlanServer *servers, int nservers, const PlanPool *pools, int
 		load[then ? pools[i].to : pools[i].server] += pools[i].load;
 	for (int s = 0; s < nservers; s++)
 		worst = Max(worst, !servers[s].drains ? load[s] / share[s] : load[s] > 0 ? INFINITY : 0);
+	free(load);
+	free(share);
 	return worst;
 }
 
@@ -286,4 +290,11 @@ make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, 
 		balance(&plan, move_what_fits);
 		balance(&plan, move_what_helps);
 	}
+	for (int s = 0; s < nservers; s++)
+		free(plan.of[s]);
+	free(plan.load);
+	free(plan.share);
+	free(plan.of);
+	free(plan.nof);
+	free(plan.apart);
 }

@@ -73,7 +73,7 @@ command_plan(Move *set)
 		}
 		if (set->options->json)
 			print_object("#batch", text_of("[%s]", shard_list(batch)), "#tables", text_of("%d", tables), "#bytes", text_of(INT64_FORMAT, bytes),
-						 "from", batch->source.home, "to", batch->target.home, NULL);
+						 "from", batch->source.home, "to", batch->target.home);
 		else
 			printf("%s, %d tables, %s, would move from %s to %s; nothing was changed\n", batch->title, tables,
 				   query_text(set->source.conn, "SELECT pg_size_pretty(%lld::bigint)", (long long) bytes),
@@ -81,7 +81,7 @@ command_plan(Move *set)
 	}
 	if (set->options->json)
 		print_object("#movable", text_of("%d", good->nshards), "#of", text_of("%d", set->nshards),
-					 "#failures", text_of("%d", nfailures), "#warnings", text_of("%d", nwarnings), NULL);
+					 "#failures", text_of("%d", nfailures), "#warnings", text_of("%d", nwarnings));
 	else
 		printf("%d of %d shards can be moved; %d failures, %d warnings\n", good->nshards, set->nshards, nfailures, nwarnings);
 	return good->nshards < set->nshards ? EXIT_FAILED : EXIT_DONE;

@@ -40,7 +40,7 @@ print_finding(const Check *check, Severity severity, const char *what, const cha
 	if (asked_for->options->json)
 	{
 		print_object("severity", severity == FOUND_OK ? "ok" : severity == FOUND_WARNING ? "warning" : "failed",
-					 "check", check->name, "what", what, "to_do", to_do, NULL);
+					 "check", check->name, "what", what, "to_do", to_do);
 		return;
 	}
 	printf("%-8s %s%s%s\n",

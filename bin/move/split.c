@@ -741,7 +741,7 @@ plan_split(Move *set)
 		return EXIT_FAILED;
 	}
 	if (set->options->json)
-		print_object("#split", text_of("[%s]", shard_list(set)), "from", set->source.home, "to", set->target.home, NULL);
+		print_object("#split", text_of("[%s]", shard_list(set)), "from", set->source.home, "to", set->target.home);
 	else
 		printf("%s would be split off from %s to its standby %s, and %s would stay; nothing was changed\n", set->title,
 			   set->source.home, set->target.home,
@@ -794,7 +794,7 @@ show_split_side(const Move *set, const Side *side)
 	if (set->options->json)
 		print_object("server", side->label, "home", side->home, "#reached", side->conn != NULL ? "true" : "false",
 					 "#standby", side->conn != NULL && is_standby(side) ? "true" : "false",
-					 "step", side->conn != NULL && is_any_known(set, side) ? step_name(j->at.step) : NULL, "since", j->changed_at, NULL);
+					 "step", side->conn != NULL && is_any_known(set, side) ? step_name(j->at.step) : NULL, "since", j->changed_at);
 	else if (side->conn == NULL)
 		printf("%s: not reached\n", side->label);
 	else if (!is_any_known(set, side))
@@ -835,7 +835,7 @@ status_of_split(Move *set)
 	if (!check_servers(set, true))
 		return EXIT_USAGE;
 	if (set->options->json)
-		print_object("#shards", text_of("[%s]", shard_list(set)), "outlook", next_of_split(set), NULL);
+		print_object("#shards", text_of("[%s]", shard_list(set)), "outlook", next_of_split(set));
 	else
 		printf("%s: %s\n", set->title, next_of_split(set));
 	show_split_side(set, &set->source);

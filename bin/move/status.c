@@ -15,7 +15,7 @@ show_slots(const Side *side, const Journal *j, bool as_json)
 	res = query(side->conn, SHOWN_SLOTS_SQL, literal(side->conn, j->name), literal(side->conn, j->reverse_name));
 	for (int i = 0; i < PQntuples(res); i++)
 		if (as_json)
-			print_object("slot", PQgetvalue(res, i, 0), "at", side->home, "#kept_mb", PQgetvalue(res, i, 1), "reader", PQgetvalue(res, i, 2), NULL);
+			print_object("slot", PQgetvalue(res, i, 0), "at", side->home, "#kept_mb", PQgetvalue(res, i, 1), "reader", PQgetvalue(res, i, 2));
 		else
 			printf("  slot %s keeps %s MB of log; the other server is %s\n",
 				   PQgetvalue(res, i, 0), PQgetvalue(res, i, 1), PQgetvalue(res, i, 2));
@@ -41,7 +41,7 @@ show_side(const Move *move, Shard *shard, const Side *side)
 	if (move->options->json)
 		print_object("#shard", text_of("%d", shard->number), "server", side->label, "home", side->home, "#reached", side->conn != NULL ? "true" : "false",
 					 "role", j->exists ? role_name(j->at.role) : NULL, "step", j->exists ? step_name(j->at.step) : NULL, "schema", j->schema,
-					 "state", j->exists ? openness(j) : NULL, "since", j->changed_at, NULL);
+					 "state", j->exists ? openness(j) : NULL, "since", j->changed_at);
 	else if (side->conn == NULL)
 		printf("%s: not reached\n", side->label);
 	else if (!j->exists)
@@ -117,7 +117,7 @@ show_changes(const Move *part)
 		changes = tables != NULL ? tables :
 			name_changes(source->conn, part->target.conn != NULL ? part->target.conn : source->conn, shard->schema, noted);
 		if (part->options->json)
-			print_object("#shard", text_of("%d", shard->number), tables != NULL ? "new_tables" : "changed", changes, NULL);
+			print_object("#shard", text_of("%d", shard->number), tables != NULL ? "new_tables" : "changed", changes);
 		else if (tables != NULL)
 			printf("  shard %d: made since it was copied, and brought before it moves: %s\n", shard->number, tables);
 		else
@@ -132,7 +132,7 @@ status_of_part(Move *part)
 	bool		in_detail = part->set->nshards == 1 || verbose || part->options->json;
 
 	if (part->options->json)
-		print_object("#shards", text_of("[%s]", shard_list(part)), "outlook", outlook(part), "#to_type", commands_to_type(part), NULL);
+		print_object("#shards", text_of("[%s]", shard_list(part)), "outlook", outlook(part), "#to_type", commands_to_type(part));
 	else
 		printf("%s: %s\n", part->title, outlook(part));
 	for (int i = 0; what_to_type(part, i) != NULL && !part->options->json; i++)
@@ -202,7 +202,7 @@ status_of_server(const MoveOptions *options, PGconn *conn)
 		if (id == NULL || its.from == NULL || its.to == NULL)
 		{
 			if (options->json)
-				print_object("#shards", text_of("[%s]", shard_list(make_set(&its))), "outlook", "closed by hand", "home", home, NULL);
+				print_object("#shards", text_of("[%s]", shard_list(make_set(&its))), "outlook", "closed by hand", "home", home);
 			else
 				printf("%s: closed by hand at %s\n  To open it, if it is open nowhere else, type there: SELECT snowid.unfence_shard(N);\n",
 					   make_set(&its)->title, home);

@@ -85,7 +85,7 @@ $hold->quit;
 $a->poll_query_until('postgres', q{SELECT bool_and(step = 'fenced') FROM snowid.moves}) or die 'not fenced';
 $tool->kill_kill;
 $b->promote;
-moves_ok($a, $b, $set, ['status'], 1, 'promoted by others: status', qr/promoted without this decision: type snowid-move abort/);
+moves_ok($a, $b, $set, ['status'], 1, 'promoted by others: status', qr/promoted without this decision, type: snowid-move abort --shard/);
 moves_ok($a, $b, $set, ['split'], 3, 'promoted by others: split', qr/has been promoted, but not for this split.*It is a second copy of all shards/s);
 is(sqlstate($b, q{INSERT INTO insta1.users (name) VALUES ('x')}), '25006', 'promoted by others: it takes no writes');
 let_go_steps($a);
