@@ -122,13 +122,17 @@ check_functions(const Move *move, const Check *check)
 	run(conn, "BEGIN READ ONLY");
 	for (int row = 0; row < PQntuples(called); row++)
 	{
+		/* Those that have failed may have done so for their owners. */
+		if (!move->options->trust_owners && find_shard(move, atoi(PQgetvalue(called, row, 0)))->failed)
+			continue;
 		run(conn, "SAVEPOINT tried");
 
 		/* A function, a table, a type, or a schema that is not there. */
-		if (!try_run(conn, "SET LOCAL ROLE %s; SET LOCAL search_path = ''; SET LOCAL statement_timeout = 5000; %s", PQgetvalue(called, row, 1), PQgetvalue(called, row, 3)) &&
+		if (!try_run(conn, "SET LOCAL ROLE %s; SET LOCAL search_path = ''; SET LOCAL row_security = off; SET LOCAL statement_timeout = 5000; %s",
+					 PQgetvalue(called, row, 1), PQgetvalue(called, row, 3)) &&
 			strstr("42883 42P01 42704 3F000", last_sqlstate) != NULL)
-			found_of(check, find_shard(move, atoi(PQgetvalue(called, row, 0))), FOUND_FAILED, PQgetvalue(called, row, 4),
-					 "%s fails with an empty search_path, as in the copy: %s", PQgetvalue(called, row, 2), last_message);
+			found_fmt(check, FOUND_FAILED, PQgetvalue(called, row, 4),
+					  "%s fails with an empty search_path, as in the copy: %s", PQgetvalue(called, row, 2), last_message);
 		run(conn, "ROLLBACK TO tried");
 	}
 	run(conn, "ROLLBACK");

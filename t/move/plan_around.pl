@@ -96,13 +96,29 @@ CREATE INDEX bare_index ON bare (in_index(x));
 CREATE TABLE empty (id bigint PRIMARY KEY, x text CHECK (in_check(x)), w word, y "char");
 CREATE MATERIALIZED VIEW bare_view AS SELECT in_view(x) FROM bare;
 INSERT INTO bare (x, w) VALUES ('A', 'b')});
-$said = moves_ok($a, $b, 5, ['plan'], 1, 'bare names', map { qr/^FAILED +functions without a path: $_ fails with an empty search_path, as in the copy: .*function helper\(text\) does not exist\n +Type: ALTER FUNCTION insta5\./m }
+$said = moves_ok($a, $b, 5, [ 'plan', '--trust-owners' ], 1, 'bare names', map { qr/^FAILED +functions without a path: $_ fails with an empty search_path, as in the copy: .*function helper\(text\) does not exist\n +Type: ALTER FUNCTION insta5\./m }
 	'constraint bare_x_check', 'column g', 'index insta5\.bare_index', 'domain insta5\.word', 'its query', 'constraint empty_x_check');
 unlike($said, qr/right_one/, '... and those alone');
 is($b->safe_psql('postgres', 'SELECT count(*) FROM snowid.moves'), 0, 'nothing was begun');
 my %commands = map { ($_ => 1) } $said =~ /(ALTER FUNCTION \S+ SET search_path = insta5, public;)/g;
 is(scalar keys %commands, 5, 'what to type');
 $a->safe_psql('postgres', join ' ', sort keys %commands);
+
+# A lesser role's code is not run for that: it would be a superuser's after RESET ROLE.
+$a->safe_psql('postgres', q{
+CREATE ROLE lesser;
+CREATE FUNCTION insta5.bites(x text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RESET ROLE; RAISE WARNING 'bitten as %', current_user; RETURN true; END$$;
+ALTER FUNCTION insta5.bites(text) OWNER TO lesser;
+ALTER TABLE insta5.bare ADD CONSTRAINT bites CHECK (insta5.in_check(x) AND insta5.bites(x)) NOT VALID;
+CREATE TABLE insta5.theirs (id bigint PRIMARY KEY, x text CHECK (insta5.in_check(x)));
+ALTER TABLE insta5.theirs OWNER TO lesser;
+GRANT USAGE ON SCHEMA insta5 TO lesser;
+ALTER FUNCTION insta5.in_check(text) RESET search_path});
+$said = moves_ok($a, $b, 5, ['plan'], 1, 'a lesser role', qr/owner is no superuser/);
+unlike($said, qr/bitten|functions without a path: constraint/, '... whose code is not run');
+like(moves_ok($a, $b, 5, [ 'plan', '--trust-owners' ], 1, 'trusted'), qr/functions without a path: constraint theirs_x_check/, '... it is');
+$a->safe_psql('postgres', q{REVOKE USAGE ON SCHEMA insta5 FROM lesser; DROP TABLE insta5.theirs; ALTER TABLE insta5.bare DROP CONSTRAINT bites; DROP FUNCTION insta5.bites(text);
+ALTER FUNCTION insta5.in_check(text) SET search_path = insta5, public});
 moves_ok($a, $b, 5, [], 0, 'typed, it moves');
 is($b->safe_psql('postgres', 'SELECT x, w, g FROM insta5.bare'), 'A|b|a', '... with its rows');
 

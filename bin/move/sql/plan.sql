@@ -351,13 +351,16 @@ FROM (SELECT regexp_match(line, '^(\S+) (\S+) (.*)$') FROM unnest(string_to_arra
 WHERE NOT :is_there ORDER BY 2;
 
 \echo functions without a path
--- pg_restore and replication call functions with an empty search_path.  What calls some that are of
--- no other role, or of one that is trusted, is tried so, on a row.
+-- pg_restore and replication call functions with an empty search_path.  So what calls some is tried, on a
+-- row; but nothing that a lesser role owns, or could put in the place of what we have read, if it is not trusted.
 \c :source
 -- probe: check_functions
-WITH rel AS MATERIALIZED (
+WITH trusted AS MATERIALIZED (
+ SELECT r.oid FROM pg_roles r, pg_database d JOIN pg_roles o ON o.oid = datdba
+ WHERE datname = current_database() AND (r.rolsuper OR r.rolname = current_user OR (r.rolname = 'pg_database_owner' AND o.rolsuper) OR :'trust_owners'::bool)),
+rel AS MATERIALIZED (
  SELECT c.oid, relkind, relowner, relname, r.shard FROM pg_namespace n JOIN snowid.shard_registry r ON r.schema = nspname JOIN pg_class c ON relnamespace = n.oid
- WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm')),
+ WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm') AND relowner IN (TABLE trusted) AND nspowner IN (TABLE trusted) AND (relkind <> 'm' OR :'trust_owners'::bool)),
 expression AS MATERIALIZED (
  SELECT rel.*, format('constraint %I', conname) AS what, pg_get_expr(conbin, conrelid) AS text, k.tableoid AS classid, k.oid AS objid FROM rel JOIN pg_constraint k ON conrelid = rel.oid AND contype = 'c'
  UNION ALL SELECT rel.*, format('column %I', attname), pg_get_expr(adbin, adrelid), f.tableoid, f.oid
@@ -374,8 +377,10 @@ called AS MATERIALIZED (
 SELECT shard, owner::regrole, what, statement,
  'Type: ' || string_agg(DISTINCT format('ALTER FUNCTION %s SET search_path = %I, public;', p.oid::regprocedure, nspname), ' ')
 FROM called JOIN pg_depend d USING (classid, objid) JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
-JOIN pg_namespace n ON n.oid = pronamespace JOIN pg_language l ON l.oid = prolang JOIN pg_roles o ON o.oid = proowner
-WHERE p.oid >= 16384 AND lanname NOT IN ('c', 'internal') AND (rolsuper OR proowner = current_user::regrole OR :'trust_owners'::bool)
+JOIN pg_namespace n ON n.oid = pronamespace JOIN pg_language l ON l.oid = prolang
+WHERE p.oid >= 16384 AND lanname NOT IN ('c', 'internal') AND NOT EXISTS (SELECT FROM pg_depend e LEFT JOIN pg_operator q ON e.refclassid = q.tableoid AND q.oid = e.refobjid
+ JOIN pg_proc f ON f.oid = CASE WHEN e.refclassid = f.tableoid THEN e.refobjid ELSE q.oprcode END JOIN pg_namespace m ON m.oid = f.pronamespace
+ WHERE (e.classid, e.objid) = (called.classid, called.objid) AND (f.proowner NOT IN (TABLE trusted) OR m.nspowner NOT IN (TABLE trusted)))
 AND NOT EXISTS (SELECT FROM unnest(proconfig) x WHERE x ^@ 'search_path=')
 GROUP BY 1, 2, 3, 4 ORDER BY 1, 3;
 
