@@ -75,7 +75,7 @@ extern void free_texts(int mark);
 extern char *format_text(const char *fmt, va_list args) pg_attribute_printf(1, 0);
 
 /* A text as JSON has it; and an object on a line: names and values by turns.  After "#" a value is JSON. */
-extern char *json_text(const char *text);
+extern char *json_text(const char *value);
 extern void print_fields(const char *name,...);
 
 #define print_object(...)	print_fields(__VA_ARGS__, (const char *) NULL)

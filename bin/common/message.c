@@ -52,16 +52,16 @@ tell_now_and_then(const char *fmt,...)
 }
 
 char *
-json_text(const char *text)
+json_text(const char *value)
 {
 	PQExpBufferData json;
 
-	if (text == NULL)
+	if (value == NULL)
 		return keep_text(pg_strdup("null"));
 	initPQExpBuffer(&json);
 	appendPQExpBufferChar(&json, '"');
-	for (; *text !='\0'; text ++)
-		appendPQExpBuffer(&json, (unsigned char) *text <' ' ? "\\u%04x" : *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+	for (; *value != '\0'; value++)
+		appendPQExpBuffer(&json, (unsigned char) *value < ' ' ? "\\u%04x" : *value == '"' || *value == '\\' ? "\\%c" : "%c", *value);
 	appendPQExpBufferChar(&json, '"');
 	return keep_text(json.data);
 }

@@ -52,9 +52,11 @@ extern bool lock_fleet(void);
 extern int	ask_servers(const char *period);
 extern const char *label_of_server(const Server *server);
 extern const char *registry_option(void);
+
+/* The commands, with what is typed after them, or NULL. */
 extern int	command_add(const char *name, const char *home);
-extern int	command_retire(const char *name);
-extern int	command_balance(const char *drained);	/* NULL: none is */
-extern int	command_status(void);
+extern int	command_retire(const char *name, const char *unused);
+extern int	command_balance(const char *drained, const char *unused);
+extern int	command_status(const char *unused, const char *unused_too);
 
 #endif							/* FLEET_H */

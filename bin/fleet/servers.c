@@ -49,12 +49,14 @@ read_servers(void)
 	PQclear(res);
 }
 
-static void
+/* There is nothing to wait for. */
+static short
 give_up(Server *server, const char *why)
 {
 	server->trouble = text_of("%.*s", (int) strcspn(why, "\n"), why);
 	PQfinish(server->conn);
 	server->conn = NULL;
+	return 0;
 }
 
 /* A step of a server's: connected, asked, answered.  Returns what to wait for, or 0 when there is no more. */
@@ -69,15 +71,10 @@ go_on(Server *server, const char *sql, int limit_ms)
 	{
 		PostgresPollingStatusType status = PQconnectPoll(server->conn);
 
-		if (status == PGRES_POLLING_READING)
-			return POLLIN;
-		if (status == PGRES_POLLING_WRITING)
-			return POLLOUT;
 		if (status == PGRES_POLLING_FAILED)
-		{
-			give_up(server, PQerrorMessage(server->conn));
-			return 0;
-		}
+			return give_up(server, PQerrorMessage(server->conn));
+		if (status != PGRES_POLLING_OK)
+			return status == PGRES_POLLING_READING ? POLLIN : POLLOUT;
 
 		/* As in set_up_session(), but without waiting for it. */
 		PQsendQuery(server->conn, text_of("SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false), "
@@ -86,10 +83,7 @@ go_on(Server *server, const char *sql, int limit_ms)
 										  limit_ms, ANSWER_MS / 4, sql));
 	}
 	if (!PQconsumeInput(server->conn))
-	{
-		give_up(server, PQerrorMessage(server->conn));
-		return 0;
-	}
+		return give_up(server, PQerrorMessage(server->conn));
 	while (!PQisBusy(server->conn))
 	{
 		if ((res = PQgetResult(server->conn)) == NULL)
@@ -339,7 +333,7 @@ command_add(const char *name, const char *home)
 
 /* Take a server that has nothing any more out of the fleet. */
 int
-command_retire(const char *name)
+command_retire(const char *name, const char *unused)
 {
 	char	   *home = home_of_server(directory, name);
 	char	   *subscription = text_of("snowid_registry_%s", name);

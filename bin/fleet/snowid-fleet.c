@@ -83,8 +83,10 @@ main(int argc, char *argv[])
 		int			bit;
 		int			min,
 					max;		/* arguments */
+		int			(*run) (const char *name, const char *home);
 	}			commands[] = {
-		{"add", OF_ADD, 1, 2}, {"retire", OF_RETIRE, 1, 1}, {"balance", OF_BALANCE, 0, 0}, {"drain", OF_DRAIN, 1, 1}, {"status", OF_STATUS, 0, 0}
+		{"add", OF_ADD, 1, 2, command_add}, {"retire", OF_RETIRE, 1, 1, command_retire}, {"balance", OF_BALANCE, 0, 0, command_balance},
+		{"drain", OF_DRAIN, 1, 1, command_balance}, {"status", OF_STATUS, 0, 0, command_status}
 	};
 	const char *command;
 	int			i = 0,
@@ -118,15 +120,5 @@ main(int argc, char *argv[])
 		return EXIT_FAILED;
 	if (options.period == NULL && (commands[i].bit & OF_PLAN) != 0)
 		options.period = "10s";
-	switch (commands[i].bit)
-	{
-		case OF_ADD:
-			return command_add(more_arguments[0], nargs > 1 ? more_arguments[1] : NULL);
-		case OF_RETIRE:
-			return command_retire(more_arguments[0]);
-		case OF_STATUS:
-			return command_status();
-		default:
-			return command_balance(commands[i].bit == OF_DRAIN ? more_arguments[0] : NULL);
-	}
+	return commands[i].run(nargs > 0 ? more_arguments[0] : NULL, nargs > 1 ? more_arguments[1] : NULL);
 }

@@ -45,7 +45,7 @@ findings(int *status)
 }
 
 int
-command_status(void)
+command_status(const char *unused, const char *unused_too)
 {
 	int			nmissing,
 				status = 0;

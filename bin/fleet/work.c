@@ -228,14 +228,13 @@ end_step(Job *job, int status)
 	close(job->output);
 	job->pid = 0;
 	job->failed = job->failed || !done;
-	if (job->finishes)
+	if (job->finishes && done)
 	{
-		if (done)
-			note_outcome(job, job->failed ? "in part" : "finished");
-		if (done)
-			report_info("shards %s: finished%s", job->shards, job->failed ? ", as far as they have moved" : "");
-		return false;
+		note_outcome(job, job->failed ? "in part" : "finished");
+		report_info("shards %s: finished%s", job->shards, job->failed ? ", as far as they have moved" : "");
 	}
+	if (job->finishes)
+		return false;
 	moved = moved_of(job);
 	if (!done)
 		report_error("not all of shards %s have moved; snowid-move ended with %s %d", job->shards, WIFEXITED(status) ? "exit status" : "signal",
@@ -405,7 +404,7 @@ end_unfinished(void)
 
 /* Without a name: give each server its share.  With one: let it have nothing. */
 int
-command_balance(const char *drained)
+command_balance(const char *drained, const char *unused)
 {
 	PlanLimits	limits = {.threshold = options.threshold / 100.0,.max_bytes = options.max_bytes,.max_moves = options.max_moves};
 	int			nleft,
