@@ -26,6 +26,7 @@ $s2->safe_psql('postgres', q{SELECT snowid.create_shard(9, '</script><b>"&'); CR
 fleet_ok([ 'add', $_->name, home_of($_) ], 0, 'add ' . $_->name) for $s1, $s2, $s3;
 $_->poll_query_until('postgres', 'SELECT count(*) = 5 FROM snowid.shard_registry') or die 'no registry' for $s1, $s2, $s3;
 
+$dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
 my $said = fleet_ok([ 'status' ], 0, 'three servers', qr/^s1 +4 shards +\d+ kB +2000 rows .* open +registry 0 bytes behind$/m, qr/^s3 +0 shards/m);
 
 # A move under way, one that has moved, a hung writer, and a server that is down.

@@ -48,7 +48,7 @@ SKIP:
 	$a->safe_psql('postgres', q{ALTER SYSTEM SET idle_replication_slot_timeout = '1h'});
 	$a->reload;
 	$a->poll_query_until('postgres', q{SELECT setting <> '0' FROM pg_settings WHERE name = 'idle_replication_slot_timeout'}) or die;
-	moves_ok($a, $b, 5, ['plan'], 0, 'a timeout of slots', qr/^warning +timeouts of slots: idle_replication_slot_timeout is 1h: /m);
+	moves_ok($a, $b, 5, ['plan'], 0, 'a timeout of slots', qr/^warning +settings of walsenders: idle_replication_slot_timeout is 1h: /m);
 	$a->safe_psql('postgres', q{ALTER SYSTEM RESET idle_replication_slot_timeout});
 	$a->reload;
 }
@@ -57,9 +57,13 @@ SKIP:
 {
 	skip 'before PostgreSQL 17 there is no transaction_timeout', 2 if $a->safe_psql('postgres', 'SHOW server_version_num') < 170000;
 	$a->safe_psql('postgres', q{ALTER DATABASE postgres SET transaction_timeout = '5min'});
-	moves_ok($a, $b, 5, ['plan'], 0, 'a timeout of transactions', qr/^warning +timeouts of slots: transaction_timeout is 300000 ms.*\n.*SET transaction_timeout = 0;/m);
+	moves_ok($a, $b, 5, ['plan'], 0, 'a timeout of transactions', qr/^warning +settings of walsenders: transaction_timeout is 300000ms.*\n.*SET transaction_timeout = 0;/m);
 	$a->safe_psql('postgres', q{ALTER DATABASE postgres RESET transaction_timeout});
 }
+
+$a->safe_psql('postgres', 'ALTER DATABASE postgres SET exit_on_error = on');
+moves_ok($a, $b, 5, ['plan'], 0, 'errors that end sessions', qr/^warning +settings of walsenders: exit_on_error is on .*\n.*SET exit_on_error = off;/m);
+$a->safe_psql('postgres', 'ALTER DATABASE postgres RESET exit_on_error');
 
 # A source that the target does not reach, but another server.
 my $other = 'host=' . $c->host . ' port=' . $c->port . ' dbname=postgres';

@@ -13,7 +13,7 @@ SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'direct
  'servers', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', k.name, 'home', home, 'weight', weight, 'state', state, 'note', note, 'trouble', trouble,
    'shards', l.shards, 'bytes', l.bytes, 'rows', l.rows, 'inserts', l.inserts, 'standby_lag', facts -> 'standby_lag', 'slots', coalesce(nullif(facts -> 'slots', 'null'), '[]'),
    'follows', k.weight IS NULL OR facts ->> 'run' = concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()) OR EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'snowid_registry_' || k.name),
-   'waits', coalesce(nullif(facts -> 'waits', 'null'), '[]'), 'registry_lag', (SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) FROM pg_replication_slots
+   'waits', coalesce(nullif(facts -> 'waits', 'null'), '[]'), 'registry_lag', (SELECT greatest(pg_wal_lsn_diff(current_setting('snowid_fleet.wal')::pg_lsn, confirmed_flush_lsn), 0) FROM pg_replication_slots
     WHERE slot_name = 'snowid_registry_' || k.name)) ORDER BY k.n), '[]') FROM known k, LATERAL (SELECT count(*) AS shards, sum(bytes) AS bytes, sum(rows) AS rows, sum(inserts) AS inserts FROM lives WHERE server = k.n) l),
  'shards', (SELECT coalesce(jsonb_agg(jsonb_build_object('shard', shard, 'schema', schema, 'pool', pool, 'server', coalesce(k.name, lives.home), 'lives',
    CASE WHEN k.facts IS NULL THEN 'not reached' ELSE coalesce(lives.lives, 'nowhere') END, 'bytes', bytes, 'rows', rows, 'inserts', inserts) ORDER BY shard), '[]') FROM lives LEFT JOIN known k ON k.n = server),

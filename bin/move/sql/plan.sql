@@ -692,14 +692,15 @@ SELECT 'warning', 'max_slot_wal_keep_size is -1, so a slot that nobody reads can
  ' max_slot_wal_keep_size = ''50GB''; or what there is room for; SELECT pg_reload_conf();'
 WHERE current_setting('max_slot_wal_keep_size') = '-1';
 
-\echo timeouts of slots
+\echo settings of walsenders
 SELECT 'warning', format('idle_replication_slot_timeout is %s: a slot that nobody reads for so long is lost', current_setting(name)),
  'Nobody reads it during the copy, nor while the target is down. If that may take as long: ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();'
 FROM pg_settings WHERE name = 'idle_replication_slot_timeout' AND setting <> '0'
 UNION ALL
-SELECT 'warning', format('transaction_timeout is %s ms for sessions like this one: it ends a walsender that sends a transaction for longer', reset_val),
- format('For the role that the target connects with, type: ALTER ROLE %I IN DATABASE %I SET transaction_timeout = 0; and set it back after the move.', current_user, current_database())
-FROM pg_settings WHERE name = 'transaction_timeout' AND reset_val <> '0';
+SELECT 'warning', format('%s is %s for sessions like this one: it ends a walsender %s', name, concat(reset_val, unit),
+  CASE name WHEN 'exit_on_error' THEN 'for errors that it would get over' ELSE 'that sends a transaction for longer' END),
+ format('For the role that the target connects with, type: ALTER ROLE %I IN DATABASE %I SET %s = %s; and set it back after the move.', current_user, current_database(), name, boot_val)
+FROM pg_settings WHERE name IN ('transaction_timeout', 'exit_on_error') AND reset_val <> boot_val;
 
 \echo replication settings
 SELECT 'warning', name || ' is ' || current_setting(name), CASE name
