@@ -388,7 +388,6 @@ mend_following(const Move *move)
 		Move	   *single = select_range(batch, i, 1);
 		Shard	   *shard = batch->shards[i];
 		const char *noted = journal_of(shard, source)->fingerprint;
-		const char *aside;
 		Status		status;
 
 		single->name = move->name;
@@ -403,9 +402,7 @@ mend_following(const Move *move)
 		report_error("the target cannot apply what comes, and the definitions of shard %d have changed since they were copied: %s", shard->number,
 					 name_changes(source->conn, move->target.conn, shard->schema, noted));
 		report_hint("Begin again, after: %s", whole_command(single, "abort"));
-		aside = text_of("aside%s", noted + strcspn(noted, " "));
-		record_detail(single, source->conn, "fingerprint", aside);
-		record_detail(single, source->conn, "brought", aside);
+		set_aside(source->conn, shard_list(single));
 		read_journal(single, source);
 		leave_shard(move, shard);
 		make_room(single);

@@ -87,6 +87,28 @@ publish(const Move *move, const Side *side, const char *name)
 }
 
 /*
+ * A table that has another name now is not on the target, which could follow nothing
+ * any more: it is taken out.  Its shard never moves with the copy that it has.
+ */
+static void
+take_out_missing(const Move *move)
+{
+	PGconn	   *conn = move->source.conn;
+	char	   *published = query_text(conn, "SELECT array_agg(format('%%I.%%I', schemaname, tablename)) FROM pg_publication_tables WHERE pubname = %s",
+									   literal(conn, move->name));
+	char	   *missing = published == NULL ? NULL :
+	query_text(move->target.conn, "SELECT array_agg(t) FROM unnest(%s::text[]) t WHERE to_regclass(t) IS NULL", literal(move->target.conn, published));
+
+	if (missing == NULL)
+		return;
+	run(conn, "BEGIN");
+	set_aside(conn, text_of("SELECT shard FROM snowid.moves, unnest(%s::text[]) t WHERE schema = (parse_ident(t))[1]", literal(conn, missing)));
+	run(conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(conn, move->name),
+		query_text(conn, "SELECT string_agg('ONLY ' || t, ', ') FROM unnest(%s::text[]) t", literal(conn, missing)));
+	run(conn, "COMMIT");
+}
+
+/*
  * Take shards out of the replication that others of their batch still need.  A
  * subscription follows its publication by names, so this comes before any of
  * theirs changes.  What was sent before is skipped, but needs them: that is awaited.
@@ -108,6 +130,7 @@ take_out(const Move *move)
 		run(from->conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(from->conn, name), tables);
 	if (to->conn == NULL || !has_subscription(to->conn, name))
 		return STATUS_DONE;
+	take_out_missing(move);
 	refresh(move, false);
 	if (wait_for_replay(move, now_ms() + END_WAIT_MS))
 		return STATUS_DONE;

@@ -115,17 +115,31 @@ is($b->safe_psql('postgres', 'SELECT count(*) FROM public.all_users'), '200', 't
 moves_ok($a, $b, 5, [ 'abort', '--cascade' ], 0, 'unless told so');
 nothing_left_ok($_, 'aborted') for $a, $b;
 
-# A shard that is changed while the copy follows holds no other of its set.
-fresh();
-$a->safe_psql('postgres', q{CALL snowid.create_shards(6, 6, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY)')});
-moves_ok($a, $b, '5-6', [ '--stop-after', 'copied' ], 0, 'a set: copied');
-$a->safe_psql('postgres', 'CREATE VIEW insta6.fresh AS SELECT 1');
-$said = moves_ok($a, $b, '5-6', [], 1, 'one is changed', qr/shard 6 have changed since they were copied: view insta6.fresh/);
-unlike($said, qr/does not exist/, 'no query fails');
-is(living($b), '5', 'the other moves');
-is(living($a), '6', 'it stays');
-moves_ok($a, $b, 6, ['abort'], 0, 'aborted');
-moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+# A shard that is changed while the copy follows holds no other of its set, and never
+# moves with a copy that was followed no more.
+for my $other (qw(move abort))
+{
+	fresh();
+	$a->safe_psql('postgres', q{CALL snowid.create_shards(6, 6, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY)')});
+	moves_ok($a, $b, '5-6', [ '--stop-after', 'copied' ], 0, 'a set: copied');
+	$a->safe_psql('postgres', 'ALTER TABLE insta6.t RENAME TO renamed');
+	if ($other eq 'move')
+	{
+		$said = moves_ok($a, $b, '5-6', [], 1, 'one is changed', qr/shard 6 have changed since they were copied: table insta6.renamed/);
+		unlike($said, qr/does not exist/, 'no query fails');
+		is(living($b), '5', 'the other moves');
+	}
+	else
+	{
+		moves_ok($a, $b, 5, ['abort'], 0, 'the other is aborted');
+	}
+	$a->safe_psql('postgres', 'INSERT INTO insta6.renamed VALUES (1); ALTER TABLE insta6.renamed RENAME TO t');
+	moves_ok($a, $b, $other eq 'move' ? '5-6' : 6, [], 1, 'it has its name again', qr/shard 6 have changed since they were copied/);
+	is(living($a), $other eq 'move' ? '6' : '5,6', 'it stays');
+	moves_ok($a, $b, 6, ['abort'], 0, 'aborted');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished') if $other eq 'move';
+	$a->safe_psql('postgres', 'DROP TABLE insta6.t; SELECT snowid.drop_shard(6)');
+}
 done_testing();
 
 sub fresh

@@ -119,7 +119,8 @@ subtest 'what a check finds of a fail-over manager' => sub {
 		$a->safe_psql('postgres', "SELECT pg_create_physical_replication_slot('$slot', true)");
 		setting_ok($b, "primary_slot_name = '$slot'", qr/FAILED +manager of the target: \S+ runs it \(it streams by slot "$slot"\)/);
 	}
-	setting_ok($b, q{restore_command = '/controller/manager wal-restore'}, qr/FAILED +manager of the target: CloudNativePG runs it \(restore_command\)/);
+	# A command that is not there would end the server, whenever it has a look.
+	setting_ok($b, q{restore_command = '/controller/manager wal-restore || false'}, qr/FAILED +manager of the target: CloudNativePG runs it \(restore_command\)/);
 	check_ok($a, $b, 'manager of the target', qr/FAILED +manager of the target: a managed service runs it \(role rdsadmin\)/, ['CREATE ROLE rdsadmin'], ['DROP ROLE rdsadmin']);
 	$b->append_conf('postgresql.conf', q{primary_slot_name = 'standby_checks'});
 	$b->reload;
