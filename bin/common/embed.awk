@@ -7,7 +7,7 @@
 #	-- of tables				the check is also made for new tables of a shard
 #	-- probe: FUNCTION			the check is made in C, with the query if there is one
 #	SELECT ... AS other \gset	its value is :'other' in the query
-#	SELECT ...;					the query: the first line that ends in ";" ends it
+#	SELECT ...;					the query: the first line that ends in ";" ends it; others may follow
 #	SELECT $$ ... $$ AS x \gset	a part of queries, each on lines of its own: :x stands
 #								for it; a short one is set by \set x ...
 #	\ir FILE					reads the parts of another file
@@ -129,7 +129,7 @@ function take(line,	file, word) {
 			other = literal(query) (checks ? ",.other_where = " where : "")
 			query = ""
 		} else if (sub(/;$/, "", query)) {
-			sql = literal(query)
+			sql = (sql == "" ? "" : sql " \";\"") literal(query)
 			query = ""
 		}
 	}

@@ -120,14 +120,8 @@ emptiest_for(const Plan *plan, const PlanPool *pool)
 
 /* What may not be where it is. */
 static void
-move_out(Plan *plan)
+move_out(Plan *plan, const int *order)
 {
-	int		   *order = malloc((plan->npools + 1) * sizeof(int));
-
-	for (int i = 0; i < plan->npools; i++)
-		order[i] = i;
-	sorted = plan->pools;
-	qsort(order, plan->npools, sizeof(int), by_load);
 	for (int i = 0; i < plan->npools; i++)
 	{
 		PlanPool   *pool = &plan->pools[order[i]];
@@ -140,7 +134,6 @@ move_out(Plan *plan)
 		if (to >= 0)
 			place(plan, order[i], to);
 	}
-	free(order);
 }
 
 static int
@@ -264,7 +257,12 @@ void
 make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, const PlanLimits *limits, bool balances)
 {
 	Plan		plan = {.servers = servers,.nservers = nservers,.pools = pools,.npools = npools,.limits = limits};
+	int		   *order = malloc((npools + 1) * sizeof(int));
 
+	for (int i = 0; i < npools; i++)
+		order[i] = i;
+	sorted = pools;
+	qsort(order, npools, sizeof(int), by_load);
 	plan.load = calloc(nservers + 1, sizeof(double));
 	plan.share = shares_of(servers, nservers, pools, npools);
 	plan.of = calloc(nservers + 1, sizeof(int *));
@@ -274,17 +272,15 @@ make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, 
 		plan.of[s] = malloc((npools + 1) * sizeof(int));
 	for (int i = 0; i < npools; i++)
 	{
-		int			s = pools[i].to = pools[i].server;
+		PlanPool   *pool = &pools[order[i]];
+		int			s = pool->to = pool->server;
 
-		pools[i].stuck = false;
-		plan.load[s] += pools[i].load;
-		plan.of[s][plan.nof[s]++] = i;
-		count_apart(&plan, &pools[i], s, 1);
+		pool->stuck = false;
+		plan.load[s] += pool->load;
+		plan.of[s][plan.nof[s]++] = order[i];
+		count_apart(&plan, pool, s, 1);
 	}
-	sorted = pools;
-	for (int s = 0; s < nservers; s++)
-		qsort(plan.of[s], plan.nof[s], sizeof(int), by_load);
-	move_out(&plan);
+	move_out(&plan, order);
 	if (balances && imbalance_of(servers, nservers, pools, npools, true) > 1 + limits->threshold)
 	{
 		balance(&plan, move_what_fits);
@@ -297,4 +293,5 @@ make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, 
 	free(plan.of);
 	free(plan.nof);
 	free(plan.apart);
+	free(order);
 }

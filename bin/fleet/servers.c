@@ -33,22 +33,6 @@ lock_fleet(void)
 	return true;
 }
 
-/* As the directory has them now. */
-static void
-read_servers(void)
-{
-	PGresult   *res = query(directory, FLEET_SERVERS_SQL);
-
-	nservers = PQntuples(res);
-	servers = pg_malloc0((nservers + 1) * sizeof(Server));
-	for (int i = 0; i < nservers; i++)
-	{
-		servers[i].name = field(res, i, 0);
-		servers[i].home = field(res, i, 1);
-	}
-	PQclear(res);
-}
-
 /* There is nothing to wait for. */
 static short
 give_up(Server *server, const char *why)
@@ -65,8 +49,6 @@ go_on(Server *server, const char *sql, int limit_ms)
 {
 	PGresult   *res;
 
-	if (server->conn == NULL)
-		return 0;
 	if (PQstatus(server->conn) != CONNECTION_OK)
 	{
 		PostgresPollingStatusType status = PQconnectPoll(server->conn);
@@ -109,8 +91,6 @@ ask_all(const char *sql, int more_ms)
 		const char *const keywords[] = {"dbname", "fallback_application_name", "client_encoding", NULL};
 		const char *const values[] = {servers[i].home != NULL ? servers[i].home : options.registry, progname, "UTF8", NULL};
 
-		servers[i].answer = NULL;
-		servers[i].trouble = NULL;
 		servers[i].conn = PQconnectStartParams(keywords, values, true);
 		servers[i].place = home_of_connection(servers[i].home != NULL ? servers[i].conn : directory);
 		for (servers[i].at = 0; strcmp(servers[servers[i].at].place, servers[i].place) != 0;)
@@ -119,8 +99,10 @@ ask_all(const char *sql, int more_ms)
 			give_up(&servers[i], PQerrorMessage(servers[i].conn));
 		else if (servers[i].at < i)
 			give_up(&servers[i], "");
-		waits[i].fd = -1;
-		waits[i].events = POLLOUT;
+		waits[i] = (struct pollfd)
+		{
+			.fd = -1,.events = POLLOUT,.revents = POLLOUT
+		};
 	}
 	do
 	{
@@ -129,15 +111,11 @@ ask_all(const char *sql, int more_ms)
 		{
 			if (servers[i].conn == NULL || waits[i].events == 0)
 				continue;
-			if (waits[i].fd < 0)
-				waits[i].revents = POLLOUT;
 			if (waits[i].revents != 0)
 				waits[i].events = go_on(&servers[i], sql, ANSWER_MS + more_ms);
 			waits[i].fd = waits[i].events == 0 ? -1 : PQsocket(servers[i].conn);
 			left += waits[i].events != 0;
 		}
-		for (int i = 0; i < nservers; i++)
-			waits[i].revents = 0;
 	} while (left > 0 && now_ms() < end && poll(waits, nservers, 200) >= 0);
 	for (int i = 0; i < nservers; i++)
 	{
@@ -161,12 +139,19 @@ ask_all(const char *sql, int more_ms)
 int
 ask_servers(const char *period)
 {
+	PGresult   *res = query(directory, FLEET_SERVERS_SQL);
 	int			nmissing = 0;
 
-	read_servers();
+	nservers = PQntuples(res);
+	servers = pg_malloc0((nservers + 1) * sizeof(Server));
+	for (int i = 0; i < nservers; i++)
+	{
+		servers[i].name = field(res, i, 0);
+		servers[i].home = field(res, i, 1);
+	}
+	PQclear(res);
 	ask_all(text_of(FLEET_FACTS_SQL, period == NULL ? "NULL" : literal(directory, period)),
 			period == NULL ? 0 : (int) query_int64(directory, "SELECT extract(epoch FROM %s::interval) * 1000", literal(directory, period)));
-	run(directory, "DROP TABLE IF EXISTS pg_temp.answer, pg_temp.address, pg_temp.told, pg_temp.lives, pg_temp.going");
 	run(directory, FLEET_ANSWER_SQL);
 	for (int i = 0; i < nservers; i++)
 	{
@@ -180,10 +165,7 @@ ask_servers(const char *period)
 		run(directory, "INSERT INTO answer VALUES (%d, %s, %s, %s, %s::jsonb, %s)", i, literal(directory, servers[i].name), literal(directory, servers[i].home), literal(directory, servers[i].place),
 			literal(directory, asked->answer == NULL ? NULL : PQgetvalue(asked->answer, 0, 0)), literal(directory, asked->trouble));
 	}
-	run(directory, FLEET_ADDRESS_SQL);
 	run(directory, FLEET_TOLD_SQL);
-	run(directory, FLEET_LIVES_SQL);
-	run(directory, FLEET_GOING_SQL);
 	return nmissing;
 }
 

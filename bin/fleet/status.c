@@ -66,15 +66,9 @@ command_status(const char *unused, const char *unused_too)
 		}
 	}
 	if (options.json)
-		printf("%s\n", query_text(directory, "SELECT document FROM document"));
+		puts(query_text(directory, "SELECT document FROM document"));
 	else if (options.html == NULL)
-	{
-		PGresult   *lines = query(directory, STATUS_TEXT_SQL, literal(directory, registry_option()));
-
-		for (int row = 0; row < PQntuples(lines); row++)
-			printf("%s\n", PQgetvalue(lines, row, 0));
-		PQclear(lines);
-	}
+		puts(query_text(directory, STATUS_TEXT_SQL, literal(directory, registry_option())));
 	nmissing += query_bool(directory, "SELECT document @? '$.servers[*] ? (@.follows == false)' FROM document");
 	return nmissing == 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;
 }

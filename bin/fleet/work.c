@@ -71,7 +71,6 @@ read_facts(const char *by, const char *drained)
 		server->drains = *PQgetvalue(res, row, 3) == 't';
 	}
 	PQclear(res);
-	run(directory, "DROP TABLE IF EXISTS pg_temp.pool, pg_temp.job");
 	run(directory, FLEET_POOLS_SQL, literal(directory, by));
 	res = query(directory, "SELECT server, load, bytes, stays, allowed, apart FROM pool ORDER BY i");
 	npools = PQntuples(res);
@@ -98,15 +97,27 @@ rate(void)
 						   "(SELECT bytes, seconds FROM snowid.fleet_moves WHERE outcome IN ('moved', 'kept', 'finished') AND seconds > 0 AND bytes > 0 ORDER BY at DESC LIMIT 20) m"));
 }
 
-static Job *
-add_job(const char *shards, int from, int to, const char *source, const char *target)
+/* The jobs of a query, but what has moved and is to be kept. */
+static void
+take_jobs(PGresult *res)
 {
-	jobs = pg_realloc(jobs, (njobs + 1) * sizeof(Job));
-	jobs[njobs] = (Job)
+	jobs = pg_realloc(jobs, (PQntuples(res) + 1) * sizeof(Job));
+	njobs = 0;
+	for (int row = 0; row < PQntuples(res); row++)
 	{
-		.shards = pg_strdup(shards),.from = from,.to = to,.source = source,.target = target
-	};
-	return &jobs[njobs++];
+		int			from = atoi(PQgetvalue(res, row, 1));
+		int			to = atoi(PQgetvalue(res, row, 2));
+		char	   *peer = field(res, row, 4);
+		bool		is_moved = *PQgetvalue(res, row, 5) == 't';
+
+		if (!is_moved || !options.keep)
+			jobs[njobs++] = (Job)
+		{
+			.shards = field(res, row, 0),.from = from,.to = to,.source = from >= 0 ? home_to_type(from) : peer,.target = to >= 0 ? home_to_type(to) : peer,
+				.bytes = atof(PQgetvalue(res, row, 3)),.finishes = is_moved
+		};
+	}
+	PQclear(res);
 }
 
 /* Show the plan, and make its jobs. */
@@ -114,7 +125,6 @@ static void
 take_plan(void)
 {
 	PQExpBufferData rows;
-	PGresult   *res;
 
 	initPQExpBuffer(&rows);
 	for (int i = 0; i < npools; i++)
@@ -123,21 +133,9 @@ take_plan(void)
 		run(directory, "UPDATE pool SET target = v.t, stuck = v.s FROM (VALUES %s) v (i, t, s) WHERE v.i = pool.i", rows.data);
 	termPQExpBuffer(&rows);
 	run(directory, FLEET_JOBS_SQL);
-	res = query(directory, FLEET_PLAN_TEXT_SQL, text_of("'%f'", rate()));
-	for (int row = 0; row < PQntuples(res); row++)
-		printf("%s\n", PQgetvalue(res, row, 0));
+	puts(query_text(directory, FLEET_PLAN_TEXT_SQL, text_of("'%f'", rate())));
 	fflush(stdout);
-	PQclear(res);
-	res = query(directory, "SELECT shards, server, target, bytes FROM job ORDER BY server, target, bytes DESC");
-	njobs = 0;
-	for (int row = 0; row < PQntuples(res); row++)
-	{
-		int			from = atoi(PQgetvalue(res, row, 1));
-		int			to = atoi(PQgetvalue(res, row, 2));
-
-		add_job(PQgetvalue(res, row, 0), from, to, home_to_type(from), home_to_type(to))->bytes = atof(PQgetvalue(res, row, 3));
-	}
-	PQclear(res);
+	take_jobs(query(directory, "SELECT shards, server, target, bytes, NULL, false FROM job ORDER BY server, target, bytes DESC"));
 }
 
 /* Keep in the log what has become of a job, and for how long its move has run. */
@@ -254,25 +252,20 @@ static time_t
 time_of(const char *until)
 {
 	time_t		now = time(NULL),
-				when;
-	int			hour,
-				minute,
-				day = 0;
-	char		rest;
+				when = now;
 
-	if (sscanf(until, "%d:%d%c", &hour, &minute, &rest) != 2 || hour < 0 || hour > 23 || minute < 0 || minute > 59)
-		refuse_usage("invalid value \"%s\" for option --until: it must be HH:MM", until);
-	do
+	for (int day = 0; when <= now; day++)
 	{
 		struct tm	then = *localtime(&now);
+		char	   *rest = strptime(until, "%H:%M", &then);
 
-		then.tm_mday += day++;
-		then.tm_hour = hour;
-		then.tm_min = minute;
+		if (rest == NULL || *rest != '\0')
+			refuse_usage("invalid value \"%s\" for option --until: it must be HH:MM", until);
+		then.tm_mday += day;
 		then.tm_sec = 0;
 		then.tm_isdst = -1;		/* as on that day */
 		when = mktime(&then);
-	} while (when <= now);
+	}
 	return when;
 }
 
@@ -380,23 +373,7 @@ look(const char *drained)
 static int
 end_unfinished(void)
 {
-	PGresult   *res = query(directory, FLEET_UNFINISHED_SQL);
-	int			n = PQntuples(res);
-
-	njobs = 0;
-	for (int row = 0; row < n; row++)
-	{
-		int			from = atoi(PQgetvalue(res, row, 1));
-		int			to = atoi(PQgetvalue(res, row, 2));
-		char	   *peer = field(res, row, 3);
-		bool		is_moved = *PQgetvalue(res, row, 4) == 't';
-
-		if (is_moved && options.keep)
-			continue;
-		add_job(PQgetvalue(res, row, 0), from, to, from >= 0 ? home_to_type(from) : peer, to >= 0 ? home_to_type(to) : peer)->finishes = is_moved;
-		jobs[njobs - 1].bytes = atof(PQgetvalue(res, row, 5));
-	}
-	PQclear(res);
+	take_jobs(query(directory, FLEET_UNFINISHED_SQL));
 	if (njobs > 0)
 		report_info("first, what an earlier move has left: %d jobs", njobs);
 	return options.dry_run || njobs == 0 ? 0 : do_jobs();

@@ -26,23 +26,18 @@ SELECT json_build_object(
    'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at, 'begun', started_at, 'keeps', coalesce((details ->> 'reverse')::bool, false),
    'bytes', (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace AND nspname = m.schema WHERE relkind = 'r'))) FROM snowid.moves m WHERE details ? 'move_id' AND NOT details ? 'split'));
 
--- All answers are in the temporary table answer, their shards in told.  The same server twice counts
--- once: address leads from each to the first of its n.
+-- All answers are in the temporary table answer.
 \echo fleet_answer_sql
+DROP TABLE IF EXISTS pg_temp.answer, pg_temp.address, pg_temp.told, pg_temp.lives, pg_temp.going;
 CREATE TEMP TABLE answer AS SELECT NULL::int AS n, NULL::text AS name, NULL::text AS home, NULL::text AS place, NULL::jsonb AS facts, NULL::text AS trouble LIMIT 0;
 
-\echo fleet_address_sql
-CREATE TEMP TABLE address AS SELECT n AS i, home, place, (SELECT min(b.n) FROM answer b WHERE b.place = a.place OR b.facts ->> 'run' = a.facts ->> 'run') AS n FROM answer a;
-
+-- Their shards are in told.  The same server twice counts once: address leads from each to the first of its n.
 \echo fleet_told_sql
+CREATE TEMP TABLE address AS SELECT n AS i, home, place, (SELECT min(b.n) FROM answer b WHERE b.place = a.place OR b.facts ->> 'run' = a.facts ->> 'run') AS n FROM answer a;
 CREATE TEMP TABLE told AS SELECT n, s.* FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END)
  s (shard int, lives text, bytes float8, inserts float8, rows float8) WHERE i = n;
-
-\echo fleet_lives_sql
 CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, t.lives, t.bytes, t.inserts, t.rows
 FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home LEFT JOIN told t ON t.n = d.n AND t.shard = r.shard;
-
-\echo fleet_going_sql
 CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, CASE WHEN is_source THEN n ELSE p END AS source, CASE WHEN is_source THEN p ELSE n END AS target
 FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz, keeps bool),
  LATERAL (SELECT coalesce((SELECT min(o.n) FROM address o WHERE m.peer IN (o.home, o.place)), -1)) x (p) WHERE i = n
@@ -57,6 +52,7 @@ WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home)
 -- The pools: what moves as a whole.  One that cannot be moved now stays.
 -- arguments: by
 \echo fleet_pools_sql
+DROP TABLE IF EXISTS pg_temp.pool, pg_temp.job;
 CREATE TEMP TABLE pool AS WITH rule AS MATERIALIZED (SELECT row_number() OVER () AS n, p.* FROM snowid.placements p),
  ruled AS MATERIALIZED (SELECT l.pool, bool_or(rule = 'stay') AS stays, array_agg(DISTINCT n) FILTER (WHERE rule = 'only') AS rules, array_agg(DISTINCT n) FILTER (WHERE rule = 'apart') AS apart
   FROM rule r JOIN lives l ON r.shards @> l.shard GROUP BY 1),
@@ -81,14 +77,14 @@ WHERE l.server <> p.server AND l.lives = 'here' AND l.shard NOT IN (SELECT shard
 WITH r AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS name, coalesce(b.load, 0) / total AS now, coalesce(t.load, 0) / total AS "then", a.name IS NOT NULL AS is_named
   FROM answer a JOIN address d ON d.home IS NOT DISTINCT FROM a.home AND d.n = a.n CROSS JOIN (SELECT greatest(sum(load), 1e-9) AS total FROM pool) x
   LEFT JOIN (SELECT server, sum(load) AS load FROM pool GROUP BY 1) b ON b.server = a.n LEFT JOIN (SELECT target, sum(load) AS load FROM pool GROUP BY 1) t ON t.target = a.n)
-SELECT line FROM ( SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('now', 30), 'then') FROM (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x
+SELECT string_agg(line, E'\n' ORDER BY part, n) FROM ( SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('now', 30), 'then') FROM (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x
  UNION ALL SELECT 2, n, format('%s  %s %s %%  %s %s %%', rpad(name, greatest(w, length(name))), rpad(repeat('#', round(now * 24)::int), 24), lpad(round(now * 100)::text, 3),
   rpad(repeat('#', round("then" * 24)::int), 24), lpad(round("then" * 100)::text, 3)) FROM r, (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x WHERE is_named OR now > 0
  UNION ALL SELECT 3, row_number() OVER (ORDER BY server, target), format('%s -> %s: %s, shards %s', f.name, t.name, pg_size_pretty(bytes::bigint), shards) FROM job JOIN r f ON f.n = server JOIN r t ON t.n = target
  UNION ALL SELECT 4, i, format('%s stays at %s: %s', pool, name, CASE WHEN stays THEN 'it is pinned, moving, not whole, or its server is down' ELSE 'no server may take it, or none within the limits' END) FROM pool JOIN r ON r.n = server WHERE stuck
  UNION ALL SELECT 5, 0, format('%s jobs, %s%s', count(server), pg_size_pretty(coalesce(sum(bytes), 0)::bigint), CASE WHEN count(server) = 0 THEN '' ELSE coalesce(
   ', about ' || round((sum(bytes) / nullif(min(rate), 0))::numeric) || ' s', ', for an unknown time: there was no move yet') END) FROM job RIGHT JOIN (SELECT :'rate'::float8 AS rate) x ON true
- WHERE server IS NOT NULL OR NOT EXISTS (SELECT FROM job)) x (part, n, line) ORDER BY part, n;
+ WHERE server IS NOT NULL OR NOT EXISTS (SELECT FROM job)) x (part, n, line);
 
 -- What a plan cannot be made with; without sizes, servers can be drained, or evened out by shards.
 -- arguments: needs_sizes drained
@@ -104,7 +100,7 @@ UNION ALL SELECT format('%s is not reached, so nobody knows how much it has', co
 -- Moves that an earlier run has begun and not ended, oldest first; and which only want to be finished: what the
 -- newest row of the log has begun, and does not want to keep.  Clocks may differ by a minute.
 \echo fleet_unfinished_sql
-SELECT string_agg(g.shard::text, ',' ORDER BY g.shard), g.source, g.target, min(peer), bool_and(step IN ('moved', 'open') AND lives = 'here'), coalesce(sum(l.bytes), 0)
+SELECT string_agg(g.shard::text, ',' ORDER BY g.shard), g.source, g.target, coalesce(sum(l.bytes), 0), min(peer), bool_and(step IN ('moved', 'open') AND lives = 'here')
 FROM going g LEFT JOIN lives l USING (shard), LATERAL (SELECT * FROM snowid.fleet_moves f WHERE g.shard = ANY (string_to_array(f.shards, ',')::int[]) ORDER BY at DESC LIMIT 1) f
 WHERE outcome NOT IN ('kept', 'finished') AND f.at > clock_timestamp() - interval '30 days' AND g.begun > f.at - interval '1 min' AND (outcome ~ '^begun' OR g.begun < f.at + interval '1 min' + interval '1 s' * seconds)
 GROUP BY id, g.source, g.target HAVING NOT (bool_and(step IN ('moved', 'open')) AND bool_or(keeps OR outcome ~ 'to keep$')) ORDER BY min(since);

@@ -25,7 +25,7 @@ SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'direct
 
 -- arguments: registry
 \echo status_text_sql
-SELECT line FROM document, LATERAL ( SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
+SELECT string_agg(line, E'\n' ORDER BY part, n) FROM document, LATERAL ( SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
    THEN format('%-12s  %5s shards  %9s  %10s rows  %6s/s  %s%s', s ->> 'name', s ->> 'shards', pg_size_pretty((s ->> 'bytes')::numeric),
     s ->> 'rows', coalesce(round((s ->> 'inserts')::numeric)::text, '-'), coalesce(s ->> 'state', 'no name'), coalesce('  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind',
      CASE WHEN (s ->> 'follows')::bool THEN '' ELSE '  registry NOT FOLLOWED: type: snowid-fleet add ' || (s ->> 'name') END))
@@ -39,4 +39,4 @@ SELECT line FROM document, LATERAL ( SELECT 1, row_number() OVER (), CASE WHEN s
  UNION ALL SELECT 5, row_number() OVER (), format('slot     %s at %s keeps %s of log%s', l ->> 'name', s ->> 'name', pg_size_pretty((l ->> 'kept')::numeric),
    CASE WHEN (l ->> 'lost')::bool THEN ', and has lost some' WHEN NOT (l ->> 'active')::bool THEN '; nobody reads it' END) FROM jsonb_array_elements(document -> 'servers') s, jsonb_array_elements(s -> 'slots') l
  UNION ALL SELECT 0, 0, 'no servers and no shards; to begin, type: snowid-fleet add NAME HOME ' || :'registry' WHERE document -> 'servers' = '[]'
- UNION ALL SELECT 6, row_number() OVER (), f FROM jsonb_array_elements_text(document -> 'findings') f) x (part, n, line) ORDER BY part, n;
+ UNION ALL SELECT 6, row_number() OVER (), f FROM jsonb_array_elements_text(document -> 'findings') f) x (part, n, line);
