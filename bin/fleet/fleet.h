@@ -12,8 +12,7 @@
 extern struct Options
 {
 	const char *registry;
-	const char *for_servers;	/* how they reach the directory; NULL: as we
-								 * do */
+	const char *for_servers;	/* how they reach it; NULL: as we do */
 	const char *by;
 	const char *period;
 	const char *weight;

@@ -136,17 +136,6 @@ move_out(Plan *plan, const int *order)
 	}
 }
 
-static int
-fullest(const Plan *plan, const bool *given_up)
-{
-	int			best = -1;
-
-	for (int s = 0; s < plan->nservers; s++)
-		if (!given_up[s] && !plan->servers[s].drains && (best < 0 || fullness(plan, s, 0) > fullness(plan, best, 0)))
-			best = s;
-	return best;
-}
-
 /* The largest pool of a server that fits: into what it has too much, and into what another one lacks. */
 static bool
 move_what_fits(Plan *plan, int from)
@@ -204,14 +193,17 @@ static void
 balance(Plan *plan, bool (*lower) (Plan *plan, int server))
 {
 	bool	   *given_up = calloc(plan->nservers, sizeof(bool));
-	int			s;
 
-	for (int n = 0; n < 4 * plan->npools + plan->nservers && (s = fullest(plan, given_up)) >= 0; n++)
+	for (int n = 0; n < 4 * plan->npools + plan->nservers; n++)
 	{
-		if (fullness(plan, s, 0) <= 1 + NEAR)
+		int			fullest = -1;
+
+		for (int s = 0; s < plan->nservers; s++)
+			if (!given_up[s] && !plan->servers[s].drains && (fullest < 0 || fullness(plan, s, 0) > fullness(plan, fullest, 0)))
+				fullest = s;
+		if (fullest < 0 || fullness(plan, fullest, 0) <= 1 + NEAR)
 			break;
-		if (!lower(plan, s))
-			given_up[s] = true;
+		given_up[fullest] = !lower(plan, fullest);
 	}
 	free(given_up);
 }

@@ -70,8 +70,8 @@ go_on(Server *server, const char *sql, int limit_ms)
 	{
 		if ((res = PQgetResult(server->conn)) == NULL)
 			return 0;
-		if (PQresultStatus(res) != PGRES_TUPLES_OK && server->trouble == NULL)
-			server->trouble = text_of("%s", PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY) != NULL ? PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY) : PQresultErrorMessage(res));
+		if (!has_succeeded(res) && server->trouble == NULL)
+			server->trouble = text_of("%s", last_message);
 		PQclear(server->answer);
 		server->answer = res;
 	}
@@ -192,17 +192,11 @@ may_be_added(Side *server, const char *name, const char *identity)
 {
 	PGresult   *res = query(server->conn, FLEET_ADD_CHECKS_SQL, literal(server->conn, name),
 							literal(server->conn, query_text(directory, FLEET_ADD_FACTS_SQL, literal(directory, identity), literal(directory, name))));
-	int			nfailed = 0;
+	bool		failed = *PQgetvalue(res, 0, 1) == 't';
 
-	for (int row = 0; row < PQntuples(res); row++)
-	{
-		printf("%-8s %s\n", PQgetvalue(res, row, 0), PQgetvalue(res, row, 1));
-		if (!PQgetisnull(res, row, 2))
-			printf("         %s\n", PQgetvalue(res, row, 2));
-		nfailed += strcmp(PQgetvalue(res, row, 0), "FAILED") == 0;
-	}
+	printf("%s", PQgetvalue(res, 0, 0));
 	PQclear(res);
-	for (int i = 0; i < nservers && nfailed == 0; i++)
+	for (int i = 0; i < nservers && !failed; i++)
 	{
 		const char *label = label_of_server(&servers[i]);
 		PGconn	   *other = servers[servers[i].at].answer != NULL && servers[i].at == i ? open_connection(label, servers[i].home != NULL ? servers[i].home : options.registry) : NULL;
@@ -215,7 +209,7 @@ may_be_added(Side *server, const char *name, const char *identity)
 			printf("warning  %s does not reach %s: %.*s\n", label, name, (int) strcspn(back, "\n"), back);
 		PQfinish(other);
 	}
-	return nfailed == 0;
+	return !failed;
 }
 
 /* Not with its slot: the server may reach the directory no more. */

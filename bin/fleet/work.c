@@ -207,19 +207,12 @@ pass_on(Job *job)
 	}
 }
 
-/* Those of a job that the registry has not at its source any more. */
-static char *
-moved_of(const Job *job)
-{
-	return query_text(directory, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shard_registry r WHERE shard IN (%s) AND NOT EXISTS "
-					  "(SELECT FROM address a WHERE a.home IS NOT DISTINCT FROM r.home AND a.n = %d)", job->shards, job->from);
-}
-
 /* The program has ended.  What has moved is to be finished; returns whether there is more to do. */
 static bool
 end_step(Job *job, int status)
 {
-	bool		done = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE;
+	int			code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+	bool		done = code == EXIT_DONE;
 	char	   *moved;
 
 	pass_on(job);
@@ -233,14 +226,14 @@ end_step(Job *job, int status)
 	}
 	if (job->finishes)
 		return false;
-	moved = moved_of(job);
+	moved = query_text(directory, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shard_registry r WHERE shard IN (%s) AND NOT EXISTS "
+					   "(SELECT FROM address a WHERE a.home IS NOT DISTINCT FROM r.home AND a.n = %d)", job->shards, job->from);
 	if (!done)
-		report_error("not all of shards %s have moved; snowid-move ended with %s %d", job->shards, WIFEXITED(status) ? "exit status" : "signal",
-					 WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+		report_error("not all of shards %s have moved; snowid-move ended with %s %d", job->shards, code > 0 ? "exit status" : "signal", abs(code));
 	note_outcome(job, !done ? moved != NULL ? "in part" : "failed" : options.keep ? "kept" : "moved");
 
 	/* Exit status 3: what is not complete is not finished. */
-	if (options.keep || moved == NULL || (!done && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_INCOMPLETE))
+	if (options.keep || moved == NULL || code == EXIT_INCOMPLETE)
 		return false;
 	job->shards = moved;
 	job->finishes = true;
@@ -306,7 +299,7 @@ do_jobs(void)
 				nfailed = 0;
 	bool		told = false;
 
-	do
+	for (;;)
 	{
 		int			waiting = 0;
 		pid_t		ended;
@@ -345,7 +338,7 @@ do_jobs(void)
 		if (running == 0 && (waiting == 0 || stopping))
 			break;
 		wait_ms(50);
-	} while (true);
+	}
 	for (int i = 0; i < njobs; i++)
 		nfailed += jobs[i].failed || !jobs[i].begun;
 	return nfailed;

@@ -109,7 +109,7 @@ GROUP BY id, g.source, g.target HAVING NOT (bool_and(step IN ('moved', 'open')) 
 -- arguments: name facts
 \echo fleet_add_checks_sql
 WITH d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f, jsonb_to_record(f) x (is_same bool, level text, shards jsonb, roles jsonb, shared jsonb))
-SELECT severity, what, to_do FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
+SELECT string_agg(format(E'%-8s %s\n', severity, what) || coalesce(format(E'%-8s %s\n', '', to_do), ''), '' ORDER BY n, what), bool_or(severity = 'FAILED') FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
  UNION ALL SELECT 2, 'FAILED', 'it has servers of its own', 'Is it a directory? If it was one and is no more, type there: TRUNCATE snowid.servers, snowid.placements, snowid.poolers;'
  FROM d WHERE NOT is_same AND EXISTS (SELECT FROM snowid.servers) AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'snowid.shard_registry'::regclass AND tgname = 'directory_is_right')
  UNION ALL SELECT 2, 'FAILED', format('role %s may not write the tables of snowid there', current_user), 'Give a HOME with the role that owns the extension.'
@@ -131,7 +131,7 @@ SELECT severity, what, to_do FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give
  FROM d, jsonb_array_elements_text(CASE jsonb_typeof(shared) WHEN 'array' THEN shared ELSE '[]' END) t WHERE NOT is_same AND pg_relation_size(to_regclass(t)) > 0
  AND NOT EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = to_regclass(t))
  UNION ALL SELECT 8, 'warning', 'roles of other servers are not there: ' || string_agg(r, ', ' ORDER BY r), 'Make them, as they are there: pg_dumpall --roles-only.'
- FROM d, jsonb_array_elements_text(CASE jsonb_typeof(roles) WHEN 'array' THEN roles ELSE '[]' END) r WHERE r NOT IN (SELECT rolname FROM pg_roles) HAVING count(*) > 0 ) x (n, severity, what, to_do) ORDER BY n, what;
+ FROM d, jsonb_array_elements_text(CASE jsonb_typeof(roles) WHEN 'array' THEN roles ELSE '[]' END) r WHERE r NOT IN (SELECT rolname FROM pg_roles) HAVING count(*) > 0 ) x (n, severity, what, to_do);
 
 -- arguments: identity name
 \echo fleet_add_facts_sql
