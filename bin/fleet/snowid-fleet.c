@@ -50,7 +50,7 @@ static const char synopsis[] =
 static const char epilogue[] =
 "What follows -- is given to snowid-move.\n\n"
 "Exit status: 0 done; 1 not all was done, or something is to be looked at; 2 wrong\n"
-"usage, or no connection.\n";
+"usage, or no connection; 3 ended before all was done: type the same again.\n";
 
 /* What the fleet decides is none of snowid-move's options that can be given.  Any beginning of a name says it, too. */
 static void
@@ -63,6 +63,8 @@ take_options_for_move(char **given)
 	{
 		size_t		length = strcspn(*given, "=");
 
+		if ((*given)[0] != '-' && (given == options.for_move || given[-1][0] != '-' || strchr(given[-1], '=') != NULL))
+			refuse_usage("\"%s\" after -- is no option of snowid-move", *given);
 		options.has_pooler_file |= strncmp(*given, "--pooler-file", 13) == 0;
 		for (int i = 0; i < (int) lengthof(ours) && length > 2; i++)
 			if (strncmp(*given, ours[i], length) == 0)
@@ -89,12 +91,16 @@ main(int argc, char *argv[])
 		{"drain", OF_DRAIN, 1, 1, command_balance}, {"status", OF_STATUS, 0, 0, command_status}
 	};
 	const char *command;
+	char	  **for_move = argv + 1;
 	int			i = 0,
-				nargs = 0;
+				nargs;
 
 	begin_messages("snowid-fleet");
 	signal(SIGPIPE, SIG_IGN);
 	setenv("PGCONNECT_TIMEOUT", "10", 0);
+	while (*for_move != NULL && strcmp(*for_move, "--") != 0)
+		for_move++;
+	for_move += *for_move != NULL;
 	command = parse_command_line(argc, argv, table, synopsis, epilogue);
 	if (command == NULL)
 		refuse_usage("a command is needed");
@@ -102,12 +108,14 @@ main(int argc, char *argv[])
 		i++;
 	if (i == (int) lengthof(commands))
 		refuse_usage("unknown argument \"%s\"", command);
-	while (more_arguments[nargs] != NULL && more_arguments[nargs][0] != '-')
-		nargs++;
-	if (nargs < commands[i].min || nargs > commands[i].max || (more_arguments[nargs] != NULL && (commands[i].bit & OF_PLAN) == 0))
+	nargs = for_move - more_arguments;	/* getopt leaves in place what follows
+										 * -- */
+	if (*for_move != NULL && (commands[i].bit & OF_PLAN) == 0)
+		refuse_usage("the command %s gives no options to snowid-move", command);
+	if (nargs < commands[i].min || nargs > commands[i].max)
 		refuse_usage("%s takes %s", command, commands[i].max == 0 ? "no name" : commands[i].max == 1 ? "the name of a server" : "the name of a server, and its home");
 	refuse_options_but(table, commands[i].bit, command);
-	take_options_for_move(more_arguments + nargs);
+	take_options_for_move(for_move);
 	if (options.registry == NULL)
 		refuse_usage("--registry is needed");
 	if (strcmp(options.by, "bytes") != 0 && strcmp(options.by, "inserts") != 0 && strcmp(options.by, "shards") != 0)

@@ -390,6 +390,8 @@ command_balance(const char *drained, const char *unused)
 		return EXIT_FAILED;
 	if (nservers == 0 || query_int64(directory, "SELECT count(*) FROM snowid.servers") == 0)
 		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet add NAME HOME %s", registry_option()), "the directory has no servers");
+	if (!options.dry_run)
+		failure_exit_code = EXIT_INCOMPLETE;
 	signal(SIGINT, stop);
 	signal(SIGTERM, stop);
 	nleft = end_unfinished();

@@ -27,6 +27,8 @@ fleet_ok([ 'drain' ], 2, 'no name', qr/drain takes the name of a server/);
 fleet_ok([ 'dance' ], 2, 'no such command', qr/unknown argument "dance"/);
 fleet_ok([ 'balance', '--weight', '2' ], 2, 'an option of another command', qr/the command balance has no option --weight/);
 fleet_ok([ 'balance', '--', '--regis', 'x' ], 2, 'what is ours', qr/--registry is decided by snowid-fleet/);
+fleet_ok([ 'balance', '--', @$_ ], 2, "no option: @$_", qr/"s1" after -- is no option of snowid-move/) for ['s1'], [ '--verify', 'none', 's1' ], [ '--verify=none', 's1' ];
+fleet_ok([ 'status', '--', '--verify', 'none' ], 2, 'what moves nothing', qr/the command status gives no options to snowid-move/);
 
 # Two servers with shards, of which the directory hears now.
 fleet_ok([ 'add', 's1', $home{s1} ], 0, 's1 is added', qr/s1 is in the fleet/);

@@ -58,6 +58,25 @@ fleet_ok([ 'drain', 's2', '--max-moves', 1 ], 0, '... and to the end');
 homes_ok({ s2 => 0 }, 'drained', %nodes);
 is($_->safe_psql('postgres', q{SELECT count(*) FROM snowid.moves}), 0, 'no journal is left') for values %nodes;
 
+# The directory is restarted while a move is under way: it is told what to type, and that goes on.
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'open' WHERE name = 's2'});
+$holder = $s1->background_psql('postgres');
+$holder->query_safe(q{BEGIN; DO $$ BEGIN EXECUTE (SELECT string_agg(format('LOCK TABLE %I.t IN ROW EXCLUSIVE MODE', schema), ';') FROM snowid.shards WHERE lives = 'here'); END $$});
+($out, $err) = ('', '');
+$run = IPC::Run::start([ fleet_command('drain', 's1', '--', '--lock-timeout', 100_000, '--pause-limit', 100_000, '--verify', 'none') ], '>', \$out, '2>', \$err);
+$s1->poll_query_until('postgres', q{SELECT count(*) > 1 FROM snowid.moves WHERE step IN ('copied', 'verified')}) or die "no move: $err";
+$dir->restart;
+$holder->query_safe('ROLLBACK');
+$holder->quit;
+$run->finish;
+is($run->result(0), 3, 'the directory was restarted') or diag $err;
+like($err, qr/registry: .*\n(.*\n)*.*hint: This is not complete\. Type the same command again\.$/m, '... which is told');
+$_->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND classid = 1397641047}) or die 'it goes on' for $dir, values %nodes;
+fleet_ok([ 'drain', 's1' ], 0, 'the same again');
+homes_ok({ s1 => 0 }, 'drained', %nodes);
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = CASE name WHEN 's2' THEN 'draining' ELSE 'open' END});
+fleet_ok([ 'balance', '--by', 'shards' ], 0, 'balanced again');
+
 # What is kept on purpose stays.
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'open' WHERE name = 's2'});
 fleet_ok([ 'balance', '--by', 'shards', '--keep', '--', '--reverse' ], 0, 'copies are kept');
