@@ -273,8 +273,7 @@ lags(int server)
 		return options.max_lag >= 0 && server >= 0;
 	conn = open_connection(label_of_server(&servers[server]), home_to_type(server));
 	lagging = PQstatus(conn) != CONNECTION_OK ||
-		query_bool(conn, "SELECT coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)), 0) > " INT64_FORMAT " FROM pg_stat_replication "
-				   "WHERE replay_lsn IS NOT NULL AND application_name !~ '^snowid_'", options.max_lag);
+		query_bool(conn, "SELECT coalesce((" FLEET_STANDBY_LAG_SQL ") > " INT64_FORMAT ", true)", options.max_lag);
 	PQfinish(conn);
 	servers[server].lags_until = lagging ? now_ms() + 2000 : 0;
 	if (lagging)
@@ -352,13 +351,13 @@ look(const char *drained)
 	int			ndoubts;
 
 	(void) ask_servers(strcmp(options.by, "inserts") == 0 ? options.period : NULL);
-	doubts = query(directory, FLEET_DOUBTS_SQL, drained != NULL || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'", literal(directory, drained));
+	doubts = query(directory, FLEET_DOUBTS_SQL, drained != NULL || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'", literal(directory, drained), text_of("'" INT64_FORMAT "'", options.max_lag));
 	ndoubts = PQntuples(doubts);
 	for (int row = 0; row < ndoubts; row++)
 		report_error("%s", PQgetvalue(doubts, row, 0));
 	PQclear(doubts);
 	if (ndoubts > 0)
-		report_hint("Nothing is planned before that is cleared: type: snowid-move audit %s", registry_option());
+		report_hint("Nothing is planned before that is cleared; to see more, type: snowid-move audit %s", registry_option());
 	return ndoubts == 0;
 }
 

@@ -124,6 +124,20 @@ $dir->safe_psql('postgres', q{DELETE FROM snowid.placements WHERE rule = 'only'}
 fleet_ok([ 'balance', '--by', 'shards' ], 0, 's4 gets its share');
 homes_ok({ s4 => 4 }, 'balanced by shards', %nodes);
 
+# Rules that cannot be kept: each is told, with what to type, and nothing moves for them.
+for my $case ([ q{('{[12,12]}', 'only', '{s9}')}, qr/^insta12 stays at s\d: its rules "only" have no server of the fleet in common; .*WHERE shards && '\{\[12,13\)\}';$/m ],
+	[ q{('{[12,12]}', 'only', '{s1}'), ('{[0,15]}', 'only', '{s2,s3}')}, qr/^insta12 stays at s\d: its rules "only" have no server/m ],
+	[ q{('{[12,12]}', 'stay', NULL), ('{[12,12]}', 'only', ARRAY(SELECT name FROM snowid.servers EXCEPT SELECT name FROM snowid.servers s JOIN snowid.shard_registry r ON substring(s.home FROM 'port=\d+') = substring(r.home FROM 'port=\d+') WHERE shard = 12))},
+		qr/^insta12 stays at s\d: one rule has it stay, another one live elsewhere; .*type: SELECT/m ],
+	[ q{('{[0,15]}', 'apart', NULL)}, qr/^insta\d+ stays at s\d: more pools are to be apart than there are servers; .*type: SELECT/m ],
+	[ q{('{[13,14]}', 'apart', NULL)}, qr/^pool p\?\[31m moves whole, so its shards 13,14 cannot be apart; .*type: DELETE FROM snowid.placements WHERE rule = 'apart' AND shards = '\{\[13,15\)\}';$/m ])
+{
+	$dir->safe_psql('postgres', "UPDATE snowid.shard_registry SET pool = E'p\\x1b[31m' WHERE shard IN (13, 14); INSERT INTO snowid.placements VALUES $case->[0]");
+	fleet_ok([ 'balance', '--by', 'shards', '--threshold', 900, '--dry-run' ], 0, $case->[0], $case->[1]);
+	$dir->safe_psql('postgres', q{TRUNCATE snowid.placements; UPDATE snowid.shard_registry SET pool = NULL WHERE shard IN (13, 14)});
+}
+$dir->safe_psql('postgres', q{INSERT INTO snowid.placements VALUES ('{[12,12]}', 'stay', NULL)});
+
 # Two at once.
 my $holder = $dir->background_psql('postgres');
 $holder->query_safe('SELECT pg_advisory_lock(1397641047, -3)');
@@ -133,7 +147,7 @@ $holder->quit;
 
 # Drain.
 my $has12 = $dir->safe_psql('postgres', q{SELECT name FROM snowid.servers s JOIN snowid.shard_registry r ON r.home ~ (substring(s.home FROM 'port=\d+') || '\M') WHERE shard = 12});
-fleet_ok([ 'drain', $has12 ], 1, 'with a shard that stays', qr/insta12 stays at $has12: it is pinned/, qr/$has12 stays draining.*UPDATE snowid.servers/);
+fleet_ok([ 'drain', $has12 ], 1, 'with a shard that stays', qr/insta12 stays at $has12: it is pinned.*; to see its rules, at the directory type: SELECT \* FROM snowid.placements WHERE shards && '/, qr/$has12 stays draining.*UPDATE snowid.servers/);
 fleet_ok([ 'add', $has12, $home{$has12} ], 0, 'added again');
 is($dir->safe_psql('postgres', "SELECT state FROM snowid.servers WHERE name = '$has12'"), 'draining', '... it drains');
 $nodes{$has12}->safe_psql('postgres', 'SELECT snowid.create_shard(78)');

@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use FleetTest;
 use IPC::Run ();
+use JSON::PP;
 use MoveTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -39,7 +40,7 @@ fleet_ok([ 'balance', '--until', 'dawn' ], 2, 'no time', qr/invalid value "dawn"
 homes_ok({ s1 => 8, s2 => 0 }, 'nothing has moved', s1 => $s1, s2 => $s2);
 $dir->safe_psql('postgres', 'TRUNCATE snowid.fleet_moves');
 
-# A standby that lags is waited for; Ctrl-C ends the wait.
+# A standby that lags is waited for; Ctrl-C ends the wait.  A role that may not see the lag is told what it needs.
 $s1->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($s1, 'base', has_streaming => 1);
@@ -48,6 +49,14 @@ $s1->wait_for_catchup($standby, 'replay', $s1->lsn('flush'));
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 $standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'replay goes on';
 $s1->safe_psql('postgres', 'CREATE TABLE public.filler AS SELECT generate_series(1, 20000)');
+$s1->safe_psql('postgres', 'CREATE ROLE joe LOGIN; GRANT SELECT ON snowid.moves TO joe');
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = home || ' user=joe' WHERE name = 's1'});
+fleet_ok([ 'balance', '--by', 'shards', '--max-lag', '64kB', '--dry-run' ], 1, 'a role that may not see a lag', qr/the standbys of s1 .*; type there: GRANT pg_monitor TO joe;$/m);
+fleet_ok([ 'balance', '--by', 'shards', '--dry-run' ], 0, '... which matters only then');
+is(decode_json((fleet('status', '--json'))[1] =~ s/^(?!\{).*\n//mgr)->{servers}[0]{standby_lag}, undef, '... and is not zero');
+$s1->safe_psql('postgres', 'GRANT pg_monitor TO joe');
+fleet_ok([ 'balance', '--by', 'shards', '--max-lag', '64kB', '--dry-run' ], 0, 'it may');
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = replace(home, ' user=joe', '') WHERE name = 's1'});
 my ($out, $err) = ('', '');
 my $run = IPC::Run::start([ fleet_command('balance', '--max-lag', '64kB', '-v') ], '>', \$out, '2>', \$err);
 $run->pump until $err =~ /waiting for the standbys of s1/;

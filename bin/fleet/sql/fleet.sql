@@ -7,12 +7,21 @@ SELECT name, home FROM snowid.servers
 UNION ALL
 (SELECT DISTINCT NULL, home FROM snowid.shard_registry r WHERE NOT EXISTS (SELECT FROM snowid.servers s WHERE s.home = r.home)) ORDER BY name NULLS LAST, home;
 
+-- How far standbys lag; NULL if the role may not see it.
+SELECT $$
+SELECT CASE WHEN bool_or(state IS NULL) THEN NULL ELSE
+ coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)) FILTER (WHERE application_name !~ '^snowid_'), 0) END FROM pg_stat_replication
+$$ AS standby_lag \gset
+
+\echo fleet_standby_lag_sql
+:standby_lag;
+
 -- One server.  A second address of it is told by when it was started: a clone has the identifier, too.
 -- arguments: period
 \echo fleet_facts_sql
 SELECT json_build_object(
  'run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()),
- 'standby_lag', (SELECT coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)), 0) FROM pg_stat_replication WHERE replay_lsn IS NOT NULL AND application_name !~ '^snowid_'),
+ 'standby_lag', (:standby_lag), 'role', current_user,
  'shards', (SELECT json_agg(json_build_object('shard', l.shard, 'schema', l.schema, 'lives', snowid_internal.lives(r),
    'bytes', bytes, 'rows', rows, 'inserts', inserts_per_second)) FROM snowid.shard_load(:'period'::interval) l JOIN snowid.shard_registry r ON r.shard = l.shard),
  'slots', (SELECT json_agg(json_build_object('name', slot_name, 'active', active, 'lost', wal_status = 'lost',
@@ -77,25 +86,35 @@ WHERE l.server <> p.server AND l.lives = 'here' AND l.shard NOT IN (SELECT shard
 WITH r AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS name, coalesce(b.load, 0) / total AS now, coalesce(t.load, 0) / total AS "then", a.name IS NOT NULL AS is_named
   FROM answer a JOIN address d ON d.home IS NOT DISTINCT FROM a.home AND d.n = a.n CROSS JOIN (SELECT greatest(sum(load), 1e-9) AS total FROM pool) x
   LEFT JOIN (SELECT server, sum(load) AS load FROM pool GROUP BY 1) b ON b.server = a.n LEFT JOIN (SELECT target, sum(load) AS load FROM pool GROUP BY 1) t ON t.target = a.n)
-SELECT string_agg(line, E'\n' ORDER BY part, n) FROM ( SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('now', 30), 'then') FROM (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x
+SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g'), E'\n' ORDER BY part, n) FROM ( SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('now', 30), 'then') FROM (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x
  UNION ALL SELECT 2, n, format('%s  %s %s %%  %s %s %%', rpad(name, greatest(w, length(name))), rpad(repeat('#', round(now * 24)::int), 24), lpad(round(now * 100)::text, 3),
   rpad(repeat('#', round("then" * 24)::int), 24), lpad(round("then" * 100)::text, 3)) FROM r, (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x WHERE is_named OR now > 0
  UNION ALL SELECT 3, row_number() OVER (ORDER BY server, target), format('%s -> %s: %s, shards %s', f.name, t.name, pg_size_pretty(bytes::bigint), shards) FROM job JOIN r f ON f.n = server JOIN r t ON t.n = target
- UNION ALL SELECT 4, i, format('%s stays at %s: %s', pool, name, CASE WHEN stays THEN 'it is pinned, moving, not whole, or its server is down' ELSE 'no server may take it, or none within the limits' END) FROM pool JOIN r ON r.n = server WHERE stuck
+ UNION ALL SELECT 4, i, format('%s stays at %s: %s%s', pool, name, CASE WHEN allowed !~ '1' THEN 'its rules "only" have no server of the fleet in common'
+   WHEN 'stay' = ANY (rules) AND substr(allowed, server + 1, 1) = '0' THEN 'one rule has it stay, another one live elsewhere'
+   WHEN stays THEN 'it is pinned, moving, not whole, or its server is down'
+   WHEN EXISTS (SELECT FROM generate_series(1, length(apart)) g WHERE substr(apart, g, 1) = '1' AND (SELECT count(*) FROM pool p WHERE substr(p.apart, g, 1) = '1') > (SELECT count(*) FROM snowid.servers))
+   THEN 'more pools are to be apart than there are servers' ELSE 'no server may take it, or none within the limits' END,
+  '; to see its rules, at the directory type: SELECT * FROM snowid.placements WHERE shards && ' || CASE WHEN rules IS NOT NULL THEN quote_literal(ranges::text) || ';' END)
+ FROM pool JOIN r ON r.n = server, LATERAL (SELECT range_agg(int4range(s, s + 1)) AS ranges FROM unnest(string_to_array(shards, ',')::int[]) s) x, LATERAL (SELECT array_agg(rule) AS rules FROM snowid.placements p WHERE p.shards && ranges) y WHERE stuck
+ UNION ALL SELECT 4, -1, format('pool %s moves whole, so its shards %s cannot be apart; give them pools of their own, or at the directory type: DELETE FROM snowid.placements WHERE rule = ''apart'' AND shards = ''%s'';', pool, string_agg(shard::text, ',' ORDER BY shard), p.shards)
+ FROM snowid.placements p JOIN lives l ON p.shards @> l.shard WHERE rule = 'apart' GROUP BY pool, p.shards HAVING count(*) > 1
  UNION ALL SELECT 5, 0, format('%s jobs, %s%s', count(server), pg_size_pretty(coalesce(sum(bytes), 0)::bigint), CASE WHEN count(server) = 0 THEN '' ELSE coalesce(
   ', about ' || round((sum(bytes) / nullif(min(rate), 0))::numeric) || ' s', ', for an unknown time: there was no move yet') END) FROM job RIGHT JOIN (SELECT :'rate'::float8 AS rate) x ON true
  WHERE server IS NOT NULL OR NOT EXISTS (SELECT FROM job)) x (part, n, line);
 
 -- What a plan cannot be made with; without sizes, servers can be drained, or evened out by shards.
--- arguments: needs_sizes drained
+-- arguments: needs_sizes drained max_lag
 \echo fleet_doubts_sql
-(SELECT format('shard %s is open nowhere: the registry says %s', shard, coalesce(home, 'nothing')) FROM lives l
+SELECT regexp_replace(what, '[\u0001-\u001f\u007f-\u009f]', '?', 'g') FROM ( (SELECT format('shard %s is open nowhere: the registry says %s', shard, coalesce(home, 'nothing')) FROM lives l
  WHERE (server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL)) AND NOT EXISTS (SELECT FROM going g WHERE g.shard = l.shard) ORDER BY shard LIMIT 5)
 UNION ALL (SELECT format(CASE WHEN l.shard IS NULL THEN 'shard %1$s lives at %2$s, and the directory does not know it; type: snowid-fleet add %2$s'
   ELSE 'shard %1$s is open at %2$s, and the directory says %3$s' END, t.shard, coalesce(name, a.home), coalesce(l.home, 'its own server'))
  FROM told t JOIN answer a USING (n) LEFT JOIN lives l USING (shard) WHERE t.lives = 'here' AND l.server IS DISTINCT FROM n AND t.shard NOT IN (SELECT shard FROM going) ORDER BY t.shard LIMIT 5)
 UNION ALL SELECT format('%s are one server: retire, or delete from snowid.servers, all but one', string_agg(name, ' and ')) FROM answer JOIN address ON i = answer.n WHERE name IS NOT NULL GROUP BY address.n HAVING count(*) > 1
-UNION ALL SELECT format('%s is not reached, so nobody knows how much it has', coalesce(name, home)) FROM answer WHERE facts IS NULL AND (:'needs_sizes'::bool OR name = :'drained');
+UNION ALL SELECT format('%s is not reached, so nobody knows how much it has', coalesce(name, home)) FROM answer WHERE facts IS NULL AND (:'needs_sizes'::bool OR name = :'drained')
+UNION ALL SELECT format('nobody knows how far the standbys of %s are behind, for which --max-lag waits; type there: GRANT pg_monitor TO %I;', coalesce(name, a.home, 'the directory'), facts ->> 'role')
+ FROM answer a JOIN address d USING (n) WHERE i = n AND :'max_lag'::int8 >= 0 AND facts IS NOT NULL AND facts ->> 'standby_lag' IS NULL) x (what);
 
 -- Moves that an earlier run has begun and not ended, oldest first; and which only want to be finished: what the
 -- newest row of the log has begun, and does not want to keep.  Clocks may differ by a minute.

@@ -25,7 +25,7 @@ SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'direct
 
 -- arguments: registry
 \echo status_text_sql
-SELECT string_agg(line, E'\n' ORDER BY part, n) FROM document, LATERAL ( SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
+SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g'), E'\n' ORDER BY part, n) FROM document, LATERAL ( SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
    THEN format('%-12s  %5s shards  %9s  %10s rows  %6s/s  %s%s', s ->> 'name', s ->> 'shards', pg_size_pretty((s ->> 'bytes')::numeric),
     s ->> 'rows', coalesce(round((s ->> 'inserts')::numeric)::text, '-'), coalesce(s ->> 'state', 'no name'), coalesce('  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind',
      CASE WHEN (s ->> 'follows')::bool THEN '' ELSE '  registry NOT FOLLOWED: type: snowid-fleet add ' || (s ->> 'name') END))
