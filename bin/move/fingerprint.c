@@ -113,6 +113,8 @@ name_changes(PGconn *conn, PGconn *other, const char *schema, const char *noted)
 
 	if (since == NULL)
 		return pg_strdup("what, is not known");
+	if (query_bool(conn, "SELECT to_regnamespace(%s) IS NULL", literal(conn, ident(conn, schema))))
+		return format_of("there is no schema %s", ident(conn, schema));
 	names = query_text(other, NAMES_SQL, oids_of(other, literal(other, schema)));
 	names = query_text(conn, CHANGES_SQL, oids_of(conn, literal(conn, schema)), literal(conn, since + 1),
 					   literal(conn, names != NULL ? names : "{}"));

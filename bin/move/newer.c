@@ -105,17 +105,30 @@ unpublish(const Newer *newer)
 
 /*
  * What is sent of tables that are followed no more is skipped, but needs the tables, with
- * the columns that they have by now.
+ * the columns that they have by now: all of these schemas, and of open shards what is
+ * published, wherever it is.
  */
-void
-make_room(const Move *move)
+static void
+make_room_in(const Move *move, const char *schemas)
 {
 	PGconn	   *conn = move->target.conn;
-	char	   *columns = query_text(move->source.conn, ALL_COLUMNS_SQL, schema_list(move, move->source.conn));
-	char	   *statements = query_text(conn, MAKE_ROOM_SQL, literal(conn, columns));
+	char	   *columns = query_text(move->source.conn, ALL_COLUMNS_SQL, schemas, literal(move->source.conn, move->name));
+	char	   *statements = query_text(conn, MAKE_ROOM_SQL, literal(conn, columns), literal(conn, move->name));
 
 	if (statements != NULL)
 		run(conn, "%s", statements);
+}
+
+void
+make_room(const Move *move)
+{
+	make_room_in(move, schema_list(move, move->source.conn));
+}
+
+void
+make_room_for_published(const Move *move)
+{
+	make_room_in(move, "''");
 }
 
 static const char *
@@ -378,38 +391,50 @@ mend_following(const Move *move)
 {
 	const Side *source = &move->source;
 	const Move *batch = select_shards(move->set, is_following, move->name);
+	Shard	  **aside = pg_malloc(sizeof(Shard *) * Max(batch->nshards, 1));
+	Status		status = STATUS_DONE;
 	char	  **now;
+	int			n = 0;
 
 	if (batch->nshards == 0)
 		return STATUS_DONE;
 	now = note_definitions(batch, source);
+
+	/* All have room before anything is awaited. */
 	for (int i = 0; i < batch->nshards; i++)
 	{
 		Move	   *single = select_range(batch, i, 1);
 		Shard	   *shard = batch->shards[i];
 		const char *noted = journal_of(shard, source)->fingerprint;
-		Status		status;
 
 		single->name = move->name;
-		if (noted == NULL || is_as_noted(noted, now[i]) || strncmp(noted, "aside", 5) == 0)
+		if (noted == NULL || is_as_noted(noted, now[i]) || newer_tables(single, shard) != NULL)
 			continue;
-		if (newer_tables(single, shard) != NULL)
+		if (strncmp(noted, "aside", 5) != 0)
 		{
-			if ((status = bring_new_tables(single)) != STATUS_DONE)
-				return status;
-			continue;
+			report_error("the target cannot apply what comes, and the definitions of shard %d have changed since they were copied: %s", shard->number,
+						 name_changes(source->conn, move->target.conn, shard->schema, noted));
+			report_hint("Begin again, after: %s", whole_command(single, "abort"));
+			set_aside(source->conn, shard_list(single));
+			read_journal(single, source);
+			leave_shard(move, shard);
+			aside[n++] = shard;
 		}
-		report_error("the target cannot apply what comes, and the definitions of shard %d have changed since they were copied: %s", shard->number,
-					 name_changes(source->conn, move->target.conn, shard->schema, noted));
-		report_hint("Begin again, after: %s", whole_command(single, "abort"));
-		set_aside(source->conn, shard_list(single));
-		read_journal(single, source);
-		leave_shard(move, shard);
 		make_room(single);
-		if ((status = take_out(single)) != STATUS_DONE)
-			return status;
 	}
-	return STATUS_DONE;
+	for (int i = 0; i < batch->nshards && status == STATUS_DONE; i++)
+	{
+		Move	   *single = select_range(batch, i, 1);
+
+		single->name = move->name;
+		for (int k = 0; k < n && status == STATUS_DONE; k++)
+			if (aside[k] == batch->shards[i])
+				status = take_out(single);
+		if (status == STATUS_DONE && newer_tables(single, batch->shards[i]) != NULL)
+			status = bring_new_tables(single);
+	}
+	pg_free(aside);
+	return status;
 }
 
 /* If the target has had errors since these were seen. */

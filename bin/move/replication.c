@@ -43,16 +43,6 @@ has_subscription(PGconn *conn, const char *name)
 					  literal(conn, name));
 }
 
-/* Have the subscription follow what the publication has; tables that are new to it are copied, or not. */
-void
-refresh(const Move *move, bool copies)
-{
-	const Side *to = &move->target;
-
-	run_and_tell(to, to->conn, to->aux, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION WITH (copy_data = %s)", ident(to->conn, move->name),
-				 copies ? "true" : "false");
-}
-
 static bool
 publication_exists(const Side *side, const char *name)
 {
@@ -87,25 +77,53 @@ publish(const Move *move, const Side *side, const char *name)
 }
 
 /*
- * A table that has another name now is not on the target, which could follow nothing
- * any more: it is taken out.  Its shard never moves with the copy that it has.
+ * Take out what has another name now, or has left its schema: the target, which goes by
+ * names, could follow nothing any more, or would bring it to a table of others.  Its
+ * shard never moves with the copy that it has.
  */
 static void
-take_out_missing(const Move *move)
+take_out_strangers(const Move *move)
 {
 	PGconn	   *conn = move->source.conn;
-	char	   *published = query_text(conn, "SELECT array_agg(format('%%I.%%I', schemaname, tablename)) FROM pg_publication_tables WHERE pubname = %s",
-									   literal(conn, move->name));
-	char	   *missing = published == NULL ? NULL :
-	query_text(move->target.conn, "SELECT array_agg(t) FROM unnest(%s::text[]) t WHERE to_regclass(t) IS NULL", literal(move->target.conn, published));
+	const char *name = literal(conn, move->name);
+	char	   *inside = query_text(conn, "SELECT array_agg(format('%%I.%%I', schemaname, tablename)) FROM pg_publication_tables "
+									"JOIN snowid.moves ON schema = schemaname AND %s IN (details ->> 'name', details ->> 'reverse_name') WHERE pubname = %s", name, name);
+	char	   *known = inside == NULL ? NULL :
+	query_text(move->target.conn, "SELECT array_agg(t) FROM unnest(%s::text[]) t, to_regclass(t) r WHERE r IS NOT NULL AND obj_description(r, 'pg_class') IS DISTINCT FROM %s",
+			   literal(move->target.conn, inside), literal(move->target.conn, move->name));
+	char	   *strangers = query_text(conn, "SELECT array_agg(t) FROM (SELECT format('%%I.%%I', schemaname, tablename) FROM pg_publication_tables WHERE pubname = %s) x (t) "
+									   "WHERE t <> ALL (%s::text[])", name, literal(conn, known != NULL ? known : "{}"));
 
-	if (missing == NULL)
+	if (strangers == NULL)
 		return;
+	make_room_for_published(move);
 	run(conn, "BEGIN");
-	set_aside(conn, text_of("SELECT shard FROM snowid.moves, unnest(%s::text[]) t WHERE schema = (parse_ident(t))[1]", literal(conn, missing)));
+	set_aside(conn, text_of("SELECT shard FROM snowid.moves WHERE %s IN (details ->> 'name', details ->> 'reverse_name') AND "
+							"(to_regnamespace(quote_ident(schema)) IS NULL OR schema IN (SELECT (parse_ident(t))[1] FROM unnest(%s::text[]) t))", name, literal(conn, strangers)));
 	run(conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(conn, move->name),
-		query_text(conn, "SELECT string_agg('ONLY ' || t, ', ') FROM unnest(%s::text[]) t", literal(conn, missing)));
+		query_text(conn, "SELECT string_agg('ONLY ' || t, ', ') FROM unnest(%s::text[]) t", literal(conn, strangers)));
 	run(conn, "COMMIT");
+}
+
+/* Have the subscription follow what the publication has; tables that are new to it are copied, or not. */
+void
+refresh(const Move *move, bool copies)
+{
+	const Side *to = &move->target;
+
+	take_out_strangers(move);
+	run_and_tell(to, to->conn, to->aux, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION WITH (copy_data = %s)", ident(to->conn, move->name),
+				 copies ? "true" : "false");
+}
+
+/* The tables that make_room() has made. */
+static void
+drop_room(PGconn *conn, const char *name)
+{
+	char	   *statements = query_text(conn, DROP_ROOM_SQL, literal(conn, name));
+
+	if (statements != NULL)
+		run(conn, "%s", statements);
 }
 
 /*
@@ -130,10 +148,12 @@ take_out(const Move *move)
 		run(from->conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(from->conn, name), tables);
 	if (to->conn == NULL || !has_subscription(to->conn, name))
 		return STATUS_DONE;
-	take_out_missing(move);
 	refresh(move, false);
 	if (wait_for_replay(move, now_ms() + END_WAIT_MS))
+	{
+		drop_room(to->conn, name);
 		return STATUS_DONE;
+	}
 	report_error("the %s does not follow: changes of %s are still on their way", to->label, move->title);
 	tell_workers(to, name);
 	report_hint("When it follows again, type the same command again; or abort all shards that were copied together.");
@@ -310,6 +330,7 @@ drop_subscription(const Side *side, const char *name)
 	run(conn, "ALTER SUBSCRIPTION %s DISABLE", ident(conn, name));
 	run(conn, "ALTER SUBSCRIPTION %s SET (slot_name = NONE)", ident(conn, name));
 	run_and_tell(side, conn, side->aux, "DROP SUBSCRIPTION %s", ident(conn, name));
+	drop_room(conn, name);
 	run(conn, "COMMIT");
 }
 

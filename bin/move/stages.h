@@ -66,6 +66,7 @@ extern bool make_missing(const Move *single, const char *section);
 extern char *newer_tables(const Move *move, Shard *shard);
 extern bool may_be_brought(const Move *single);
 extern void make_room(const Move *move);
+extern void make_room_for_published(const Move *move);
 extern Status mend_after_errors(const Move *move, int64 *seen);
 extern Status bring_new_tables(const Move *move);
 

@@ -213,4 +213,36 @@ CREATE VIEW insta5.seen AS SELECT * FROM insta5.fresh});
 	nothing_left_ok($_, 'other changes') for $a, $b;
 };
 
+# The target, which goes by names, may not follow them to tables of others.
+subtest 'tables that have left the schema' => sub {
+	fresh_set($a, $b);
+	moves_ok($a, $b, '1-6', [ '--stop-after', 'copied' ], 0, 'copied');
+	$b->safe_psql('postgres', q{CREATE TABLE public.users (id bigint PRIMARY KEY, name text); INSERT INTO public.users VALUES (1, 'of others')});
+	$a->safe_psql('postgres', q{
+CREATE SCHEMA elsewhere;
+ALTER TABLE insta2.users SET SCHEMA elsewhere;
+INSERT INTO elsewhere.users (name) VALUES ('cannot be applied');
+ALTER SCHEMA insta3 RENAME TO three;
+INSERT INTO three.users (name) VALUES ('cannot be applied');
+ALTER TABLE insta4.users SET SCHEMA public;
+INSERT INTO public.users (name) VALUES ('not there');
+ALTER TABLE insta5.users RENAME TO people;
+INSERT INTO insta5.people (name) VALUES ('cannot be applied');
+CREATE TABLE insta6.fresh (id bigint PRIMARY KEY);
+INSERT INTO insta6.fresh VALUES (6)});
+	moves_ok($a, $b, '1-6', ['status'], 1, 'status', qr/shard 3: definitions have changed since they were copied: there is no schema "insta3"\n/);
+	my $said = moves_ok($a, $b, '1-6', [], 1, 'four cannot', qr/2 of 6 shards have moved.*left where they are: shards 2-5\n/s);
+	unlike($said, qr/does not exist/, 'no query fails');
+	is($b->safe_psql('postgres', 'TABLE insta6.fresh'), '6', 'another one has its new table');
+	is($b->safe_psql('postgres', 'TABLE public.users'), '1|of others', 'the table of others is as it was');
+	moves_ok($a, $b, '2-5', ['abort'], 0, 'given up');
+	is($b->safe_psql('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname IN ('elsewhere', 'three')}), '0', 'nothing was made for what they had written');
+	$a->safe_psql('postgres', q{ALTER TABLE elsewhere.users SET SCHEMA insta2; ALTER SCHEMA three RENAME TO insta3; ALTER TABLE public.users SET SCHEMA insta4; DROP SCHEMA elsewhere});
+	moves_ok($a, $b, '2-5', [], 0, 'moved after that');
+	is($b->safe_psql('postgres', "SELECT count(*) FROM insta$_"), '4', "$_ is whole") for '2.users', '3.users', '4.users', '5.people';
+	moves_ok($a, $b, '1-6', ['finish'], 0, 'finished');
+	nothing_left_ok($_, 'left the schema') for $a, $b;
+	$b->safe_psql('postgres', 'DROP TABLE public.users');
+};
+
 done_testing();

@@ -395,22 +395,37 @@ UPDATE snowid.moves SET details = jsonb_set(details, '{sequences}', (SELECT coal
  FROM jsonb_each(details -> 'sequences') WHERE key IN (SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
   WHERE nspname = schema AND relkind = 'S'))) WHERE shard = :'shard';
 
--- The columns of tables, to be given to the next.
--- arguments: schemas
+-- The columns of tables, and of what is published of open shards, to be given to the next.
+-- arguments: schemas publication
 \echo all_columns_sql
-SELECT coalesce(json_agg(json_build_object('schema', nspname, 'name', relname, 'columns', ARRAY(SELECT attname FROM pg_attribute
+SELECT coalesce(json_agg(json_build_object('schema', nspname, 'name', relname, 'inside', m.schema IS NOT NULL, 'columns', ARRAY(SELECT attname FROM pg_attribute
  WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped))), '[]')
-FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname IN (:'schemas') AND relkind = 'r';
+FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace LEFT JOIN snowid.moves m ON m.schema = nspname WHERE relkind = 'r' AND (nspname IN (:'schemas')
+ OR closed IS NOT TRUE AND c.oid IN (SELECT prrelid FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE pubname = :'publication'));
 
--- Makes statements for the tables and columns that are missing, of whatever type.
--- arguments: columns
+-- Makes statements for the tables and columns that are missing, of whatever type; no table
+-- of others gets any.
+-- arguments: columns name
 \echo make_room_sql
-SELECT string_agg(CASE WHEN t.oid IS NULL
- THEN format('CREATE TABLE %s (%s); SELECT snowid_internal.prepare_table(%L)', x, (SELECT string_agg(format('%I text', u), ', ') FROM unnest(columns) u), x)
- ELSE format('ALTER TABLE %s %s', x, missing) END, '; ')
-FROM json_to_recordset(:'columns') c (schema text, name text, columns text[]) JOIN pg_namespace ON nspname = schema, format('%I.%I', schema, name) x, LATERAL to_regclass(x) t (oid),
+SELECT nullif(concat((SELECT string_agg(DISTINCT format('CREATE SCHEMA %I; COMMENT ON SCHEMA %1$I IS %L; ', schema, :'name'), '')
+ FROM json_to_recordset(:'columns') c (schema text, inside bool) WHERE NOT inside AND to_regnamespace(quote_ident(schema)) IS NULL),
+string_agg(CASE WHEN t.oid IS NULL
+ THEN format('CREATE TABLE %s (%s); ', x, (SELECT string_agg(format('%I text', u), ', ') FROM unnest(columns) u)) ||
+  CASE WHEN inside THEN format('SELECT snowid_internal.prepare_table(%L); ', x) ELSE '' END || format('COMMENT ON TABLE %s IS %L', x, :'name')
+ ELSE format('ALTER TABLE %s %s', x, missing) END, '; ')), '')
+FROM json_to_recordset(:'columns') c (schema text, name text, inside bool, columns text[]), format('%I.%I', schema, name) x, LATERAL to_regclass(x) t (oid),
 LATERAL (SELECT string_agg(format('ADD COLUMN %I text', u), ', ') FROM unnest(columns) u WHERE NOT EXISTS (
- SELECT FROM pg_attribute WHERE attrelid = t.oid AND attname = u AND NOT attisdropped)) m (missing) WHERE t.oid IS NULL OR missing IS NOT NULL;
+ SELECT FROM pg_attribute WHERE attrelid = t.oid AND attname = u AND NOT attisdropped)) m (missing)
+WHERE CASE WHEN inside THEN to_regnamespace(quote_ident(schema)) IS NOT NULL ELSE t.oid IS NULL END AND (t.oid IS NULL OR missing IS NOT NULL);
+
+-- Statements that drop the tables that were made so.
+-- arguments: name
+\echo drop_room_sql
+SELECT string_agg(statement, '; ' ORDER BY classoid) FROM (
+ SELECT classoid, format('DROP TABLE %s', objoid::regclass) FROM pg_description WHERE classoid = 'pg_class'::regclass AND description = :'name'
+  AND EXISTS (SELECT FROM pg_class WHERE oid = objoid AND relkind = 'r')
+ UNION ALL SELECT classoid, format('DROP SCHEMA %s', objoid::regnamespace) FROM pg_description WHERE classoid = 'pg_namespace'::regclass AND description = :'name'
+  AND NOT EXISTS (SELECT FROM pg_class c WHERE relnamespace = objoid AND obj_description(c.oid, 'pg_class') IS DISTINCT FROM :'name')) x (classoid, statement);
 
 -- Queries for what other tools know of schemas, if their tables are there: what it is, and what to type.
 -- arguments: schemas
