@@ -8,6 +8,7 @@ use lib "$FindBin::RealBin/../lib";
 use FleetTest;
 use IPC::Run ();
 use MoveTest;
+use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
 
@@ -86,6 +87,17 @@ $_->poll_query_until('postgres', 'SELECT count(*) = 2 FROM public.countries') or
 $s1->safe_psql('postgres', q{ALTER TABLE insta0.t ADD country text DEFAULT 'fr' REFERENCES public.countries});
 fleet_ok([ 'add', 's3', $home{s3} ], 0, 's3 is added');
 
+# A server that the others do not reach, since only we have the password.
+$s4->safe_psql('postgres', q{CREATE ROLE pw SUPERUSER LOGIN PASSWORD 'secret'});
+my $hba = slurp_file($s4->data_dir . '/pg_hba.conf');
+unlink $s4->data_dir . '/pg_hba.conf';
+append_to_file($s4->data_dir . '/pg_hba.conf', "local all pw scram-sha-256\n$hba");
+$s4->reload;
+{
+	local $ENV{PGPASSWORD} = 'secret';
+	fleet_ok([ 'add', 's4', "$home{s4} user=pw", '--dry-run' ], 0, 'not reached by others', qr/^warning +s1 does not reach s4: .*password/m);
+}
+
 # Balance.
 my $said = fleet_ok([ 'balance', '--dry-run' ], 0, 'the plan', qr/^s1 +#+ +75 % +#+ +3\d %$/m, qr/^s3 +0 % +#+ +3\d %$/m, qr/^s1 -> s[23]: .*shards \d/m, qr/there was no move yet/);
 fleet_ok([ 'balance' ], 0, 'done', qr/shards [0-9,]+: finished/);
@@ -123,6 +135,22 @@ fleet_ok([ 'balance', '--by', 'shards' ], 0, 's4 gets nothing by rule', qr/^s4 +
 $dir->safe_psql('postgres', q{DELETE FROM snowid.placements WHERE rule = 'only'});
 fleet_ok([ 'balance', '--by', 'shards' ], 0, 's4 gets its share');
 homes_ok({ s4 => 4 }, 'balanced by shards', %nodes);
+
+# What is between other servers goes on beside it.
+$dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
+for ([ 's1', 's3' ], [ 's2', 's4' ])
+{
+	my ($from, $to) = @$_;
+	my $ranges = $nodes{$from}->safe_psql('postgres', q{SELECT range_agg(int4range(shard, shard + 1)) FROM snowid.shards WHERE lives = 'here'});
+	$dir->safe_psql('postgres', "INSERT INTO snowid.placements VALUES ('$ranges', 'only', '{$to}')");
+}
+my $last = $dir->safe_psql('postgres', 'SELECT max(at) FROM snowid.fleet_moves');
+fleet_ok([ 'balance', '--by', 'shards' ], 0, 'two pairs of servers');
+homes_ok({}, 'two pairs of servers', %nodes);
+is($dir->safe_psql('postgres', qq{
+SELECT count(*) > 0 FROM snowid.fleet_moves a JOIN snowid.fleet_moves b ON a.source <> b.source AND a.target <> b.target AND b.at > a.at AND b.at < a.at + a.seconds * interval '1 s'
+WHERE a.at > '$last'}), 't', '... at once');
+$dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
 
 # Rules that cannot be kept: each is told, with what to type, and nothing moves for them.
 for my $case ([ q{('{[12,12]}', 'only', '{s9}')}, qr/^insta12 stays at s\d: its rules "only" have no server of the fleet in common; .*WHERE shards && '\{\[12,13\)\}';$/m ],

@@ -22,10 +22,10 @@ $s1->safe_psql('postgres', q{CALL snowid.create_shards(0, 7, ddl => 'CREATE TABL
 # Settings that moves need.
 if ($s3->safe_psql('postgres', 'SHOW server_version_num') < 190000)
 {
-	$s3->append_conf('postgresql.conf', 'wal_level = replica');
+	$s3->append_conf('postgresql.conf', "wal_level = replica\nmax_replication_slots = 3");
 	$s3->restart;
-	fleet_ok([ 'add', 's3', home_of($s3) ], 1, 'wal_level', qr/FAILED +wal_level is replica\n.*ALTER SYSTEM SET wal_level = logical/);
-	$s3->append_conf('postgresql.conf', 'wal_level = logical');
+	fleet_ok([ 'add', 's3', home_of($s3) ], 1, 'wal_level', qr/FAILED +wal_level is replica\n.*ALTER SYSTEM SET wal_level = logical/, qr/^warning +max_replication_slots is 3; moves need some\n.*ALTER SYSTEM SET max_replication_slots = 10;/m);
+	$s3->append_conf('postgresql.conf', "wal_level = logical\nmax_replication_slots = 10");
 	$s3->restart;
 }
 $s1->safe_psql('postgres', 'CREATE ROLE app');

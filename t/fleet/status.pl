@@ -33,7 +33,7 @@ my $said = fleet_ok([ 'status' ], 0, 'three servers', qr/^s1 +4 shards +\d+ kB +
 moves_ok($s1, $s2, 1, [ '--stop-after', 'copied', '--registry', home_of($dir) ], 0, 'one is copied', qr/follows/);
 moves_ok($s1, $s2, 2, [ '--registry', home_of($dir) ], 0, 'one has moved', qr/now lives at/);
 $s3->stop;
-$said = fleet_ok([ 'status' ], 1, 'at work', qr/^moving +shards 1 from s1 to s2: copied since .*, \d+ kB of \d+ kB/m, qr/^copy +of shards 2 at s1, closed since/m,
+$said = fleet_ok([ 'status' ], 1, 'at work', qr/^moving +shards 1 from s1 to s2: copied since .*, \d+ kB of \d+ kB, about \d+ s left$/m, qr/^copy +of shards 2 at s1, closed since/m,
 	qr/^s3 +0 shards  NOT REACHED: /m, qr/^slot +snowid_move_1_\w+ at s1 keeps /m, qr/^FAILED the copy of shard 2 at .* can go type: snowid-move finish --shard 2 /m);
 fleet_ok([ 'balance' ], 1, 'no plan without sizes', qr/s3 is not reached, so nobody knows how much it has/);
 fleet_ok([ 'balance', '--by', 'shards', '--dry-run' ], 0, '... but by shards');
@@ -61,6 +61,10 @@ system 'cp', $program, $programs;
 	IPC::Run::run([ "$programs/snowid-fleet", 'status', '--registry', home_of($dir) ], '>', \my $out, '2>', \my $err);
 	like($out, qr/^snowid-move: error: no memory *$/m, 'an audit that fails') or diag $err;
 }
+
+# With a period there are inserts a second.
+fleet_ok([ 'status', '--period', '0.1s' ], 1, 'a period', qr{^s1 .* rows +0/s  open}m);
+like($said, qr{^s1 .* rows +-/s  open}m, '... and without');
 
 # As a page.
 my $page = PostgreSQL::Test::Utils::tempdir() . '/fleet.html';
