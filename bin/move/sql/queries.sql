@@ -403,6 +403,14 @@ SELECT coalesce(json_agg(json_build_object('schema', nspname, 'name', relname, '
 FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace LEFT JOIN snowid.moves m ON m.schema = nspname WHERE relkind = 'r' AND (nspname IN (:'schemas')
  OR closed IS NOT TRUE AND c.oid IN (SELECT prrelid FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE pubname = :'publication'));
 
+-- The tables whose rows do not all come, by a publication.
+-- arguments: schemas publication
+\echo unpublished_sql
+SELECT string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+WHERE nspname IN (:'schemas') AND relkind = 'r' AND relpersistence = 'p' AND NOT EXISTS (
+ SELECT FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE prrelid = c.oid AND pubname = :'publication'
+ AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND prqual IS NULL AND prattrs IS NULL);
+
 -- Makes statements for the tables and columns that are missing, of whatever type; no table
 -- of others gets any.
 -- arguments: columns name
