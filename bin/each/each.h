@@ -124,15 +124,21 @@ extern void take_command(char **argv);
 
 /*
  * Who owns something in the schema n, or what its triggers call, and would gain if we
- * ran his code; NULL if nobody.
+ * ran his code; NULL if nobody.  pg_shdepend does not have what a predefined role owns.
  */
 #define UNTRUSTED \
-	"(SELECT s.refobjid::regrole FROM (SELECT 'pg_namespace'::regclass::oid AS classid, n.oid AS objid " \
+	"(SELECT owner::regrole FROM (SELECT 'pg_namespace'::regclass::oid AS classid, n.oid AS objid " \
 	"UNION ALL SELECT classid, objid FROM pg_depend WHERE refclassid = 'pg_namespace'::regclass AND refobjid = n.oid " \
 	"UNION ALL SELECT 'pg_proc'::regclass, tgfoid FROM pg_depend JOIN pg_trigger ON tgrelid = objid " \
 	"WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_namespace'::regclass AND refobjid = n.oid) o " \
-	"JOIN pg_shdepend s USING (classid, objid) WHERE deptype = 'o' " \
-	"AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND NOT pg_has_role(s.refobjid, session_user, 'MEMBER') LIMIT 1)"
+	"JOIN pg_database d ON datname = current_database() " \
+	"LEFT JOIN pg_shdepend s ON (s.classid, s.objid, s.deptype, s.dbid) = (o.classid, o.objid, 'o', d.oid), " \
+	"coalesce(s.refobjid, (SELECT nspowner FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid)), " \
+	"(SELECT relowner FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid)), " \
+	"(SELECT proowner FROM pg_proc WHERE (tableoid, oid) = (o.classid, o.objid)), " \
+	"(SELECT typowner FROM pg_type WHERE (tableoid, oid) = (o.classid, o.objid))) f, " \
+	"coalesce(CASE f WHEN 'pg_database_owner'::regrole THEN datdba END, f) owner " \
+	"WHERE NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
 
 extern bool lock_shard(PGconn *conn, int shard);
 extern State migrate(PGconn *conn, Task *task);

@@ -104,6 +104,22 @@ like($said, qr/are not read: shards 0-1\n.*^mine\n  done: 2 shards: 2,4\n/ms, '.
 	each_harmless(1, qr/of another role: planter/, '--name', 'mine', '--file', $file, '--shard', '2,4');
 }
 
+# What is a predefined role's: the owner of the database, who is a lesser role, has all that
+# pg_database_owner has.
+$node->safe_psql('postgres', q{
+SET client_min_messages = warning;
+SELECT snowid.create_shard(9);
+CREATE TABLE insta9.t (v text CHECK (evil.bite('predefined') > ''));
+ALTER TABLE insta9.t OWNER TO pg_database_owner;
+ALTER DATABASE postgres OWNER TO planter});
+my @insert = ('--name', 'predefined', '--shard', 9, '--file', script_file("INSERT INTO t VALUES ('x')"));
+each_harmless(1, qr/of another role: planter/, @insert);
+$node->safe_psql('postgres', 'ALTER DATABASE postgres OWNER TO CURRENT_USER');
+each_ok($node, 0, qr/1 shards done/, @insert);
+$node->safe_psql('postgres', 'ALTER TABLE insta9.t OWNER TO pg_read_all_data');
+each_harmless(1, qr/of another role: pg_read_all_data/, '--name', 'more', '--file', $file, '--shard', 9);
+$node->safe_psql('postgres', 'SET client_min_messages = warning; SELECT snowid.drop_shard(9, true)');
+
 # Names.
 $node->safe_psql('postgres', 'ALTER DATABASE postgres RESET search_path; SELECT snowid.drop_shard(i, true) FROM generate_series(2, 4) i');
 my $name = q{it's "odd" \\ $$; %s 50%};
