@@ -123,14 +123,15 @@ extern void take_command(char **argv);
 #define TRUSTED "pg_has_role(relowner, session_user, 'MEMBER')"
 
 /*
- * Who owns something in the schema n, or what its triggers call, and would gain if we
- * ran his code; NULL if nobody.  pg_shdepend does not have what a predefined role owns.
+ * Who owns something in the schema n, or a function that its triggers, constraints,
+ * defaults, indexes and policies call, and would gain if we ran his code; NULL if nobody.  pg_shdepend does not have what a predefined role owns.
  */
 #define UNTRUSTED \
 	"(SELECT owner::regrole FROM (SELECT 'pg_namespace'::regclass::oid AS classid, n.oid AS objid " \
 	"UNION ALL SELECT classid, objid FROM pg_depend WHERE refclassid = 'pg_namespace'::regclass AND refobjid = n.oid " \
-	"UNION ALL SELECT 'pg_proc'::regclass, tgfoid FROM pg_depend JOIN pg_trigger ON tgrelid = objid " \
-	"WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_namespace'::regclass AND refobjid = n.oid) o " \
+	"UNION ALL SELECT f.refclassid, f.refobjid FROM pg_depend t JOIN pg_depend c ON (c.refclassid, c.refobjid) = (t.classid, t.objid) " \
+	"JOIN pg_depend f ON (f.classid, f.objid) = (c.classid, c.objid) AND f.refclassid = 'pg_proc'::regclass " \
+	"WHERE t.refclassid = 'pg_namespace'::regclass AND t.refobjid = n.oid) o " \
 	"JOIN pg_database d ON datname = current_database() " \
 	"LEFT JOIN pg_shdepend s ON (s.classid, s.objid, s.deptype, s.dbid) = (o.classid, o.objid, 'o', d.oid), " \
 	"coalesce(s.refobjid, (SELECT nspowner FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid)), " \

@@ -109,7 +109,7 @@ like($said, qr/are not read: shards 0-1\n.*^mine\n  done: 2 shards: 2,4\n/ms, '.
 $node->safe_psql('postgres', q{
 SET client_min_messages = warning;
 SELECT snowid.create_shard(9);
-CREATE TABLE insta9.t (v text CHECK (evil.bite('predefined') > ''));
+CREATE TABLE insta9.t (v text);
 ALTER TABLE insta9.t OWNER TO pg_database_owner;
 ALTER DATABASE postgres OWNER TO planter});
 my @insert = ('--name', 'predefined', '--shard', 9, '--file', script_file("INSERT INTO t VALUES ('x')"));
@@ -118,6 +118,15 @@ $node->safe_psql('postgres', 'ALTER DATABASE postgres OWNER TO CURRENT_USER');
 each_ok($node, 0, qr/1 shards done/, @insert);
 $node->safe_psql('postgres', 'ALTER TABLE insta9.t OWNER TO pg_read_all_data');
 each_harmless(1, qr/of another role: pg_read_all_data/, '--name', 'more', '--file', $file, '--shard', 9);
+
+# Nor is what our own tables call run, if it is another role's.
+$node->safe_psql('postgres', 'ALTER TABLE insta9.t OWNER TO CURRENT_USER');
+for my $call (q{ADD CHECK (evil.bite('check') > '')}, q{ALTER v SET DEFAULT evil.bite('default')})
+{
+	$node->safe_psql('postgres', "ALTER TABLE insta9.t $call");
+	each_harmless(1, qr/of another role: planter/, '--name', $call, '--shard', 9, '--file', script_file('INSERT INTO t DEFAULT VALUES'));
+	$node->safe_psql('postgres', 'DROP TABLE insta9.t; CREATE TABLE insta9.t (v text)');
+}
 $node->safe_psql('postgres', 'SET client_min_messages = warning; SELECT snowid.drop_shard(9, true)');
 
 # Names.
