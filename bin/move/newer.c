@@ -391,13 +391,14 @@ mend_following(const Move *move)
 {
 	const Side *source = &move->source;
 	const Move *batch = select_shards(move->set, is_following, move->name);
-	Shard	  **aside = pg_malloc(sizeof(Shard *) * Max(batch->nshards, 1));
 	Status		status = STATUS_DONE;
+	Shard	  **aside;
 	char	  **now;
 	int			n = 0;
 
 	if (batch->nshards == 0)
 		return STATUS_DONE;
+	aside = pg_malloc(sizeof(Shard *) * batch->nshards);
 	now = note_definitions(batch, source);
 
 	/* All have room before anything is awaited. */

@@ -426,13 +426,14 @@ LATERAL (SELECT string_agg(format('ADD COLUMN %I text', u), ', ') FROM unnest(co
  SELECT FROM pg_attribute WHERE attrelid = t.oid AND attname = u AND NOT attisdropped)) m (missing)
 WHERE CASE WHEN inside THEN to_regnamespace(quote_ident(schema)) IS NOT NULL ELSE t.oid IS NULL END AND (t.oid IS NULL OR missing IS NOT NULL);
 
--- Statements that drop the tables that were made so.
+-- Statements that drop the tables that were made so, and none of a lesser role that has the comment, too.
 -- arguments: name
 \echo drop_room_sql
 SELECT string_agg(statement, '; ' ORDER BY classoid) FROM (
  SELECT classoid, format('DROP TABLE %s', objoid::regclass) FROM pg_description WHERE classoid = 'pg_class'::regclass AND description = :'name'
-  AND EXISTS (SELECT FROM pg_class WHERE oid = objoid AND relkind = 'r')
+  AND EXISTS (SELECT FROM pg_class JOIN pg_roles r ON r.oid = relowner WHERE pg_class.oid = objoid AND relkind = 'r' AND (rolsuper OR rolname = current_user))
  UNION ALL SELECT classoid, format('DROP SCHEMA %s', objoid::regnamespace) FROM pg_description WHERE classoid = 'pg_namespace'::regclass AND description = :'name'
+  AND EXISTS (SELECT FROM pg_namespace n JOIN pg_roles r ON r.oid = nspowner WHERE n.oid = objoid AND (rolsuper OR rolname = current_user))
   AND NOT EXISTS (SELECT FROM pg_class c WHERE relnamespace = objoid AND obj_description(c.oid, 'pg_class') IS DISTINCT FROM :'name')) x (classoid, statement);
 
 -- Queries for what other tools know of schemas, if their tables are there: what it is, and what to type.
