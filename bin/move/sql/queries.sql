@@ -396,19 +396,19 @@ UPDATE snowid.moves SET details = jsonb_set(details, '{sequences}', (SELECT coal
   WHERE nspname = schema AND relkind = 'S'))) WHERE shard = :'shard';
 
 -- The columns of tables, and of what is published of open shards, to be given to the next.
--- arguments: schemas publication
+-- arguments: schemas name
 \echo all_columns_sql
 SELECT coalesce(json_agg(json_build_object('schema', nspname, 'name', relname, 'inside', m.schema IS NOT NULL, 'columns', ARRAY(SELECT attname FROM pg_attribute
  WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped))), '[]')
 FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace LEFT JOIN snowid.moves m ON m.schema = nspname WHERE relkind = 'r' AND (nspname IN (:'schemas')
- OR closed IS NOT TRUE AND c.oid IN (SELECT prrelid FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE pubname = :'publication'));
+ OR closed IS NOT TRUE AND c.oid IN (SELECT prrelid FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE pubname = :'name'));
 
 -- The tables whose rows do not all come, by a publication.
--- arguments: schemas publication
+-- arguments: schemas name
 \echo unpublished_sql
 SELECT string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
 WHERE nspname IN (:'schemas') AND relkind = 'r' AND relpersistence = 'p' AND NOT EXISTS (
- SELECT FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE prrelid = c.oid AND pubname = :'publication'
+ SELECT FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE prrelid = c.oid AND pubname = :'name'
  AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND prqual IS NULL AND prattrs IS NULL);
 
 -- Makes statements for the tables and columns that are missing, of whatever type; no table
