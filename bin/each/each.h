@@ -124,7 +124,8 @@ extern void take_command(char **argv);
 
 /*
  * Who owns something in the schema n, or a function that its triggers, constraints,
- * defaults, indexes and policies call, and would gain if we ran his code; NULL if nobody.  pg_shdepend does not have what a predefined role owns.
+ * defaults, indexes and policies call, and would gain if we ran his code; NULL if
+ * nobody.  pg_shdepend does not have what a predefined role owns.
  */
 #define UNTRUSTED \
 	"(SELECT owner::regrole FROM (SELECT 'pg_namespace'::regclass::oid AS classid, n.oid AS objid " \

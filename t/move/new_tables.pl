@@ -217,6 +217,12 @@ CREATE VIEW insta5.seen AS SELECT * FROM insta5.fresh});
 subtest 'tables that have left the schema' => sub {
 	fresh_set($a, $b);
 	moves_ok($a, $b, '1-6', [ '--stop-after', 'copied' ], 0, 'copied');
+
+	# It looks like what is made for a while, and is not ours.
+	my $name = $b->safe_psql('postgres', 'SELECT subname FROM pg_subscription LIMIT 1');
+	$b->safe_psql('postgres', qq{
+CREATE ROLE mimic; CREATE TABLE public.mimic (); ALTER TABLE public.mimic OWNER TO mimic;
+CREATE VIEW public.mimics AS SELECT FROM public.mimic; COMMENT ON TABLE public.mimic IS '$name'});
 	$b->safe_psql('postgres', q{CREATE TABLE public.users (id bigint PRIMARY KEY, name text); INSERT INTO public.users VALUES (1, 'of others')});
 	$a->safe_psql('postgres', q{
 CREATE SCHEMA elsewhere;
@@ -242,7 +248,7 @@ INSERT INTO insta6.fresh VALUES (6)});
 	is($b->safe_psql('postgres', "SELECT count(*) FROM insta$_"), '4', "$_ is whole") for '2.users', '3.users', '4.users', '5.people';
 	moves_ok($a, $b, '1-6', ['finish'], 0, 'finished');
 	nothing_left_ok($_, 'left the schema') for $a, $b;
-	$b->safe_psql('postgres', 'DROP TABLE public.users');
+	$b->safe_psql('postgres', 'DROP TABLE public.users; DROP VIEW public.mimics; DROP TABLE public.mimic; DROP ROLE mimic');
 };
 
 subtest 'what somebody publishes no more' => sub {

@@ -12,7 +12,6 @@ use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
 
-
 my %node = map { $_ => move_node($_) } 'a', 'b';
 my $neutral = '';
 
