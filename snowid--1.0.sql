@@ -414,6 +414,7 @@ COMMENT ON TABLE snowid.fleet_moves IS
 --	registry		connection string of the registry of all, without password
 --	fingerprint		of the definitions, and the snapshot from before it
 -- On the server at which the move began:
+--	published		transactions that have published its tables
 --	timelines		of both servers, when both had the same rows
 --	reader			the session that has read the slot since
 --	poolers			consoles whose pools may be paused

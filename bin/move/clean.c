@@ -547,8 +547,11 @@ abort_move(const Move *move)
 	 */
 	if (on_target && !on_source && !is_at(move, target, CLAIMED) && check_owner(move, source, target, false) != STATUS_DONE)
 		return STATUS_FAILED;
-	if (on_target && refuse_newer(move, target, target->conn) != STATUS_DONE)
+	if (on_target && (check_names(move) != STATUS_DONE || refuse_newer(move, target, target->conn) != STATUS_DONE))
+	{
+		failure_exit_code = EXIT_FAILED;
 		return STATUS_FAILED;
+	}
 	if (on_target)
 		record_step(move, target, ABORTED);
 	if (on_source)
@@ -561,8 +564,6 @@ abort_move(const Move *move)
 		resume_pools(move, source);
 	}
 
-	if (is_shared && on_target)
-		make_room(move);
 	if (is_shared && take_out(move) != STATUS_DONE)
 		return STATUS_FAILED;
 

@@ -5,7 +5,6 @@
  * and returns what the program exits with.
  */
 #include "commands.h"
-#include "sql/queries.inc"
 
 /*
  * A shard that is not registered, or not there, cannot be moved away: it is told
@@ -137,29 +136,6 @@ look_at_definitions(const Move *move, const Side *side)
 	run(side->conn, "SET lock_timeout = 0");
 }
 
-/*
- * Is all of them published still?  What somebody has taken out of the publication the
- * copy lacks since then; only tables that are to be brought may be missing there.
- */
-static void
-check_published(const Move *move)
-{
-	PGconn	   *conn = move->source.conn;
-
-	for (int i = 0; i < move->nshards; i++)
-	{
-		Move	   *single = select_range(move, i, 1);
-		Shard	   *shard = move->shards[i];
-		char	   *missing = shard->failed ? NULL : query_text(conn, UNPUBLISHED_SQL, schema_list(single, conn), literal(conn, move->name));
-
-		if (missing == NULL || newer_tables(single, shard) != NULL)
-			continue;
-		report_error("shard %d is not published as it was: %s", shard->number, missing);
-		report_hint("The copy can lack what was written since. Begin again, after: %s", whole_command(single, "abort"));
-		leave_shard(move, shard);
-	}
-}
-
 /* From the claim to a copy that follows, and has been compared. */
 static Status
 copy_and_compare(const Move *move)
@@ -196,7 +172,7 @@ copy_and_compare(const Move *move)
 		record_step(move, source, COPIED);
 		move = select_shards(move, has_not_failed, NULL);
 	}
-	if (move->nshards > 0 && (status = bring_new_tables(move)) != STATUS_DONE)
+	if (move->nshards > 0 && ((status = check_names(move)) != STATUS_DONE || (status = bring_new_tables(move)) != STATUS_DONE))
 		return status;
 	move = select_shards(move, has_not_failed, NULL);
 	if (move->nshards > 0 && move->options->stop_after_copy)
@@ -204,8 +180,6 @@ copy_and_compare(const Move *move)
 	else if (move->nshards > 0)
 	{
 		look_at_definitions(move, source);
-		if (!is_way_back(move->shards[0]))
-			check_published(move);
 		return verify(select_shards(move, has_not_failed, NULL));
 	}
 	return STATUS_DONE;

@@ -43,6 +43,7 @@ typedef struct CutOver
 	int64		start;			/* of the pause */
 	const char *reason;			/* for ATTEMPT_RETRY */
 	Shard	   *changed;		/* somebody has changed its definitions */
+	char	   *unpublished;	/* or what is published of it */
 	char	   *states;			/* of the sequences, when they were closed */
 	PGresult   *shared;			/* tables that its shards lead to */
 } CutOver;
@@ -203,6 +204,17 @@ read_closed_shards(CutOver *cut)
 	pg_free(fingerprints);
 	cut->states = field(res, 0, 0);
 	PQclear(res);
+	if (cut->changed == NULL)
+	{
+		if ((res = try_query(conn, UNPUBLISHED_SQL, schema_list(move, conn), literal(conn, move->name))) == NULL)
+			return retry_if_passing(cut, cut->from, "the pause limit was reached");
+		if (PQntuples(res) > 0)
+		{
+			cut->changed = shard_of_schema(move, PQgetvalue(res, 0, 0));
+			cut->unpublished = field(res, 0, 1);
+		}
+		PQclear(res);
+	}
 	tell_time(cut, "definitions compared");
 	return cut->changed == NULL ? ATTEMPT_GOES_ON : ATTEMPT_FAILED;
 }
@@ -213,8 +225,11 @@ tell_changes(const CutOver *cut)
 {
 	const Side *from = cut->from;
 
-	report_error("the definitions of shard %d have changed since they were copied: %s", cut->changed->number,
-				 name_changes(from->conn, cut->to->conn, cut->changed->schema, journal_of(cut->changed, from)->fingerprint));
+	if (cut->unpublished != NULL)
+		report_error("shard %d was not published all the time, so the copy can lack rows of %s", cut->changed->number, cut->unpublished);
+	else
+		report_error("the definitions of shard %d have changed since they were copied: %s", cut->changed->number,
+					 name_changes(from->conn, cut->to->conn, cut->changed->schema, journal_of(cut->changed, from)->fingerprint));
 	if (is_way_back(cut->changed))
 		report_hint("There is no way back any more. Type: %s; then: %s; and then move it with --from and --to exchanged.",
 					whole_command(cut->move, "abort"), whole_command(cut->move, "finish"));
@@ -351,6 +366,7 @@ try_cut_over(CutOver *cut)
 
 	cut->start = now_ms();
 	cut->changed = NULL;
+	cut->unpublished = NULL;
 	if ((cut->reason = prepare_pools(cut->move, cut->from, cut->to)) != NULL)
 		return ATTEMPT_RETRY;
 	begin_pause(cut->move, cut->from);
@@ -431,7 +447,7 @@ cut_over(const Move *move, bool quiet)
 			return STATUS_UNCERTAIN;
 		if (attempt == ATTEMPT_RETRY && quiet)
 			report_verbose("cut-over of %s: %s, after %d ms", move->title, cut.reason, pause_ms);
-		if (attempt == ATTEMPT_FAILED && cut.changed != NULL && !quiet && newer_tables(move, cut.changed) != NULL && n < move->options->retries)
+		if (attempt == ATTEMPT_FAILED && cut.changed != NULL && cut.unpublished == NULL && !quiet && newer_tables(move, cut.changed) != NULL && n < move->options->retries)
 		{
 			if ((status = bring_new_tables(move)) != STATUS_DONE)
 				return status;

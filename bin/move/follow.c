@@ -3,6 +3,7 @@
  * only what the log costs in the meantime has a limit.
  */
 #include "stages.h"
+#include "sql/queries.inc"
 
 /* So often rows may be refused after a fail-over, before they are copied anew. */
 #define ERRORS_MAX			3
@@ -57,9 +58,20 @@ wait_for_standbys(const Side *side, int64 until)
 	return done;
 }
 
+/* What no repetition brings back is gone. */
+static Status
+tell_lost(const Move *move, const char *lost)
+{
+	report_error("%s", lost);
+	if (is_way_back(move->shards[0]))
+		report_hint("The shard stays where it is. There is no way back any more; type: %s", whole_command(move, "finish"));
+	return STATUS_UNDO;
+}
+
 /*
- * Give up if the slot is lost, or keeps more log than it may.  A full disk on
- * the source would be worse than no move.
+ * Give up if the slot is lost, or keeps more log than it may: a full disk on
+ * the source would be worse than no move.  Or if the publication is: a slot sends
+ * nothing from before there is another.
  */
 Status
 check_slot(const Move *move)
@@ -67,28 +79,52 @@ check_slot(const Move *move)
 	const Side *from = &move->source;
 	const char *name = move->name;
 	PGresult   *res = query(from->aux,
-							"SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, "
-							"wal_status IS NOT DISTINCT FROM 'lost', "
-							"coalesce(to_jsonb(s) ->> 'invalidation_reason', 'its log is gone') "
-							"FROM pg_replication_slots s WHERE slot_name = %s",
-							literal(from->aux, name));
-	bool		lost = PQntuples(res) == 0 || *PQgetvalue(res, 0, 1) == 't';
-	int64		kept = lost ? 0 : strtoll(PQgetvalue(res, 0, 0), NULL, 10);
+							"SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, CASE WHEN slot_name IS NULL THEN 'somebody has dropped it' "
+							"WHEN wal_status = 'lost' THEN coalesce(to_jsonb(s) ->> 'invalidation_reason', 'its log is gone') END, "
+							"EXISTS (SELECT FROM pg_publication WHERE pubname = name) "
+							"FROM (SELECT %s) n (name) LEFT JOIN pg_replication_slots s ON slot_name = name", literal(from->aux, name));
+	int64		kept = strtoll(PQgetvalue(res, 0, 0), NULL, 10);
+	const char *lost = PQgetisnull(res, 0, 1) ? NULL : text_of("replication slot \"%s\" of the %s is lost: %s", name, from->label, PQgetvalue(res, 0, 1));
 
-	if (!lost && kept <= move->options->max_wal)
-	{
-		PQclear(res);
+	if (lost == NULL && *PQgetvalue(res, 0, 2) == 'f')
+		lost = text_of("publication \"%s\" of the %s is lost: somebody has dropped it", name, from->label);
+	PQclear(res);
+	if (lost != NULL)
+		return tell_lost(move, lost);
+	if (kept <= move->options->max_wal)
 		return STATUS_DONE;
-	}
-	if (lost)
-		report_error("replication slot \"%s\" of the %s is lost: %s", name, from->label, PQntuples(res) == 0 ? "somebody has dropped it" : PQgetvalue(res, 0, 2));
-	else
-		report_error("the move keeps %lld MB of the %s's log, more than --max-wal allows",
-					 (long long) kept >> 20, from->label);
+	report_error("the move keeps %lld MB of the %s's log, more than --max-wal allows",
+				 (long long) kept >> 20, from->label);
 	if (is_way_back(move->shards[0]))
-		report_hint("The shard stays where it is. %s: %s", lost ? "There is no way back any more; type" : "Type the same command again, with a larger --max-wal; or",
-					whole_command(move, "finish"));
+		report_hint("The shard stays where it is. Type the same command again, with a larger --max-wal; or: %s", whole_command(move, "finish"));
 	return STATUS_UNDO;
+}
+
+/* The same once the target follows: has somebody ended that there? */
+Status
+check_following(const Move *move)
+{
+	PGconn	   *conn = move->target.aux;
+	Status		status = check_slot(move);
+	char	   *enabled = query_text(conn, "SELECT subenabled::int FROM pg_subscription WHERE subname = %s", literal(conn, move->name));
+
+	if (status != STATUS_DONE)
+		return status;
+	if (enabled == NULL)
+		return tell_lost(move, text_of("subscription \"%s\" of the %s is lost: somebody has dropped it", move->name, move->target.label));
+	return *enabled == '1' ? STATUS_DONE :
+		refuse(STATUS_FAILED, text_of("Type there, and then the same command again: ALTER SUBSCRIPTION %s ENABLE;", ident(conn, move->name)),
+			   "subscription \"%s\" of the %s is disabled", move->name, move->target.label);
+}
+
+/* Has somebody renamed a copy on the target?  Its tables are still the subscription's. */
+Status
+check_names(const Move *move)
+{
+	char	   *renamed = query_text(move->target.conn, RENAMED_SQL, shard_list(move));
+
+	return renamed == NULL ? STATUS_DONE :
+		refuse(STATUS_FAILED, text_of("Type there, and then the same command again: %s", renamed), "the copy of %s has another name on the %s", move->title, move->target.label);
 }
 
 /*
@@ -266,7 +302,7 @@ wait_for_lag(const Move *move)
 			tell_workers(to, name);
 			told = now_ms();
 		}
-		if ((status = check_slot(move)) != STATUS_DONE)
+		if ((status = check_following(move)) != STATUS_DONE)
 			return status;
 		if (lag < 0 && who_failed_over(move) != NULL && count_apply_errors(to, name) >= errors + ERRORS_MAX)
 		{

@@ -401,14 +401,6 @@ record_detail(const Move *move, PGconn *conn, const char *key, const char *value
 		literal(conn, key), literal(conn, value), shard_list(move));
 }
 
-/* Shards whose copy will not have all rows: no definitions are as noted any more, so they never move with it. */
-void
-set_aside(PGconn *conn, const char *shards)
-{
-	run(conn, "UPDATE snowid.moves SET details = details || (SELECT jsonb_build_object('fingerprint', f, 'brought', f) "
-		"FROM regexp_replace(details ->> 'fingerprint', '^\\S*', 'aside') f) WHERE shard IN (%s)", shards);
-}
-
 /*
  * Has a server failed over since the copy was known to have the rows of the
  * source?  What was committed last may be lost with that, on either side, though

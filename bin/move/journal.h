@@ -201,7 +201,6 @@ extern Move *select_situations(const Move *move, int situations);
 extern void record_step_on(const Move *move, const Side *side, PGconn *conn, Step step);
 extern void record_step(const Move *move, const Side *side, Step step);
 extern void record_detail(const Move *move, PGconn *conn, const char *key, const char *value);
-extern void set_aside(PGconn *conn, const char *shards);
 
 extern bool failed_over(const Move *move, const Side *side);
 extern const char *who_failed_over(const Move *move);

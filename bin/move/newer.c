@@ -12,9 +12,6 @@
 #include "stages.h"
 #include "sql/queries.inc"
 
-/* How long what was sent may take to be applied. */
-#define REPLAY_WAIT_MS		20000
-
 /* So often the target may fail to copy a table. */
 #define ERRORS_MAX			3
 
@@ -83,52 +80,9 @@ may_be_brought(const Move *single)
 	if (tables == NULL || check_new_tables(single))
 		return tables != NULL;
 	report_error("shard %d cannot be moved with what is new in it: %s", shard->number, tables);
-	report_hint("Correct that on the source, and type the same command again.");
+	report_hint("Correct that, and type the same command again.");
 	leave_shard(single, shard);
 	return false;
-}
-
-/* Take newer tables out of the publication; true if some were in it. */
-static bool
-unpublish(const Newer *newer)
-{
-	const Move *single = newer->single;
-	PGconn	   *conn = single->source.conn;
-	char	   *published = query_text(conn, "SELECT string_agg(format('ONLY %%s', prrelid::regclass), ', ') FROM pg_publication_rel "
-									   "JOIN pg_publication p ON p.oid = prpubid WHERE pubname = %s AND prrelid = ANY (ARRAY[%s]::oid[])",
-									   literal(conn, single->name), list_tables(newer->tables, 4, "r"));
-
-	if (published != NULL)
-		run(conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(conn, single->name), published);
-	return published != NULL;
-}
-
-/*
- * What is sent of tables that are followed no more is skipped, but needs the tables, with
- * the columns that they have by now: all of these schemas, and of open shards what is
- * published, wherever it is.
- */
-static void
-make_room_in(const Move *move, const char *schemas)
-{
-	PGconn	   *conn = move->target.conn;
-	char	   *columns = query_text(move->source.conn, ALL_COLUMNS_SQL, schemas, literal(move->source.conn, move->name));
-	char	   *statements = query_text(conn, MAKE_ROOM_SQL, literal(conn, columns), literal(conn, move->name));
-
-	if (statements != NULL)
-		run(conn, "%s", statements);
-}
-
-void
-make_room(const Move *move)
-{
-	make_room_in(move, schema_list(move, move->source.conn));
-}
-
-void
-make_room_for_published(const Move *move)
-{
-	make_room_in(move, "''");
 }
 
 static const char *
@@ -183,14 +137,16 @@ drop_what_is_left(const Move *move, Newer *newer, int n)
 	bool		is_left = false;
 
 	for (int i = 0; i < n; i++)
-		if (unpublish(&newer[i]) || has_newer_there(&newer[i]))
+	{
+		char	   *tables = list_tables(newer[i].tables, 4, "r");
+
+		if ((*tables != '\0' && unpublish(move, tables)) || has_newer_there(&newer[i]))
 			is_left = true;
+	}
 	if (!is_left)
 		return STATUS_DONE;
-	for (int i = 0; i < n; i++)
-		make_room(newer[i].single);
 	refresh(move, false);
-	if (!wait_for_replay(move, now_ms() + REPLAY_WAIT_MS))
+	if (!await_skipped(move))
 	{
 		report_error("the %s does not follow: changes of new tables are still on their way", move->target.label);
 		tell_workers(&move->target, move->name);
@@ -220,7 +176,7 @@ publish_newer(const Newer *newer)
 	{
 		begin_limited(single, conn, single->options->lock_timeout_ms);
 		if (try_run(conn, "LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", tables) &&
-			try_run(conn, "ALTER PUBLICATION %s ADD TABLE %s", ident(conn, single->name), tables) &&
+			publish_tables(single, conn, single->name, tables) &&
 			try_run(conn, "COMMIT"))
 			return STATUS_DONE;
 		if (strcmp(last_sqlstate, "55P03") != 0 || attempt >= single->options->retries)
@@ -290,7 +246,7 @@ await_tables(const Move *move)
 			report_hint("Correct that, and type the same command again; or: %s", whole_command(move, "abort"));
 			return STATUS_FAILED;
 		}
-		if ((status = check_slot(move)) != STATUS_DONE ||
+		if ((status = check_following(move)) != STATUS_DONE ||
 			(status = mend_after_errors(move, &seen)) != STATUS_DONE)
 			return status;
 
@@ -382,69 +338,48 @@ is_following(const Move *move, Shard *shard, const void *name)
 }
 
 /*
- * The target cannot apply what comes: has somebody changed a shard?  Tables that were
- * brought, and changed since, are brought anew.  A shard with other changes is
- * followed no more, since the others of its batch would wait behind it, and never moves so.
+ * Shards whose definitions have changed are followed no more, and never move so: the
+ * others of their batch would wait behind what cannot be applied.  Of one that only has new
+ * tables, these are not, and are brought anew.  True if some were followed.
  */
-static Status
-mend_following(const Move *move)
+static bool
+leave_changed(const Move *move)
 {
-	const Side *source = &move->source;
 	const Move *batch = select_shards(move->set, is_following, move->name);
-	Status		status = STATUS_DONE;
-	Shard	  **aside;
-	char	  **now;
-	int			n = 0;
+	char	  **now = batch->nshards > 0 ? note_definitions(batch, &move->source) : NULL;
+	bool		left = false;
 
-	if (batch->nshards == 0)
-		return STATUS_DONE;
-	aside = pg_malloc(sizeof(Shard *) * batch->nshards);
-	now = note_definitions(batch, source);
-
-	/* All have room before anything is awaited. */
 	for (int i = 0; i < batch->nshards; i++)
 	{
-		Move	   *single = select_range(batch, i, 1);
 		Shard	   *shard = batch->shards[i];
-		const char *noted = journal_of(shard, source)->fingerprint;
+		PGresult   *tables;
+		bool		from_copy;
+		char	   *oids;
 
-		single->name = move->name;
-		if (noted == NULL || is_as_noted(noted, now[i]) || newer_tables(single, shard) != NULL)
+		if (journal_of(shard, &move->source)->fingerprint == NULL || is_as_noted(journal_of(shard, &move->source)->fingerprint, now[i]))
 			continue;
-		if (strncmp(noted, "aside", 5) != 0)
-		{
-			report_error("the target cannot apply what comes, and the definitions of shard %d have changed since they were copied: %s", shard->number,
-						 name_changes(source->conn, move->target.conn, shard->schema, noted));
-			report_hint("Begin again, after: %s", whole_command(single, "abort"));
-			set_aside(source->conn, shard_list(single));
-			read_journal(single, source);
-			leave_shard(move, shard);
-			aside[n++] = shard;
-		}
-		make_room(single);
+		tables = find_newer(batch, shard, &from_copy);
+		oids = tables != NULL ? list_tables(tables, 4, "r") :
+			text_of("SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace(%s)", literal(move->source.conn, ident(move->source.conn, shard->schema)));
+		if (*oids != '\0' && unpublish(move, oids))
+			left = true;
+		PQclear(tables);
 	}
-	for (int i = 0; i < batch->nshards && status == STATUS_DONE; i++)
-	{
-		Move	   *single = select_range(batch, i, 1);
-
-		single->name = move->name;
-		for (int k = 0; k < n && status == STATUS_DONE; k++)
-			if (aside[k] == batch->shards[i])
-				status = take_out(single);
-		if (status == STATUS_DONE && newer_tables(single, batch->shards[i]) != NULL)
-			status = bring_new_tables(single);
-	}
-	pg_free(aside);
-	return status;
+	return left;
 }
 
-/* If the target has had errors since these were seen. */
+/* If the target has had errors since these were seen: is it for want of its own schemas, of a shard as it was, or of room? */
 Status
 mend_after_errors(const Move *move, int64 *seen)
 {
 	int64		count = count_apply_errors(&move->target, move->name);
-	Status		status = count > *seen ? mend_following(move) : STATUS_DONE;
+	Status		status = count == *seen ? STATUS_DONE : check_names(move);
 
-	*seen = count;
-	return status;
+	if (count == *seen || status != STATUS_DONE)
+		return status;
+	if (leave_changed(move))
+		refresh(move, false);
+	if (make_room(move))
+		*seen = count;
+	return STATUS_DONE;
 }

@@ -9,13 +9,28 @@
 /* How long what uses a slot may take to end. */
 #define END_WAIT_MS		20000
 
+/* How often to look whether the target has errors. */
+#define LOOK_MS			500
+
 /* How often to ask for a slot. */
 #define SLOT_WAIT_MS	500
 
 /*
+ * Publish tables, and note in the journal who has: what is taken out of the publication
+ * and added again may have been written meanwhile.  False if a query failed, as
+ * try_run() does.
+ */
+bool
+publish_tables(const Move *move, PGconn *conn, const char *name, const char *tables)
+{
+	return try_run(conn, "ALTER PUBLICATION %s ADD TABLE %s", ident(conn, name), tables) &&
+		try_run(conn, "UPDATE snowid.moves SET details = details || jsonb_build_object('published', "
+				"concat_ws(' ', details ->> 'published', pg_current_xact_id()::xid)) WHERE shard IN (%s)", shard_list(move));
+}
+
+/*
  * Add the shards' tables to a publication that does not have them.  Partitions
- * one by one, since that is what a write to their parent comes to.  False if a
- * query failed, as try_run() does.
+ * one by one, since that is what a write to their parent comes to.
  */
 bool
 extend_publication(const Move *move, const Side *side, const char *name)
@@ -25,11 +40,8 @@ extend_publication(const Move *move, const Side *side, const char *name)
 								"FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
 								"WHERE n.nspname IN (%s) AND c.relkind = 'r' AND c.relpersistence = 'p'",
 								schema_list(move, side->conn));
-	bool		done = res != NULL;
+	bool		done = res != NULL && (PQgetisnull(res, 0, 0) || publish_tables(move, side->conn, name, PQgetvalue(res, 0, 0)));
 
-	if (done && !PQgetisnull(res, 0, 0))
-		done = try_run(side->conn, "ALTER PUBLICATION %s ADD TABLE %s", ident(side->conn, name),
-					   PQgetvalue(res, 0, 0));
 	PQclear(res);
 	return done;
 }
@@ -76,47 +88,74 @@ publish(const Move *move, const Side *side, const char *name)
 	run(side->conn, "COMMIT");
 }
 
-/*
- * Take out what has another name now, or has left its schema: the target, which goes by
- * names, could follow nothing any more, or would bring it to a table of others.  Its
- * shard never moves with the copy that it has.
- */
-static void
-take_out_strangers(const Move *move)
+/* Take tables, a list of OIDs or a query for them, out of the source's publication; true if some were in it. */
+bool
+unpublish(const Move *move, const char *tables)
 {
 	PGconn	   *conn = move->source.conn;
-	const char *name = literal(conn, move->name);
-	char	   *inside = query_text(conn, "SELECT array_agg(format('%%I.%%I', schemaname, tablename)) FROM pg_publication_tables "
-									"JOIN snowid.moves ON schema = schemaname AND %s IN (details ->> 'name', details ->> 'reverse_name') WHERE pubname = %s", name, name);
-	char	   *known = inside == NULL ? NULL :
-	query_text(move->target.conn, "SELECT array_agg(t) FROM unnest(%s::text[]) t, to_regclass(t) r WHERE r IS NOT NULL AND obj_description(r, 'pg_class') IS DISTINCT FROM %s",
-			   literal(move->target.conn, inside), literal(move->target.conn, move->name));
-	char	   *strangers = query_text(conn, "SELECT array_agg(t) FROM (SELECT format('%%I.%%I', schemaname, tablename) FROM pg_publication_tables WHERE pubname = %s) x (t) "
-									   "WHERE t <> ALL (%s::text[])", name, literal(conn, known != NULL ? known : "{}"));
+	char	   *published = query_text(conn, "SELECT string_agg(format('ONLY %%s', prrelid::regclass), ', ') FROM pg_publication_rel "
+									   "JOIN pg_publication p ON p.oid = prpubid WHERE pubname = %s AND prrelid IN (%s)",
+									   literal(conn, move->name), tables);
 
-	if (strangers == NULL)
-		return;
-	make_room_for_published(move);
-	run(conn, "BEGIN");
-	set_aside(conn, text_of("SELECT shard FROM snowid.moves WHERE %s IN (details ->> 'name', details ->> 'reverse_name') AND "
-							"(to_regnamespace(quote_ident(schema)) IS NULL OR schema IN (SELECT (parse_ident(t))[1] FROM unnest(%s::text[]) t))", name, literal(conn, strangers)));
-	run(conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(conn, move->name),
-		query_text(conn, "SELECT string_agg('ONLY ' || t, ', ') FROM unnest(%s::text[]) t", literal(conn, strangers)));
-	run(conn, "COMMIT");
+	if (published != NULL)
+		run(conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(conn, move->name), published);
+	return published != NULL;
 }
 
-/* Have the subscription follow what the publication has; tables that are new to it are copied, or not. */
+/*
+ * Have the subscription follow what the publication has; tables that are new to it are
+ * copied, or not.  It goes by names.  What has another name by now, or has left its
+ * schema, is published no more: the target could follow nothing, or would bring it to a
+ * table of others.  Its shard never moves with the copy that it has.
+ */
 void
 refresh(const Move *move, bool copies)
 {
 	const Side *to = &move->target;
+	PGconn	   *conn = move->source.conn;
+	char	   *tables = query_text(conn, PUBLISHED_SQL, literal(conn, move->name));
 
-	take_out_strangers(move);
+	if (check_following(move) != STATUS_DONE)
+		fail();
+	unpublish(move, text_of("SELECT oid FROM pg_class WHERE oid NOT IN (%s)",
+							query_text(to->conn, "SELECT coalesce(string_agg(key, ', '), '0') FROM json_each_text(%s) WHERE to_regclass(value) IS NOT NULL",
+									   literal(to->conn, tables))));
 	run_and_tell(to, to->conn, to->aux, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION WITH (copy_data = %s)", ident(to->conn, move->name),
 				 copies ? "true" : "false");
 }
 
-/* The tables that make_room() has made. */
+/*
+ * What was sent of tables by names, or with columns, that the target lacks is not even
+ * skipped there.  The log that the slot keeps tells what that is.  It gets room on the
+ * target, and is published no more: its shard never moves with this copy, or is brought
+ * anew.  False if the slot is in use: then the target follows.
+ */
+bool
+make_room(const Move *move)
+{
+	PGconn	   *from = move->source.conn;
+	PGconn	   *to = move->target.conn;
+	PGresult   *sent = try_query(from, SENT_TABLES_SQL, literal(from, move->name));
+	PGresult   *room;
+
+	if (sent == NULL && strcmp(last_sqlstate, "55006") != 0)
+		fail_with(from);
+	if (sent == NULL)
+		return false;
+	room = query(to, MAKE_ROOM_SQL, literal(to, PQgetvalue(sent, 0, 0)), literal(to, move->name));
+	if (!PQgetisnull(room, 0, 0))
+	{
+		if (unpublish(move, PQgetvalue(room, 0, 1)))
+			report_info("followed no more, since the %s lacks the name or columns: %s", move->target.label, PQgetvalue(room, 0, 2));
+		run(to, "%s", PQgetvalue(room, 0, 0));
+		refresh(move, false);
+	}
+	PQclear(sent);
+	PQclear(room);
+	return true;
+}
+
+/* The tables that this has made. */
 static void
 drop_room(PGconn *conn, const char *name)
 {
@@ -124,6 +163,19 @@ drop_room(PGconn *conn, const char *name)
 
 	if (statements != NULL)
 		run(conn, "%s", statements);
+}
+
+/* Wait until what was sent of tables that are published no more is applied, or skipped. */
+bool
+await_skipped(const Move *move)
+{
+	int64		until = now_ms() + END_WAIT_MS;
+	int64		seen = count_apply_errors(&move->target, move->name);
+
+	while (!wait_for_replay(move, Min(until, now_ms() + LOOK_MS)))
+		if (now_ms() >= until || mend_after_errors(move, &seen) != STATUS_DONE)
+			return false;
+	return true;
 }
 
 /*
@@ -134,28 +186,20 @@ drop_room(PGconn *conn, const char *name)
 Status
 take_out(const Move *move)
 {
-	const Side *from = &move->source;
 	const Side *to = &move->target;
-	const char *name = move->name;
-	char	   *tables = query_text(from->conn,
-									"SELECT string_agg(format('ONLY %%I.%%I', n.nspname, c.relname), ', ') "
-									"FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid "
-									"JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
-									"WHERE p.pubname = %s AND n.nspname IN (%s)",
-									literal(from->conn, name), schema_list(move, from->conn));
 
-	if (tables != NULL)
-		run(from->conn, "ALTER PUBLICATION %s DROP TABLE %s", ident(from->conn, name), tables);
-	if (to->conn == NULL || !has_subscription(to->conn, name))
+	unpublish(move, text_of("SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname IN (%s)",
+							schema_list(move, move->source.conn)));
+	if (to->conn == NULL || !has_subscription(to->conn, move->name))
 		return STATUS_DONE;
 	refresh(move, false);
-	if (wait_for_replay(move, now_ms() + END_WAIT_MS))
+	if (await_skipped(move))
 	{
-		drop_room(to->conn, name);
+		drop_room(to->conn, move->name);
 		return STATUS_DONE;
 	}
 	report_error("the %s does not follow: changes of %s are still on their way", to->label, move->title);
-	tell_workers(to, name);
+	tell_workers(to, move->name);
 	report_hint("When it follows again, type the same command again; or abort all shards that were copied together.");
 	return STATUS_FAILED;
 }

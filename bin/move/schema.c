@@ -43,7 +43,8 @@ check_definitions(const Move *move, const Side *side)
 			if (is_way_back(shard))
 				report_hint("There is no way back any more. Type: %s; and then move it with --from and --to exchanged.", whole_command(select_range(move, i, 1), "finish"));
 			else
-				report_hint("Begin again, after: %s", whole_command(select_range(move, i, 1), "abort"));
+				report_hint("%s %s", !is_source && new_tables(side->conn, shard->schema, before) != NULL ? "Drop what is new there, and type the same command again. Or begin again, after:" : "Begin again, after:",
+							whole_command(select_range(move, i, 1), "abort"));
 			leave_shard(move, shard);
 		}
 		status = STATUS_FAILED;

@@ -65,8 +65,6 @@ extern bool make_missing(const Move *single, const char *section);
 
 extern char *newer_tables(const Move *move, Shard *shard);
 extern bool may_be_brought(const Move *single);
-extern void make_room(const Move *move);
-extern void make_room_for_published(const Move *move);
 extern Status mend_after_errors(const Move *move, int64 *seen);
 extern Status bring_new_tables(const Move *move);
 
@@ -79,7 +77,11 @@ extern Status fill_views(const Move *move);
 
 extern void publish(const Move *move, const Side *side, const char *name);
 extern void refresh(const Move *move, bool copies);
+extern bool publish_tables(const Move *move, PGconn *conn, const char *name, const char *tables);
+extern bool unpublish(const Move *move, const char *tables);
 extern bool extend_publication(const Move *move, const Side *side, const char *name);
+extern bool make_room(const Move *move);
+extern bool await_skipped(const Move *move);
 extern Status take_out(const Move *move);
 extern void create_slot(const Side *side, const char *name);
 extern char *create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name);
@@ -116,6 +118,8 @@ extern void run_and_tell(const Side *side, PGconn *conn, PGconn *observer,
 /* follow.c: waiting for the other server */
 
 extern Status check_slot(const Move *move);
+extern Status check_following(const Move *move);
+extern Status check_names(const Move *move);
 extern int64 count_apply_errors(const Side *to, const char *name);
 extern Status wait_for_lag(const Move *move);
 extern char *reader_of(const Move *move);

@@ -251,15 +251,4 @@ INSERT INTO insta6.fresh VALUES (6)});
 	$b->safe_psql('postgres', 'DROP TABLE public.users; DROP VIEW public.mimics; DROP TABLE public.mimic; DROP ROLE mimic');
 };
 
-subtest 'what somebody publishes no more' => sub {
-	follows('unpublished');
-	$a->safe_psql('postgres', 'ALTER PUBLICATION ' . $a->safe_psql('postgres', 'SELECT pubname FROM pg_publication') . ' DROP TABLE insta5.users');
-	$a->safe_psql('postgres', q{INSERT INTO insta5.users (name) VALUES ('unpublished')});
-	moves_ok($a, $b, 5, [], 1, 'not published', qr/shard 5 is not published as it was: insta5\.users.*abort/s);
-	moves_ok($a, $b, 5, ['abort'], 0, 'given up');
-	moves_ok($a, $b, 5, [], 0, 'moved after that');
-	is($b->safe_psql('postgres', q{SELECT count(*) FROM insta5.users WHERE name = 'unpublished'}), '1', 'with its row');
-	ends_ok('unpublished');
-};
-
 done_testing();

@@ -62,7 +62,7 @@ subtest 'a copy that differs' => sub {
 subtest 'too much log' => sub {
 	fresh_shard($a, $b);
 	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
-	$b->safe_psql('postgres', 'ALTER SUBSCRIPTION ' . $b->safe_psql('postgres', 'SELECT subname FROM pg_subscription') . ' DISABLE');
+	$b->safe_psql('postgres', 'ALTER SUBSCRIPTION ' . $b->safe_psql('postgres', 'SELECT subname FROM pg_subscription') . q{ CONNECTION 'host=/nowhere dbname=postgres'});
 	my $idle = '';
 	my $waiting_tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$idle, IPC::Run::timeout(120));
 	$waiting_tool->pump until $idle =~ /waiting: the target is not connected/;

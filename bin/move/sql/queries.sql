@@ -395,36 +395,65 @@ UPDATE snowid.moves SET details = jsonb_set(details, '{sequences}', (SELECT coal
  FROM jsonb_each(details -> 'sequences') WHERE key IN (SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
   WHERE nspname = schema AND relkind = 'S'))) WHERE shard = :'shard';
 
--- The columns of tables, and of what is published of open shards, to be given to the next.
--- arguments: schemas name
-\echo all_columns_sql
-SELECT coalesce(json_agg(json_build_object('schema', nspname, 'name', relname, 'inside', m.schema IS NOT NULL, 'columns', ARRAY(SELECT attname FROM pg_attribute
- WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped))), '[]')
-FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace LEFT JOIN snowid.moves m ON m.schema = nspname WHERE relkind = 'r' AND (nspname IN (:'schemas')
- OR closed IS NOT TRUE AND c.oid IN (SELECT prrelid FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE pubname = :'name'));
-
--- The tables whose rows do not all come, by a publication.
+-- Shards of which not all rows come, by a publication: a table is not in it, not with all that it has, or not
+-- since we have published it.
 -- arguments: schemas name
 \echo unpublished_sql
-SELECT string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+SELECT nspname, string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+JOIN snowid.moves m ON m.schema = nspname
 WHERE nspname IN (:'schemas') AND relkind = 'r' AND relpersistence = 'p' AND NOT EXISTS (
- SELECT FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE prrelid = c.oid AND pubname = :'name'
- AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND prqual IS NULL AND prattrs IS NULL);
+ SELECT FROM pg_publication_rel r JOIN pg_publication p ON p.oid = prpubid WHERE prrelid = c.oid AND pubname = :'name'
+ AND r.xmin::text = ANY (string_to_array(details ->> 'published', ' '))
+ AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND prqual IS NULL AND prattrs IS NULL) GROUP BY nspname;
 
--- Makes statements for the tables and columns that are missing, of whatever type; no table
--- of others gets any.
--- arguments: columns name
+-- What a publication has of the schemas of its move.
+-- arguments: name
+\echo published_sql
+SELECT coalesce(json_object_agg(prrelid, format('%I.%I', nspname, relname)), '{}')
+FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid JOIN pg_class c ON c.oid = prrelid JOIN pg_namespace n ON n.oid = relnamespace
+JOIN snowid.moves m ON schema = nspname AND :'name' IN (details ->> 'name', details ->> 'reverse_name') WHERE pubname = :'name';
+
+-- The tables that the log tells of which a slot keeps: names, and columns, of pgoutput's relation messages.  Each
+-- text has a zero after it; then, after the schema's, nothing; after the table's, four bytes; after a column's, nine.
+-- arguments: name
+\echo sent_tables_sql
+WITH RECURSIVE part (message, n, value, rest) AS (
+ SELECT DISTINCT data, 0, '\x'::bytea, substr(data, 6)
+ FROM pg_logical_slot_peek_binary_changes(:'name', NULL, NULL, 'proto_version', '1', 'publication_names', quote_ident(:'name')) WHERE get_byte(data, 0) = ascii('R')
+ UNION ALL
+ SELECT message, n + 1, substr(rest, 1, zero - 1), substr(rest, zero + CASE n WHEN 0 THEN 1 WHEN 1 THEN 5 ELSE 10 END)
+ FROM part, LATERAL position('\x00'::bytea IN rest) zero WHERE rest <> '\x'),
+sent AS (SELECT ('x' || encode(substr(message, 2, 4), 'hex'))::bit(32)::bigint AS oid,
+ array_agg(convert_from(value, getdatabaseencoding()) ORDER BY n) FILTER (WHERE n > 0) AS names FROM part GROUP BY message)
+SELECT coalesce(json_agg(json_build_object('oid', oid, 'schema', names[1], 'name', names[2], 'columns', names[3:])), '[]') FROM sent;
+
+-- Statements for the tables and columns of these that are missing, of whatever type; the tables
+-- of the source, and the names.  No table of others gets any.
+-- arguments: sent name
 \echo make_room_sql
-SELECT nullif(concat((SELECT string_agg(DISTINCT format('CREATE SCHEMA %I; COMMENT ON SCHEMA %1$I IS %L; ', schema, :'name'), '')
- FROM json_to_recordset(:'columns') c (schema text, inside bool) WHERE NOT inside AND to_regnamespace(quote_ident(schema)) IS NULL),
-string_agg(CASE WHEN t.oid IS NULL
+WITH sent AS (
+ SELECT schema, name, array_agg(DISTINCT oid) AS oids, coalesce(array_agg(DISTINCT u) FILTER (WHERE u IS NOT NULL), '{}') AS columns
+ FROM json_to_recordset(:'sent') s (oid text, schema text, name text, columns text[]) LEFT JOIN LATERAL unnest(columns) u ON true GROUP BY 1, 2),
+lacking AS (
+ SELECT s.*, x, t.oid, m.schema IS NOT NULL AS inside, missing FROM sent s LEFT JOIN snowid.moves m USING (schema), format('%I.%I', s.schema, name) x, LATERAL to_regclass(x) t (oid),
+ LATERAL (SELECT string_agg(format('ADD COLUMN %I text', u), ', ') FROM unnest(columns) u WHERE NOT EXISTS (
+  SELECT FROM pg_attribute WHERE attrelid = t.oid AND attname = u AND NOT attisdropped)) c (missing)
+ WHERE CASE WHEN t.oid IS NULL THEN closed IS NOT FALSE ELSE missing IS NOT NULL AND (closed OR obj_description(t.oid, 'pg_class') = :'name') END)
+SELECT coalesce((SELECT string_agg(DISTINCT format('CREATE SCHEMA %I; COMMENT ON SCHEMA %1$I IS %L; ', schema, :'name'), '')
+ FROM lacking WHERE to_regnamespace(quote_ident(schema)) IS NULL), '') ||
+string_agg(CASE WHEN oid IS NULL
  THEN format('CREATE TABLE %s (%s); ', x, (SELECT string_agg(format('%I text', u), ', ') FROM unnest(columns) u)) ||
   CASE WHEN inside THEN format('SELECT snowid_internal.prepare_table(%L); ', x) ELSE '' END || format('COMMENT ON TABLE %s IS %L', x, :'name')
- ELSE format('ALTER TABLE %s %s', x, missing) END, '; ')), '')
-FROM json_to_recordset(:'columns') c (schema text, name text, inside bool, columns text[]), format('%I.%I', schema, name) x, LATERAL to_regclass(x) t (oid),
-LATERAL (SELECT string_agg(format('ADD COLUMN %I text', u), ', ') FROM unnest(columns) u WHERE NOT EXISTS (
- SELECT FROM pg_attribute WHERE attrelid = t.oid AND attname = u AND NOT attisdropped)) m (missing)
-WHERE CASE WHEN inside THEN to_regnamespace(quote_ident(schema)) IS NOT NULL ELSE t.oid IS NULL END AND (t.oid IS NULL OR missing IS NOT NULL);
+ ELSE format('ALTER TABLE %s %s', x, missing) END, '; '),
+(SELECT string_agg(u, ', ') FROM lacking, unnest(oids) u), string_agg(x, ', ' ORDER BY x) FROM lacking;
+
+-- What gives copies of shards their names again, of which a subscription follows tables.
+-- arguments: numbers
+\echo renamed_sql
+SELECT string_agg(DISTINCT format('ALTER SCHEMA %I RENAME TO %I;', nspname, schema), ' or ') FROM snowid.moves
+JOIN pg_subscription s ON subname IN (details ->> 'name', details ->> 'reverse_name') JOIN pg_subscription_rel ON srsubid = s.oid
+JOIN pg_class c ON c.oid = srrelid JOIN pg_namespace n ON n.oid = relnamespace
+WHERE shard IN (:'numbers') AND to_regnamespace(quote_ident(schema)) IS NULL AND nspname NOT IN (SELECT schema FROM snowid.moves);
 
 -- Statements that drop the tables that were made so, and none of a lesser role that has the comment, too.
 -- arguments: name
@@ -451,13 +480,17 @@ FROM %1$s WHERE parse_ident(parent_table, false) && ARRAY[%2$s]::text[] ORDER BY
  (SELECT string_agg(quote_literal(s), ', ') FROM unnest(ARRAY[:'schemas']::text[]) s))
 FROM pg_class c JOIN pg_attribute ON attrelid = c.oid WHERE relname = 'part_config' AND attname = 'parent_table' AND relkind = 'r';
 
--- The names of a schema's objects, but for those that no command names.
+-- Objects that somebody has made as such: no command names a key's triggers, a table's or an array's type, NOT NULL.
+SELECT $$
+NOT EXISTS (SELECT FROM pg_constraint k WHERE (k.tableoid, k.oid, contype) = (classid, objid, 'n'))
+AND NOT EXISTS (SELECT FROM pg_depend d WHERE (d.classid, d.objid, deptype) = (x.classid, x.objid, 'i') AND d.classid IN ('pg_type'::regclass, 'pg_trigger'::regclass))
+$$ AS has_name \gset
+
+-- The names of a schema's objects.
 -- arguments: oids
 \echo names_sql
 :parts
-SELECT array_agg(pg_describe_object(classid, objid, 0)) FROM o
-WHERE NOT EXISTS (SELECT FROM pg_constraint k WHERE (k.tableoid, k.oid, contype) = (classid, objid, 'n'))
-AND NOT EXISTS (SELECT FROM pg_trigger g WHERE (g.tableoid, g.oid) = (classid, objid) AND tgisinternal);
+SELECT array_agg(pg_describe_object(classid, objid, 0)) FROM o x WHERE :has_name;
 
 -- What has changed since a snapshot: objects that rows of a later transaction belong
 -- to, relations first.  What was dropped has none, and is what only the other server
@@ -475,8 +508,8 @@ AND NOT EXISTS (SELECT FROM pg_trigger g WHERE (g.tableoid, g.oid) = (classid, o
  UNION ALL SELECT classid, objid, x.xmin::text FROM pg_description x JOIN o ON (classid, objid) = (classoid, objoid))
 SELECT array_to_string(coalesce(
  (SELECT array_agg(pg_describe_object(classid, objid, 0) ORDER BY classid <> 'pg_class'::regclass) FROM (SELECT DISTINCT classid, objid
-  FROM r, CAST(:'since' AS pg_snapshot) s, CAST(pg_snapshot_xmin(s)::xid AS xid) x
-  WHERE NOT pg_visible_in_snapshot(greatest(3, pg_snapshot_xmin(s)::text::bigint + age(x) - age(made_by::xid))::text::xid8, s)) d),
+  FROM r x, CAST(:'since' AS pg_snapshot) s, CAST(pg_snapshot_xmin(s)::xid AS xid) oldest
+  WHERE :has_name AND NOT pg_visible_in_snapshot(greatest(3, pg_snapshot_xmin(s)::text::bigint + age(oldest) - age(made_by::xid))::text::xid8, s)) d),
  ARRAY(SELECT unnest(:'names'::text[]) EXCEPT SELECT pg_describe_object(classid, objid, 0) FROM o)), ', ');
 
 -- Of prepared transactions, whose shards stay with another server.
