@@ -101,7 +101,8 @@ prepare_way_back(const Move *move)
 	for (int i = 0; i < move->nshards; i++)
 		if (journal_of(move->shards[i], target)->fingerprint == NULL)
 			record_detail(select_range(move, i, 1), target->conn, "fingerprint", notes[i]);
-	publish(move, target, move->reverse_name);
+	if (!query_bool(target->conn, "SELECT count(*) FROM pg_publication WHERE pubname = %s", literal(target->conn, move->reverse_name)))
+		run(target->conn, "CREATE PUBLICATION %s", ident(target->conn, move->reverse_name));
 	create_slot(target, move->reverse_name);
 }
 

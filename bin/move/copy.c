@@ -800,7 +800,7 @@ copy_once(Copy *copy, bool has_rows)
 	if ((status = check_definitions(move, &move->source)) != STATUS_DONE)
 		return status;
 	if (!has_rows)
-		publish(move, &move->source, move->name);
+		publish(move);
 	if ((status = reach_publication(move)) != STATUS_DONE || (status = take_snapshot(copy, has_rows)) != STATUS_DONE ||
 		(status = copy_schemas(move, copy->keeper, copy->snapshot, copy->archive, has_rows)) != STATUS_DONE)
 		return status;

@@ -42,8 +42,8 @@ typedef struct CutOver
 	bool		again;			/* has an attempt failed? */
 	int64		start;			/* of the pause */
 	const char *reason;			/* for ATTEMPT_RETRY */
-	Shard	   *changed;		/* somebody has changed its definitions */
-	char	   *unpublished;	/* or what is published of it */
+	const Move *changed;		/* a shard whose definitions are others */
+	char	   *unpublished;	/* tables of which not all rows come */
 	char	   *states;			/* of the sequences, when they were closed */
 	PGresult   *shared;			/* tables that its shards lead to */
 } CutOver;
@@ -196,45 +196,33 @@ read_closed_shards(CutOver *cut)
 	PQclear(res);
 
 	if ((fingerprints = try_fingerprints(move, cut->from)) == NULL ||
-		(res = try_query(conn, SEQUENCE_STATES, shard_list(move))) == NULL)
+		(res = try_query(conn, "SELECT (" SEQUENCE_STATES "), (%s)", shard_list(move),
+						 text_of(UNPUBLISHED_SQL, schema_list(move, conn), literal(conn, move->name)))) == NULL)
 		return retry_if_passing(cut, cut->from, "the pause limit was reached");
 	for (int i = 0; i < move->nshards; i++)
 		if (!is_as_noted(journal_of(move->shards[i], cut->from)->fingerprint, fingerprints[i]))
-			cut->changed = move->shards[i];
+			cut->changed = select_range(move, i, 1);
 	pg_free(fingerprints);
 	cut->states = field(res, 0, 0);
+	cut->unpublished = field(res, 0, 1);
 	PQclear(res);
-	if (cut->changed == NULL)
-	{
-		if ((res = try_query(conn, UNPUBLISHED_SQL, schema_list(move, conn), literal(conn, move->name))) == NULL)
-			return retry_if_passing(cut, cut->from, "the pause limit was reached");
-		if (PQntuples(res) > 0)
-		{
-			cut->changed = shard_of_schema(move, PQgetvalue(res, 0, 0));
-			cut->unpublished = field(res, 0, 1);
-		}
-		PQclear(res);
-	}
 	tell_time(cut, "definitions compared");
-	return cut->changed == NULL ? ATTEMPT_GOES_ON : ATTEMPT_FAILED;
+	return cut->changed == NULL && cut->unpublished == NULL ? ATTEMPT_GOES_ON : ATTEMPT_FAILED;
 }
 
 /* Somebody has changed a shard; its writers have gone on. */
 static void
-tell_changes(const CutOver *cut)
+tell_why(const CutOver *cut)
 {
-	const Side *from = cut->from;
-
-	if (cut->unpublished != NULL)
-		report_error("shard %d was not published all the time, so the copy can lack rows of %s", cut->changed->number, cut->unpublished);
+	if (cut->changed != NULL)
+		tell_changes(cut->changed, cut->from, "since they were copied");
 	else
-		report_error("the definitions of shard %d have changed since they were copied: %s", cut->changed->number,
-					 name_changes(from->conn, cut->to->conn, cut->changed->schema, journal_of(cut->changed, from)->fingerprint));
-	if (is_way_back(cut->changed))
-		report_hint("There is no way back any more. Type: %s; then: %s; and then move it with --from and --to exchanged.",
-					whole_command(cut->move, "abort"), whole_command(cut->move, "finish"));
-	else
-		report_hint("Begin again, after: %s. During a move, no table, column, index, function or grant of the shard may be changed; only tables may be added.", whole_command(cut->move, "abort"));
+	{
+		report_error("the copy can lack rows of what was not published all the time: %s", cut->unpublished);
+		tell_to_begin_anew(cut->move, "");
+	}
+	if (is_way_back(cut->move->shards[0]))
+		stay(cut->move);
 }
 
 /*
@@ -447,7 +435,7 @@ cut_over(const Move *move, bool quiet)
 			return STATUS_UNCERTAIN;
 		if (attempt == ATTEMPT_RETRY && quiet)
 			report_verbose("cut-over of %s: %s, after %d ms", move->title, cut.reason, pause_ms);
-		if (attempt == ATTEMPT_FAILED && cut.changed != NULL && cut.unpublished == NULL && !quiet && newer_tables(move, cut.changed) != NULL && n < move->options->retries)
+		if (attempt == ATTEMPT_FAILED && cut.changed != NULL && !quiet && newer_tables(move, cut.changed->shards[0]) != NULL && n < move->options->retries)
 		{
 			if ((status = bring_new_tables(move)) != STATUS_DONE)
 				return status;
@@ -455,8 +443,8 @@ cut_over(const Move *move, bool quiet)
 			cut.shared = shared_tables(move);
 			continue;
 		}
-		if (attempt == ATTEMPT_FAILED && cut.changed != NULL && !quiet)
-			tell_changes(&cut);
+		if (attempt == ATTEMPT_FAILED && (cut.changed != NULL || cut.unpublished != NULL) && !quiet)
+			tell_why(&cut);
 		if (attempt != ATTEMPT_RETRY || quiet)
 			return STATUS_FAILED;
 		if (n >= move->options->retries)

@@ -69,9 +69,8 @@ tell_lost(const Move *move, const char *lost)
 }
 
 /*
- * Give up if the slot is lost, or keeps more log than it may: a full disk on
- * the source would be worse than no move.  Or if the publication is: a slot sends
- * nothing from before there is another.
+ * Give up if the slot is lost, its publication, without which it sends nothing, or
+ * keeps more log than it may.  A full disk on the source would be worse than no move.
  */
 Status
 check_slot(const Move *move)
@@ -80,21 +79,18 @@ check_slot(const Move *move)
 	const char *name = move->name;
 	PGresult   *res = query(from->aux,
 							"SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, CASE WHEN slot_name IS NULL THEN 'somebody has dropped it' "
-							"WHEN wal_status = 'lost' THEN coalesce(to_jsonb(s) ->> 'invalidation_reason', 'its log is gone') END, "
-							"EXISTS (SELECT FROM pg_publication WHERE pubname = name) "
+							"WHEN wal_status = 'lost' THEN coalesce(to_jsonb(s) ->> 'invalidation_reason', 'its log is gone') "
+							"WHEN NOT EXISTS (SELECT FROM pg_publication WHERE pubname = name) THEN 'somebody has dropped its publication' END "
 							"FROM (SELECT %s) n (name) LEFT JOIN pg_replication_slots s ON slot_name = name", literal(from->aux, name));
 	int64		kept = strtoll(PQgetvalue(res, 0, 0), NULL, 10);
-	const char *lost = PQgetisnull(res, 0, 1) ? NULL : text_of("replication slot \"%s\" of the %s is lost: %s", name, from->label, PQgetvalue(res, 0, 1));
+	char	   *lost = field(res, 0, 1);
 
-	if (lost == NULL && *PQgetvalue(res, 0, 2) == 'f')
-		lost = text_of("publication \"%s\" of the %s is lost: somebody has dropped it", name, from->label);
 	PQclear(res);
 	if (lost != NULL)
-		return tell_lost(move, lost);
+		return tell_lost(move, text_of("replication slot \"%s\" of the %s is lost: %s", name, from->label, lost));
 	if (kept <= move->options->max_wal)
 		return STATUS_DONE;
-	report_error("the move keeps %lld MB of the %s's log, more than --max-wal allows",
-				 (long long) kept >> 20, from->label);
+	report_error("the move keeps %lld MB of the %s's log, more than --max-wal allows", (long long) kept >> 20, from->label);
 	if (is_way_back(move->shards[0]))
 		report_hint("The shard stays where it is. Type the same command again, with a larger --max-wal; or: %s", whole_command(move, "finish"));
 	return STATUS_UNDO;
@@ -249,11 +245,12 @@ read_lag(const Side *from, const char *name)
 	return bytes;
 }
 
+/* How often a worker had one, by what it was at: to apply, or to copy a table ("sync"). */
 int64
-count_apply_errors(const Side *to, const char *name)
+count_errors(const Side *to, const char *name, const char *kind)
 {
-	return query_int64(to->aux, "SELECT coalesce(sum(apply_error_count), 0) FROM pg_stat_subscription_stats WHERE subname = %s",
-					   literal(to->aux, name));
+	return query_int64(to->aux, "SELECT coalesce(sum(coalesce(to_jsonb(s) ->> '%s_error_count', to_jsonb(s) ->> '%s_table_error_count')::bigint), 0) "
+					   "FROM pg_stat_subscription_stats s WHERE subname = %s", kind, kind, literal(to->aux, name));
 }
 
 /*
@@ -268,7 +265,7 @@ wait_for_lag(const Move *move)
 	const Side *to = &move->target;
 	const char *name = move->name;
 	int64		told = now_ms() + SILENCE_MS - TELL_MS;
-	int64		errors = count_apply_errors(to, name);
+	int64		errors = count_errors(to, name, "apply");
 	int64		seen = errors;
 	int64		looked = now_ms();
 	int			slow = 0;
@@ -304,7 +301,7 @@ wait_for_lag(const Move *move)
 		}
 		if ((status = check_following(move)) != STATUS_DONE)
 			return status;
-		if (lag < 0 && who_failed_over(move) != NULL && count_apply_errors(to, name) >= errors + ERRORS_MAX)
+		if (lag < 0 && who_failed_over(move) != NULL && count_errors(to, name, "apply") >= errors + ERRORS_MAX)
 		{
 			report_error("the target cannot apply what has come since the fail-over");
 			tell_log_of(to);

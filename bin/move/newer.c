@@ -85,6 +85,46 @@ may_be_brought(const Move *single)
 	return false;
 }
 
+/* Of the whole batch, those whose copy follows. */
+static bool
+is_following(const Move *move, Shard *shard, const void *name)
+{
+	const Journal *journal = journal_of(shard, &move->source);
+
+	return journal->exists && strcmp(journal->name, name) == 0 && situation_of(shard) == COPYING && !is_way_back(shard);
+}
+
+/*
+ * Shards whose definitions have changed are followed no more, and never move so: the
+ * others of their batch would wait behind what cannot be applied.  Of one that only has new
+ * tables, these are not, and are brought anew.  True if some were followed.
+ */
+static bool
+leave_changed(const Move *move)
+{
+	const Move *batch = select_shards(move->set, is_following, move->name);
+	char	  **now = batch->nshards > 0 ? note_definitions(batch, &move->source) : NULL;
+	bool		left = false;
+
+	for (int i = 0; i < batch->nshards; i++)
+	{
+		Shard	   *shard = batch->shards[i];
+		PGresult   *tables;
+		bool		from_copy;
+		char	   *oids;
+
+		if (journal_of(shard, &move->source)->fingerprint == NULL || is_as_noted(journal_of(shard, &move->source)->fingerprint, now[i]))
+			continue;
+		tables = find_newer(batch, shard, &from_copy);
+		oids = tables != NULL ? list_tables(tables, 4, "r") :
+			text_of("SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace(%s)", literal(move->source.conn, ident(move->source.conn, shard->schema)));
+		if (*oids != '\0' && unpublish(move, oids))
+			left = true;
+		PQclear(tables);
+	}
+	return left;
+}
+
 static const char *
 noted_there(const Newer *newer)
 {
@@ -113,9 +153,7 @@ drop_newer_there(const Newer *newer)
 		ours = ours && (*PQgetvalue(tables, row, 0) == 'S' || *PQgetvalue(tables, row, 5) == 't');
 	if (!ours)
 	{
-		report_error("the definitions of shard %d on the target have been changed: %s", shard->number,
-					 name_changes(to->conn, newer->single->source.conn, shard->schema, noted_there(newer)));
-		report_hint("Begin again, after: %s", whole_command(newer->single, "abort"));
+		tell_changes(newer->single, to, "on the target");
 		leave_shard(newer->single, shard);
 		return false;
 	}
@@ -134,25 +172,15 @@ drop_newer_there(const Newer *newer)
 static Status
 drop_what_is_left(const Move *move, Newer *newer, int n)
 {
-	bool		is_left = false;
+	bool		is_left = leave_changed(move);
 
 	for (int i = 0; i < n; i++)
-	{
-		char	   *tables = list_tables(newer[i].tables, 4, "r");
-
-		if ((*tables != '\0' && unpublish(move, tables)) || has_newer_there(&newer[i]))
-			is_left = true;
-	}
+		is_left = is_left || has_newer_there(&newer[i]);
 	if (!is_left)
 		return STATUS_DONE;
 	refresh(move, false);
-	if (!await_skipped(move))
-	{
-		report_error("the %s does not follow: changes of new tables are still on their way", move->target.label);
-		tell_workers(&move->target, move->name);
-		report_hint("When it follows again, type the same command again.");
+	if (await_skipped(move) != STATUS_DONE)
 		return STATUS_FAILED;
-	}
 	for (int i = 0; i < n; i++)
 		if (has_newer_there(&newer[i]) && !drop_newer_there(&newer[i]))
 			return STATUS_FAILED;
@@ -208,20 +236,13 @@ check_binary(const Newer *newer)
 		run(to, "ALTER SUBSCRIPTION %s SET (binary = false)", ident(to, single->name));
 }
 
-static int64
-count_sync_errors(const Side *to, const char *name)
-{
-	return query_int64(to->aux, "SELECT coalesce(sum(coalesce(to_jsonb(s) ->> 'sync_error_count', to_jsonb(s) ->> 'sync_table_error_count')::bigint), 0) "
-					   "FROM pg_stat_subscription_stats s WHERE subname = %s", literal(to->aux, name));
-}
-
 /* Wait until all tables of the subscription are followed as the others. */
 static Status
 await_tables(const Move *move)
 {
 	const Side *to = &move->target;
-	int64		errors = count_sync_errors(to, move->name);
-	int64		seen = count_apply_errors(to, move->name);
+	int64		errors = count_errors(to, move->name, "sync");
+	int64		seen = count_errors(to, move->name, "apply");
 	int64		told = now_ms() + SILENCE_MS - TELL_MS;
 	Status		status;
 
@@ -239,7 +260,7 @@ await_tables(const Move *move)
 			tell_workers(to, move->name);
 			told = now_ms();
 		}
-		if (count_sync_errors(to, move->name) >= errors + ERRORS_MAX)
+		if (count_errors(to, move->name, "sync") >= errors + ERRORS_MAX)
 		{
 			report_error("the %s cannot copy what is new: %s", to->label, waiting);
 			tell_log_of(to);
@@ -328,51 +349,11 @@ bring_new_tables(const Move *move)
 	return status;
 }
 
-/* Of the whole batch, those whose copy follows. */
-static bool
-is_following(const Move *move, Shard *shard, const void *name)
-{
-	const Journal *journal = journal_of(shard, &move->source);
-
-	return journal->exists && strcmp(journal->name, name) == 0 && situation_of(shard) == COPYING && !is_way_back(shard);
-}
-
-/*
- * Shards whose definitions have changed are followed no more, and never move so: the
- * others of their batch would wait behind what cannot be applied.  Of one that only has new
- * tables, these are not, and are brought anew.  True if some were followed.
- */
-static bool
-leave_changed(const Move *move)
-{
-	const Move *batch = select_shards(move->set, is_following, move->name);
-	char	  **now = batch->nshards > 0 ? note_definitions(batch, &move->source) : NULL;
-	bool		left = false;
-
-	for (int i = 0; i < batch->nshards; i++)
-	{
-		Shard	   *shard = batch->shards[i];
-		PGresult   *tables;
-		bool		from_copy;
-		char	   *oids;
-
-		if (journal_of(shard, &move->source)->fingerprint == NULL || is_as_noted(journal_of(shard, &move->source)->fingerprint, now[i]))
-			continue;
-		tables = find_newer(batch, shard, &from_copy);
-		oids = tables != NULL ? list_tables(tables, 4, "r") :
-			text_of("SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace(%s)", literal(move->source.conn, ident(move->source.conn, shard->schema)));
-		if (*oids != '\0' && unpublish(move, oids))
-			left = true;
-		PQclear(tables);
-	}
-	return left;
-}
-
 /* If the target has had errors since these were seen: is it for want of its own schemas, of a shard as it was, or of room? */
 Status
 mend_after_errors(const Move *move, int64 *seen)
 {
-	int64		count = count_apply_errors(&move->target, move->name);
+	int64		count = count_errors(&move->target, move->name, "apply");
 	Status		status = count == *seen ? STATUS_DONE : check_names(move);
 
 	if (count == *seen || status != STATUS_DONE)

@@ -49,43 +49,22 @@ extend_publication(const Move *move, const Side *side, const char *name)
 static bool
 has_subscription(PGconn *conn, const char *name)
 {
-	return query_bool(conn,
-					  "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subdbid = "
-					  "(SELECT oid FROM pg_database WHERE datname = current_database()))",
-					  literal(conn, name));
+	return query_bool(conn, "SELECT count(*) FROM pg_subscription WHERE subname = %s AND subdbid = "
+					  "(SELECT oid FROM pg_database WHERE datname = current_database())", literal(conn, name));
 }
 
-static bool
-publication_exists(const Side *side, const char *name)
-{
-	return query_bool(side->conn,
-					  "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = %s)",
-					  literal(side->conn, name));
-}
-
-/*
- * On the source: with the tables, and the journal.  On the target, for the way
- * back: it gets each shard's tables when that is opened.
- */
+/* On the source: with the tables, and the journal. */
 void
-publish(const Move *move, const Side *side, const char *name)
+publish(const Move *move)
 {
-	bool		on_source = side == &move->source;
+	const Side *source = &move->source;
 
-	if (!on_source && publication_exists(side, name))
-		return;
-	run(side->conn, "BEGIN");
-	run(side->conn, "CREATE PUBLICATION %s", ident(side->conn, name));
-	if (on_source)
-	{
-		if (!extend_publication(move, side, name))
-		{
-			report_error("%s: %s", side->label, PQerrorMessage(side->conn));
-			fail();
-		}
-		record_step(move, side, PUBLISHED);
-	}
-	run(side->conn, "COMMIT");
+	run(source->conn, "BEGIN");
+	run(source->conn, "CREATE PUBLICATION %s", ident(source->conn, move->name));
+	if (!extend_publication(move, source, move->name))
+		fail_with(source->conn);
+	record_step(move, source, PUBLISHED);
+	run(source->conn, "COMMIT");
 }
 
 /* Take tables, a list of OIDs or a query for them, out of the source's publication; true if some were in it. */
@@ -166,16 +145,22 @@ drop_room(PGconn *conn, const char *name)
 }
 
 /* Wait until what was sent of tables that are published no more is applied, or skipped. */
-bool
+Status
 await_skipped(const Move *move)
 {
+	const Side *to = &move->target;
 	int64		until = now_ms() + END_WAIT_MS;
-	int64		seen = count_apply_errors(&move->target, move->name);
+	int64		seen = count_errors(to, move->name, "apply");
 
 	while (!wait_for_replay(move, Min(until, now_ms() + LOOK_MS)))
 		if (now_ms() >= until || mend_after_errors(move, &seen) != STATUS_DONE)
-			return false;
-	return true;
+		{
+			report_error("the %s does not follow: changes of %s are still on their way", to->label, move->title);
+			tell_workers(to, move->name);
+			report_hint("When it follows again, type the same command again; or abort all shards that were copied together.");
+			return STATUS_FAILED;
+		}
+	return STATUS_DONE;
 }
 
 /*
@@ -193,15 +178,10 @@ take_out(const Move *move)
 	if (to->conn == NULL || !has_subscription(to->conn, move->name))
 		return STATUS_DONE;
 	refresh(move, false);
-	if (await_skipped(move))
-	{
-		drop_room(to->conn, move->name);
-		return STATUS_DONE;
-	}
-	report_error("the %s does not follow: changes of %s are still on their way", to->label, move->title);
-	tell_workers(to, move->name);
-	report_hint("When it follows again, type the same command again; or abort all shards that were copied together.");
-	return STATUS_FAILED;
+	if (await_skipped(move) != STATUS_DONE)
+		return STATUS_FAILED;
+	drop_room(to->conn, move->name);
+	return STATUS_DONE;
 }
 
 /*

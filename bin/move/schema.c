@@ -14,6 +14,29 @@ being_extended_sql(const Move *move, PGconn *conn)
 	return text_of("(" BEING_EXTENDED_SQL ")", schema_list(move, conn));
 }
 
+/* What to type for shards that never move with the copy that they have; or is "", or what may be done before. */
+void
+tell_to_begin_anew(const Move *move, const char *or)
+{
+	if (is_way_back(move->shards[0]))
+		report_hint("There is no way back any more. Type: %s; and then move it with --from and --to exchanged.", whole_command(move, "finish"));
+	else
+		report_hint("%sBegin again, after: %s", or, whole_command(move, "abort"));
+}
+
+/* A shard has been changed on a side. */
+void
+tell_changes(const Move *single, const Side *side, const char *since)
+{
+	const Side *other = side->place == single->source.place ? &single->target : &single->source;
+	const char *schema = single->shards[0]->schema;
+	const char *before = journal_of(single->shards[0], side)->fingerprint;
+
+	report_error("the definitions of shard %d have changed %s: %s", single->shards[0]->number, since, name_changes(side->conn, other->conn, schema, before));
+	tell_to_begin_anew(single, other == &single->source && new_tables(side->conn, schema, before) != NULL ?
+					   "Drop what is new there, and type the same command again. Or: " : "");
+}
+
 /*
  * Are the definitions those that were noted: on the source when they were checked,
  * since what is new may call anything; on the target when they were compared?  New
@@ -22,29 +45,20 @@ being_extended_sql(const Move *move, PGconn *conn)
 Status
 check_definitions(const Move *move, const Side *side)
 {
-	const Side *other = side->place == move->source.place ? &move->target : &move->source;
 	char	  **now = note_definitions(move, side);
 	Status		status = STATUS_DONE;
 
 	for (int i = 0; i < move->nshards; i++)
 	{
 		Shard	   *shard = move->shards[i];
-		const char *before = journal_of(shard, side)->fingerprint;
 		bool		is_source = side->place == move->source.place;
 
-		if (is_as_noted(before, now[i]) || (is_source && may_be_brought(select_range(move, i, 1))))
+		if (is_as_noted(journal_of(shard, side)->fingerprint, now[i]) || (is_source && may_be_brought(select_range(move, i, 1))))
 			continue;
 		if (!shard->failed)
 		{
-			report_error("the definitions of shard %d have changed %ssince they were %s: %s", shard->number,
-						 is_source ? "" : "on the target ",
-						 !is_source ? "compared" : has_reached(move, side, COPIED) ? "copied" : "checked",
-						 name_changes(side->conn, other->conn, shard->schema, before));
-			if (is_way_back(shard))
-				report_hint("There is no way back any more. Type: %s; and then move it with --from and --to exchanged.", whole_command(select_range(move, i, 1), "finish"));
-			else
-				report_hint("%s %s", !is_source && new_tables(side->conn, shard->schema, before) != NULL ? "Drop what is new there, and type the same command again. Or begin again, after:" : "Begin again, after:",
-							whole_command(select_range(move, i, 1), "abort"));
+			tell_changes(select_range(move, i, 1), side, text_of("%ssince they were %s", is_source ? "" : "on the target ",
+																 !is_source ? "compared" : has_reached(move, side, COPIED) ? "copied" : "checked"));
 			leave_shard(move, shard);
 		}
 		status = STATUS_FAILED;

@@ -55,6 +55,8 @@ extern char *name_changes(PGconn *conn, PGconn *other, const char *schema, const
 
 extern char *being_extended_sql(const Move *move, PGconn *conn);
 extern bool calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas);
+extern void tell_to_begin_anew(const Move *move, const char *or);
+extern void tell_changes(const Move *single, const Side *side, const char *since);
 extern Status check_definitions(const Move *move, const Side *side);
 extern Status compare_definitions(const Move *move, int archive);
 extern Status copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive, bool has_rows);
@@ -75,13 +77,13 @@ extern Status fill_views(const Move *move);
 
 /* replication.c: publications, slots and subscriptions, made and dropped */
 
-extern void publish(const Move *move, const Side *side, const char *name);
+extern void publish(const Move *move);
 extern void refresh(const Move *move, bool copies);
 extern bool publish_tables(const Move *move, PGconn *conn, const char *name, const char *tables);
 extern bool unpublish(const Move *move, const char *tables);
 extern bool extend_publication(const Move *move, const Side *side, const char *name);
 extern bool make_room(const Move *move);
-extern bool await_skipped(const Move *move);
+extern Status await_skipped(const Move *move);
 extern Status take_out(const Move *move);
 extern void create_slot(const Side *side, const char *name);
 extern char *create_slot_with_snapshot(const Side *side, PGconn *conn, const char *name);
@@ -120,7 +122,7 @@ extern void run_and_tell(const Side *side, PGconn *conn, PGconn *observer,
 extern Status check_slot(const Move *move);
 extern Status check_following(const Move *move);
 extern Status check_names(const Move *move);
-extern int64 count_apply_errors(const Side *to, const char *name);
+extern int64 count_errors(const Side *to, const char *name, const char *kind);
 extern Status wait_for_lag(const Move *move);
 extern char *reader_of(const Move *move);
 extern void record_reader(const Move *move, const char *reader);

@@ -68,7 +68,7 @@ for my $again (0, 1)
 		$hold->quit;
 		$tool->finish;
 		is($? >> 8, 1, 'it does not move') or diag $said;
-		like($said, qr/shard 5 was not published all the time.*insta5\.users.*abort/s, 'it says so');
+		like($said, qr/lack rows of what was not published all the time: insta5\.users.*abort/s, 'it says so');
 		let_go_steps($a);
 		begins_anew_ok(5, 'unpublished');
 		is($b->safe_psql('postgres', q{SELECT count(*) FROM insta5.users WHERE name = 'unpublished'}), '1', 'with its row');
@@ -87,7 +87,7 @@ for my $what (qw(publication subscription))
 		$b->safe_psql('postgres', "ALTER SUBSCRIPTION $name SET (slot_name = NONE)") if $what eq 'subscription';
 		($what eq 'publication' ? $a : $b)->safe_psql('postgres', "DROP $what $name");
 		$a->safe_psql('postgres', q{INSERT INTO insta5.users (name) VALUES ('unseen')});
-		moves_ok($a, $b, 5, [], 1, 'it cannot go on', qr/$what "$name" of the \w+ is lost: somebody has dropped it.*the move is undone/s);
+		moves_ok($a, $b, 5, [], 1, 'it cannot go on', qr/"$name" of the \w+ is lost: somebody has dropped it.*the move is undone/s);
 		moves_ok($a, $b, 5, [], 0, 'moved after that');
 		ends_ok(5, "a $what");
 	};
@@ -127,7 +127,7 @@ subtest 'what is made in the copy' => sub {
 	fresh_shard($a, $b);
 	follows(5);
 	$b->safe_psql('postgres', 'CREATE TABLE insta5.hand (n int)');
-	moves_ok($a, $b, 5, [], 1, 'it is named', qr/on the target since they were compared: table insta5\.hand\n.*Drop what is new there, and type the same command again/s);
+	moves_ok($a, $b, 5, [], 1, 'it is named', qr/on the target since they were compared: table insta5\.hand\n.*Drop what is new there, and type the same command again\. Or: Begin again, after: .*abort/s);
 	$b->safe_psql('postgres', 'DROP TABLE insta5.hand');
 	moves_ok($a, $b, 5, [], 0, 'moved without it');
 	ends_ok(5, 'made in the copy');
@@ -154,7 +154,7 @@ ALTER TABLE insta5.users DROP COLUMN soon;
 ALTER TABLE insta6.users ALTER name TYPE int USING 6;
 INSERT INTO insta6.users (name) VALUES (7)});
 	moves_ok($a, $b, '1-6', [], 1, 'five cannot',
-		qr/followed no more.*vier[^ ]*\.users.*shard 2 have changed.*shard 3 have changed.*shard 5 have changed.*shard 6 have changed.*shard 4 was not published all the time.*1 of 6 shards have moved.*left where they are: shards 2-6\n/s);
+		qr/followed no more.*vier[^ ]*\.users.*shard 2 have changed.*shard 3 have changed.*shard 5 have changed.*shard 6 have changed.*not published all the time: insta4\.users.*1 of 6 shards have moved.*left where they are: shards 2-6\n/s);
 	begins_anew_ok('2-6', 'for a while');
 	is($b->safe_psql('postgres', 'SELECT count(*) FROM insta4.users'), $was + 1, 'with the row that nobody saw');
 	ends_ok('1-6', 'for a while');
@@ -227,9 +227,8 @@ subtest 'on the way back' => sub {
 	my $publication = 'ALTER PUBLICATION ' . $b->safe_psql('postgres', 'SELECT pubname FROM pg_publication');
 	$b->safe_psql('postgres', "$publication DROP TABLE insta5.users");
 	$b->safe_psql('postgres', q{INSERT INTO insta5.users (name) VALUES ('unpublished')});
-	moves_ok($a, $b, 5, ['back'], 1, 'what somebody publishes no more', qr/shard 5 was not published all the time.*insta5\.users.*no way back any more/s);
-	moves_ok($a, $b, 5, ['abort'], 0, 'it stays');
-	is(living($b), '5', 'where it was');
+	moves_ok($a, $b, 5, ['back'], 1, 'what somebody publishes no more', qr/lack rows of what was not published all the time: insta5\.users.*no way back any more/s);
+	is(living($b), '5', 'it stays');
 	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 };
 

@@ -395,16 +395,16 @@ UPDATE snowid.moves SET details = jsonb_set(details, '{sequences}', (SELECT coal
  FROM jsonb_each(details -> 'sequences') WHERE key IN (SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
   WHERE nspname = schema AND relkind = 'S'))) WHERE shard = :'shard';
 
--- Shards of which not all rows come, by a publication: a table is not in it, not with all that it has, or not
--- since we have published it.
+-- Tables of shards of which not all rows come, by a publication: one is not in it, not with all that it has,
+-- or not since we have published it.
 -- arguments: schemas name
 \echo unpublished_sql
-SELECT nspname, string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+SELECT string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
 JOIN snowid.moves m ON m.schema = nspname
 WHERE nspname IN (:'schemas') AND relkind = 'r' AND relpersistence = 'p' AND NOT EXISTS (
  SELECT FROM pg_publication_rel r JOIN pg_publication p ON p.oid = prpubid WHERE prrelid = c.oid AND pubname = :'name'
  AND r.xmin::text = ANY (string_to_array(details ->> 'published', ' '))
- AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND prqual IS NULL AND prattrs IS NULL) GROUP BY nspname;
+ AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND prqual IS NULL AND prattrs IS NULL);
 
 -- What a publication has of the schemas of its move.
 -- arguments: name
