@@ -494,7 +494,7 @@ Status
 hand_over(const Move *move)
 {
 	const Side *from = &move->source;
-	int			count = 1;
+	int			count = first_group(move);
 	int			shortest = move->options->pause_limit_ms;
 	const Move *group;
 

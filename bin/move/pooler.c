@@ -244,6 +244,28 @@ config_of(const Console *c, const char *key)
 	return text_of("%s", answer_field(c, find_row(c, "key", key), "value"));
 }
 
+/* The number that SHOW VERSION has: 1018000 for 1.18. */
+static int
+version_of(Console *c, const char **text)
+{
+	int			v[3] = {0, 0, 0};
+
+	*text = ask_and_wait(c, "SHOW VERSION") > 0 ? text_of("%s", PQgetvalue(c->answer, 0, 0)) : error_of(c);
+	(void) sscanf(*text, "PgBouncer %d.%d.%d", &v[0], &v[1], &v[2]);
+	return (v[0] * 1000 + v[1]) * 1000 + v[2];
+}
+
+/*
+ * Does each RELOAD close the connections of all pools?  Before 1.24 it did with TLS
+ * to the servers.  SHOW CONFIG is asked last.
+ */
+static bool
+reload_closes_all(Console *c, int version)
+{
+	return ask_and_wait(c, "SHOW CONFIG") > 0 && version < 1024000 &&
+		config_of(c, "server_tls_sslmode")[0] != '\0' && strcmp(config_of(c, "server_tls_sslmode"), "disable") != 0;
+}
+
 /* -------- pools -------- */
 
 static int
@@ -417,6 +439,25 @@ ask_first(const Move *move, const char *verb, const char *const *before)
 		c->before = before;
 		ask_next(c, move, verb);
 	}
+}
+
+/*
+ * How many shards to hand over in the first decision, of a batch: one, or all, so that
+ * all pools' connections are made anew only once.
+ */
+int
+first_group(const Move *move)
+{
+	bool		all = false;
+
+	if (has_poolers(move) && open_consoles() == NULL)
+		for (Console *c = consoles; c < consoles + nconsoles; c++)
+		{
+			const char *text;
+
+			all |= reload_closes_all(c, version_of(c, &text));
+		}
+	return all ? move->nshards : 1;
 }
 
 /* What a move with poolers needs before writers wait, at each attempt; NULL, or why it has it not. */
@@ -780,17 +821,17 @@ check_processes(const Check *check, Console *c)
 static const char *
 check_config(const Check *check, Console *c, const MoveOptions *options)
 {
-	const char *version = ask_and_wait(c, "SHOW VERSION") > 0 ? text_of("%s", PQgetvalue(c->answer, 0, 0)) : error_of(c);
+	const char *version;
 	const char *limit;
 	const char *mode;
-	int			v[3] = {0, 0, 0};
-	int			number;
+	int			number = version_of(c, &version);
 
-	(void) sscanf(version, "PgBouncer %d.%d.%d", &v[0], &v[1], &v[2]);
-	number = (v[0] * 1000 + v[1]) * 1000 + v[2];
 	if (number < 1018000)
 		found_fmt(check, FOUND_FAILED, "It takes PgBouncer 1.18 or later.", "%s says: %s", c->name, version);
-	if (ask_and_wait(c, "SHOW CONFIG") == 0)
+	if (reload_closes_all(c, number))
+		found_fmt(check, FOUND_WARNING, "So each batch is handed over as a whole, with one RELOAD; or take PgBouncer 1.24 or later.",
+				  "%s has TLS to the servers: before 1.24, RELOAD closes the connections of all pools", c->name);
+	if (!has_obeyed(c))
 		return "";
 	check_include(check, c, config_of(c, "conffile"), options);
 	limit = config_of(c, "query_wait_timeout");

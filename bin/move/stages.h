@@ -175,6 +175,7 @@ extern void tie_shards(const Move *move);
 extern const Move *by_pools(const Move *move);
 extern int	whole_pools(const Move *move, int first, int count);
 extern void fail_whole_pools(const Move *move);
+extern int	first_group(const Move *move);
 extern const char *prepare_pools(const Move *move, const Side *from, const Side *to);
 extern const char *pause_pools(const Move *move, const Side *from, int64 until);
 extern const char *check_paused(void);

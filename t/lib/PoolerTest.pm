@@ -97,7 +97,7 @@ sub entries
 	my ($node, @options) = @_;
 	my ($out, $err) = ('', '');
 
-	IPC::Run::run([ 'snowid-move', 'route', '--from', $node->connstr('postgres'), @options ], '>', \$out, '2>', \$err)
+	IPC::Run::run([ 'snowid-move', 'route', '--from', MoveTest::address($node), @options ], '>', \$out, '2>', \$err)
 	  or die "route: $err";
 	return $out;
 }
