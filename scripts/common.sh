@@ -206,15 +206,16 @@ restart_cluster() {
 		{ cat "$work/$1.log" >&2; die "the server did not start"; }
 }
 
-# Start PgBouncer in a mode, on a port, with the entries of a file.
+# Start PgBouncer in a mode, on a port, with the entries of a file; under a name other than
+# the mode's, with further settings.  PGBOUNCER is another program than Debian's.
 start_pooler() {
-	local mode=$1 port=$2 file=$3
+	local mode=$1 port=$2 file=$3 name=${4:-$1}
 	echo '"postgres" ""' | as_user tee "$work/socket/users" >/dev/null
 	printf '%s\n' "%include $file" '[pgbouncer]' 'listen_addr =' "listen_port = $port" "unix_socket_dir = $work/socket" \
 		'auth_type = trust' "auth_file = $work/socket/users" 'admin_users = postgres' "pool_mode = $mode" \
-		'default_pool_size = 4' 'max_client_conn = 1000' "logfile = $work/socket/log.$mode" "pidfile = $work/socket/$mode.pooler" |
-		as_user tee "$work/socket/$mode.ini" >/dev/null
-	as_user env PATH="$PATH:/usr/sbin" pgbouncer -q -d "$work/socket/$mode.ini"
+		'default_pool_size = 4' 'max_client_conn = 1000' "logfile = $work/socket/log.$name" "pidfile = $work/socket/$name.pooler" "${@:5}" |
+		as_user tee "$work/socket/$name.ini" >/dev/null
+	as_user env PATH="$PATH:/usr/sbin" "${PGBOUNCER:-pgbouncer}" -q -d "$work/socket/$name.ini"
 }
 
 stop_cluster() { as_user "$pgbin/pg_ctl" -D "$work/$1" -m fast -w stop >/dev/null; }

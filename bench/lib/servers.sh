@@ -10,7 +10,7 @@
 start_server() {
 	local name=$1 n=$2
 	shift 2
-	home[n]="host=$work/socket port=543$n dbname=postgres"
+	home[n]="host=${server_host:-$work/socket} port=543$n dbname=postgres"
 	connstr[n]="${home[n]} user=postgres"
 	start_cluster "$name" "port = 543$n" "wal_level = logical" "max_locks_per_transaction = 256" "$@"
 	psql -qd "${connstr[n]}" -c 'CREATE EXTENSION snowid'
