@@ -123,21 +123,25 @@ extern void take_command(char **argv);
 #define TRUSTED "pg_has_role(relowner, session_user, 'MEMBER')"
 
 /*
- * Who owns something in the schema n, or a function that its triggers, constraints,
- * defaults, indexes and policies call, and would gain if we ran his code; NULL if
- * nobody.  pg_shdepend does not have what a predefined role owns.
+ * Who owns something in the schema n, or what its triggers, constraints, defaults,
+ * indexes, policies, domains and views call, and would gain if we ran his code; NULL if
+ * nobody.  What a function calls is its owner's affair.  pg_shdepend does not have what
+ * a predefined role owns.
  */
 #define UNTRUSTED \
-	"(SELECT owner::regrole FROM (SELECT 'pg_namespace'::regclass::oid AS classid, n.oid AS objid " \
-	"UNION ALL SELECT classid, objid FROM pg_depend WHERE refclassid = 'pg_namespace'::regclass AND refobjid = n.oid " \
-	"UNION ALL SELECT f.refclassid, f.refobjid FROM pg_depend t JOIN pg_depend c ON (c.refclassid, c.refobjid) = (t.classid, t.objid) " \
-	"JOIN pg_depend f ON (f.classid, f.objid) = (c.classid, c.objid) AND f.refclassid = 'pg_proc'::regclass " \
-	"WHERE t.refclassid = 'pg_namespace'::regclass AND t.refobjid = n.oid) o " \
-	"JOIN pg_database d ON datname = current_database() " \
+	"(WITH RECURSIVE o (classid, objid) AS (SELECT 'pg_namespace'::regclass::oid, n.oid " \
+	"UNION SELECT x.* FROM o, LATERAL (SELECT classid, objid FROM pg_depend d " \
+	"WHERE (refclassid, refobjid) = (o.classid, o.objid) AND (refclassid = 'pg_namespace'::regclass OR " \
+	"refclassid IN ('pg_class'::regclass, 'pg_type'::regclass) AND deptype IN ('a', 'i')) " \
+	"UNION ALL SELECT refclassid, refobjid FROM pg_depend d WHERE (classid, objid) = (o.classid, o.objid) AND classid <> 'pg_proc'::regclass " \
+	"AND (refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass) OR classid = 'pg_rewrite'::regclass AND " \
+	"refclassid = 'pg_class'::regclass AND (SELECT relkind = 'v' FROM pg_class WHERE oid = refobjid))) x) " \
+	"SELECT owner::regrole FROM o JOIN pg_database d ON datname = current_database() " \
 	"LEFT JOIN pg_shdepend s ON (s.classid, s.objid, s.deptype, s.dbid) = (o.classid, o.objid, 'o', d.oid), " \
 	"coalesce(s.refobjid, (SELECT nspowner FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT relowner FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT proowner FROM pg_proc WHERE (tableoid, oid) = (o.classid, o.objid)), " \
+	"(SELECT oprowner FROM pg_operator WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT typowner FROM pg_type WHERE (tableoid, oid) = (o.classid, o.objid))) f, " \
 	"coalesce(CASE f WHEN 'pg_database_owner'::regrole THEN datdba END, f) owner " \
 	"WHERE NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"

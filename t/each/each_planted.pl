@@ -119,14 +119,47 @@ each_ok($node, 0, qr/1 shards done/, @insert);
 $node->safe_psql('postgres', 'ALTER TABLE insta9.t OWNER TO pg_read_all_data');
 each_harmless(1, qr/of another role: pg_read_all_data/, '--name', 'more', '--file', $file, '--shard', 9);
 
-# Nor is what our own tables call run, if it is another role's.
+# Nor is what our own tables call run, if it is another role's, by whatever way they come to it.
 $node->safe_psql('postgres', 'ALTER TABLE insta9.t OWNER TO CURRENT_USER');
-for my $call (q{ADD CHECK (evil.bite('check') > '')}, q{ALTER v SET DEFAULT evil.bite('default')})
+as_planter(q{
+CREATE DOMAIN evil.checked AS text CHECK (evil.bite(VALUE) > '');
+CREATE VIEW evil.look AS SELECT evil.bite('view') AS v});
+$node->safe_psql('postgres', q{
+CREATE SCHEMA util;
+CREATE DOMAIN util.checked AS text CHECK (evil.bite(VALUE) > '');
+CREATE TYPE util.pair AS (a text, b util.checked[]);
+CREATE VIEW util.look AS SELECT evil.bite('view') AS v;
+CREATE OPERATOR util.=== (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal)});
+my $default = 'INSERT INTO t DEFAULT VALUES';
+for (
+	[ q{ALTER TABLE insta9.t ADD CHECK (evil.bite('check') > '')} ], [ q{ALTER TABLE insta9.t ALTER v SET DEFAULT evil.bite('default')} ],
+	[ 'ALTER TABLE insta9.t ADD w evil.checked' ], [ 'ALTER TABLE insta9.t ADD w util.checked', q{INSERT INTO t (w) VALUES ('x')} ],
+	[ 'ALTER TABLE insta9.t ADD w util.pair', q{INSERT INTO t (w) VALUES (ROW('a', ARRAY['x']))} ],
+	[ q{ALTER TABLE insta9.t ADD CHECK (v OPERATOR(util.===) 'x')}, q{INSERT INTO t VALUES ('x')} ],
+	[ q{ALTER TABLE insta9.t ADD CHECK (v OPERATOR(evil.=) 'x')}, q{INSERT INTO t VALUES ('x')} ],
+	[ 'CREATE VIEW insta9.l AS TABLE util.look', 'SELECT * FROM l' ], [ 'CREATE VIEW insta9.l AS TABLE evil.look', 'SELECT * FROM l' ],
+	[ q{CREATE TABLE util.part (v text CHECK (evil.bite('part') > '')); CREATE TABLE insta9.p (v text) PARTITION BY LIST (v);
+		ALTER TABLE insta9.p ATTACH PARTITION util.part DEFAULT}, q{INSERT INTO p VALUES ('x')} ])
 {
-	$node->safe_psql('postgres', "ALTER TABLE insta9.t $call");
-	each_harmless(1, qr/of another role: planter/, '--name', $call, '--shard', 9, '--file', script_file('INSERT INTO t DEFAULT VALUES'));
-	$node->safe_psql('postgres', 'DROP TABLE insta9.t; CREATE TABLE insta9.t (v text)');
+	my ($make, $script) = @$_;
+	$node->safe_psql('postgres', $make);
+	each_harmless(1, qr/of another role: planter/, '--name', $make, '--shard', 9, '--file', script_file($script // $default));
+	$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP TABLE IF EXISTS insta9.p; DROP VIEW IF EXISTS insta9.l;
+		DROP TABLE insta9.t; CREATE TABLE insta9.t (v text)');
 }
+
+# Who only uses what is in the shard cannot stop it.
+$node->safe_psql('postgres', q{
+CREATE DOMAIN insta9.plain AS text;
+CREATE TABLE insta9.k (v insta9.plain PRIMARY KEY);
+GRANT USAGE ON SCHEMA insta9 TO planter;
+GRANT SELECT, REFERENCES ON insta9.k TO planter});
+as_planter(q{
+CREATE DOMAIN evil.over AS insta9.plain CHECK (evil.bite(VALUE) > '');
+CREATE TABLE evil.keys (v text REFERENCES insta9.k CHECK (evil.bite(v) > ''));
+CREATE VIEW evil.over_k AS SELECT evil.bite(v) FROM insta9.k});
+each_harmless(0, qr/1 shards done/, '--name', 'used', '--shard', 9, '--file', script_file(q{INSERT INTO k VALUES ('x'); SELECT * FROM k}));
+$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP DOMAIN insta9.plain CASCADE');
 $node->safe_psql('postgres', 'SET client_min_messages = warning; SELECT snowid.drop_shard(9, true)');
 
 # Names.
