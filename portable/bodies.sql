@@ -689,7 +689,9 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
 			MESSAGE = format('roles that use sequences of schema "%s" could take no ids any more', schema),
 			DETAIL = 'In the portable edition they need UPDATE, too.',
-			HINT = 'Type: ' || missing;
+			-- One that the call has made goes with it.
+			HINT = concat('Type: ', (SELECT format('CREATE SEQUENCE IF NOT EXISTS %s; ', snowid_internal.qualified_name(oid))
+									 FROM pg_class WHERE oid = sequence AND age(xmin) <= 0), missing);
 	END IF;
 END
 $$;
@@ -726,8 +728,8 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  * behind the clock takes the lock for itself, and sets the sequence to the clock.
  *
  * Slots that a session skips without the lock can be taken back by the one that sets
- * the sequence.  So a slot that is counted is compared with the clock again:
- * safe_upper_id() rests on that.
+ * the sequence.  So a slot that is counted is compared with the clock again.
+ * safe_upper_id() rests on that, but in bulk, where the transaction has a smaller slot.
  *
  * nextval() logs one value in 33 only, so its commit alone waits for no flush.  So
  * the first ids of a transaction also set a sequence that is logged each time: the
