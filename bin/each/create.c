@@ -135,7 +135,7 @@ command_create(PGconn *registry)
 	/* Migrations wait, so that the ledger, which pg_dump shall see, is right. */
 	for (; !lock_shard(conn, options.like); wait_ms(100))
 		if (now_ms() - start > options.wait_s * INT64CONST(1000))
-			refuse_call("another snowid-each is at shard %d", options.like);
+			refuse_call("another snowid-each is at shard %d: %s", options.like, holder_of_shard(conn, options.like));
 	dump = dump_shards(conn, &schema, 1);
 	strip_script(dump, &side);
 

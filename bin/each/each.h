@@ -147,6 +147,7 @@ extern void take_command(char **argv);
 	"WHERE NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
 
 extern bool lock_shard(PGconn *conn, int shard);
+extern char *holder_of_shard(PGconn *conn, int shard);
 extern State migrate(PGconn *conn, Task *task);
 extern State forget(PGconn *conn, Task *task);
 

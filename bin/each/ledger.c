@@ -26,6 +26,11 @@
 	"FROM pg_stat_replication WHERE pid NOT IN " \
 	"(SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active_pid IS NOT NULL))"
 
+/* One of them, for a condition on pg_locks. */
+#define OUR_LOCK \
+	"locktype = 'advisory' AND classid = %d AND objid = CAST(%d AS oid) AND objsubid = 2 " \
+	"AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+
 /* Who holds locks, for a condition on pg_locks: the one whose transaction is the oldest. */
 #define HOLDER \
 	"(SELECT format('%%s%%s%%s holds %%s', coalesce('process ' || a.pid, 'a prepared transaction'), ' of ' || usename, " \
@@ -75,6 +80,14 @@ bool
 lock_shard(PGconn *conn, int shard)
 {
 	return query_bool(conn, "SELECT pg_try_advisory_lock(%d, %d)", LOCK_CLASS, shard);
+}
+
+/* Who has that lock; or "". */
+char *
+holder_of_shard(PGconn *conn, int shard)
+{
+	return query_text(conn, "SELECT coalesce(%s, '')",
+					  text_of(HOLDER, text_of(OUR_LOCK, LOCK_CLASS, shard)));
 }
 
 /*
@@ -213,7 +226,7 @@ run_whole(PGconn *conn, Place *place)
 static void
 await_builds(PGconn *conn, Task *task, const char *shared)
 {
-	char	   *holder = text_of(HOLDER, text_of("locktype = 'advisory' AND classid = %d AND objid = %d", LOCK_CLASS, BUILDS));
+	char	   *holder = text_of(HOLDER, text_of(OUR_LOCK, LOCK_CLASS, BUILDS));
 
 	while (goes_on() && !query_bool(conn, "SELECT pg_try_advisory_lock%s(%d, %d)", shared, LOCK_CLASS, BUILDS))
 	{
@@ -298,7 +311,7 @@ look(PGconn *conn, Place *place)
 {
 	Task	   *task = place->task;
 	int			key = options.each_server ? SERVER : task->shard;
-	char	   *holder = text_of(HOLDER, text_of("locktype = 'advisory' AND classid = %d AND objid = %d AND objsubid = 2", LOCK_CLASS, key));
+	char	   *holder = text_of(HOLDER, text_of(OUR_LOCK, LOCK_CLASS, key));
 	PGresult   *res = options.each_server ? try_query(conn, "SET lock_timeout = %d; " LOOK_AT_SERVER, options.lock_timeout_ms, holder, LOCK_CLASS, key)
 	: try_query(conn, "SET lock_timeout = %d; " LOOK, options.lock_timeout_ms, holder,
 				(long long) Max(options.max_lag, 0), LOCK_CLASS, task->shard,

@@ -60,9 +60,10 @@ subtest 'closed by hand' => sub {
 # Another one is at work: the lock is that of its session.
 subtest 'another one at work' => sub {
 	fresh_shard($a, $b);
-	my $other = $a->background_psql('postgres');
-	$other->query_safe(sprintf 'SELECT pg_advisory_lock(%d, 5)', 0x534E4F57);
-	moves_ok($a, $b, 5, [], 1, 'another one is at work', qr/another snowid-move is at work on shard 5.*process id \d+/s);
+	$a->safe_psql('postgres', 'CREATE ROLE stranger LOGIN');
+	my $other = $a->background_psql('postgres', extra_params => [ '-U', 'stranger' ]);
+	my $pid = $other->query_safe(sprintf 'SELECT pg_backend_pid() FROM pg_advisory_lock(%d, 5)', 0x534E4F57);
+	moves_ok($a, $b, 5, [], 1, 'another one is at work', qr/another snowid-move is at work on shard 5.*process id $pid\./s);
 	$other->quit;
 	nothing_left_ok($_, 'refused') for $a, $b;
 
