@@ -113,6 +113,7 @@ ok($stranger->query_safe('SELECT pg_advisory_unlock_all() IS NOT NULL') ne '' &&
 # Or a shard's, also in the way of who copies it.  In another database it is in nobody's way.
 $a->safe_psql('postgres', 'CREATE DATABASE elsewhere');
 my $elsewhere = $a->background_psql('elsewhere');
+$elsewhere->query_safe('BEGIN');
 $_->query_safe('SELECT pg_advisory_lock(x\'45414348\'::int, 3)') for $elsewhere, $stranger;
 my $holder = qr/another snowid-each is at (?:it|shard 3): process $pid of stranger, idle for \d+ s, holds ExclusiveLock/;
 each_ok($a, 1, $holder, '--name', 'held', '--wait', 0, '--shard', 3, '--file', script_file('SELECT 1'));
