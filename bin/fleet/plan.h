@@ -37,8 +37,8 @@ typedef struct PlanLimits
 } PlanLimits;
 
 /*
- * Fill in "to" of all pools.  What must leave its server goes first; with "balances", then as little as
- * possible, until no server has more than its share, or the largest pool if that is more.
+ * Fill in "to" of all pools, which come with the largest load first.  What must leave its server goes first; with
+ * "balances", then as little as possible, until no server has more than its share, or the largest pool if that is more.
  */
 extern void make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools,
 					  const PlanLimits *limits, bool balances);

@@ -17,6 +17,7 @@
 /* port.h has them come from a library that there is no need to link. */
 #undef printf
 #undef snprintf
+#undef qsort
 
 static int	ntests = 0;
 static int	nfailed = 0;
@@ -34,6 +35,15 @@ random_part(void)
 	return random() / ((double) RAND_MAX + 1);
 }
 
+static int
+by_load(const void *a, const void *b)
+{
+	const PlanPool *x = a;
+	const PlanPool *y = b;
+
+	return x->load < y->load ? 1 : x->load > y->load ? -1 : 0;
+}
+
 /* Pools by Zipf's law, each on a random server; so many first ones only on one of them. */
 static PlanPool *
 make_pools(int npools, int nservers, int crowded)
@@ -45,6 +55,7 @@ make_pools(int npools, int nservers, int crowded)
 		pools[i].load = pools[i].bytes = 1e12 / (1 + (i * 7919) % npools);
 		pools[i].server = i < crowded ? 0 : (int) (random_part() * nservers);
 	}
+	qsort(pools, npools, sizeof(PlanPool), by_load);
 	return pools;
 }
 
@@ -103,6 +114,141 @@ try_fleet(const char *name, int npools, int nservers, int crowded, const PlanSer
 	snprintf(text, sizeof(text), "%s: imbalance %.4f -> %.4f, bytes %.4f of the least, %.2f s", name,
 			 imbalance_of(servers, nservers, pools, npools, false), imbalance, least > 0 ? moved / least : 1, took);
 	ok(imbalance <= 1.05 && moved <= least * 1.15 && took <= seconds, text);
+	free(pools);
+}
+
+/*
+ * Other algorithms, for servers that are alike.  LPT: the largest pool to the emptiest server, as if nothing were
+ * anywhere; then each server becomes the one of whose pools it has most.
+ */
+static void
+plan_by_lpt(PlanPool *pools, int npools, int nservers)
+{
+	double		load[16] = {0},
+				common[16][16] = {{0}};
+	int			becomes[16];
+
+	for (int i = 0; i < npools; i++)
+	{
+		int			best = 0;
+
+		for (int s = 1; s < nservers; s++)
+			best = load[s] < load[best] ? s : best;
+		pools[i].to = best;
+		load[best] += pools[i].load;
+		common[best][pools[i].server] += pools[i].bytes;
+	}
+	for (int n = 0; n < nservers; n++)
+	{
+		int			a = -1,
+					b = -1;
+
+		for (int i = 0; i < nservers; i++)
+			for (int j = 0; j < nservers; j++)
+				if (common[i][j] >= 0 && (a < 0 || common[i][j] > common[a][b]))
+				{
+					a = i;
+					b = j;
+				}
+		becomes[a] = b;
+		for (int i = 0; i < nservers; i++)
+			common[a][i] = common[i][b] = -1;
+	}
+	for (int i = 0; i < npools; i++)
+		pools[i].to = becomes[pools[i].to];
+}
+
+/* Between the fullest server and the emptiest, the pool, or the two, that bring them nearest to each other; as even as ours. */
+static void
+plan_by_exchanges(PlanPool *pools, int npools, int nservers)
+{
+	int		   *there = calloc(npools + 1, sizeof(int));
+	double		load[16] = {0},
+				all = 0;
+
+	for (int i = 0; i < npools; i++)
+	{
+		load[pools[i].to = pools[i].server] += pools[i].load;
+		all += pools[i].load;
+	}
+	for (int n = 0; n < 10000; n++)
+	{
+		int			full = 0,
+					empty = 0,
+					nthere = 0,
+					a = -1,
+					b = -1;
+		double		gap,
+					best;
+
+		for (int s = 1; s < nservers; s++)
+		{
+			full = load[s] > load[full] ? s : full;
+			empty = load[s] < load[empty] ? s : empty;
+		}
+		best = gap = load[full] - load[empty];
+		if (load[full] <= 1.002 * all / nservers)
+			break;
+		for (int i = 0; i < npools; i++)
+			if (pools[i].to == empty)
+				there[nthere++] = i;
+
+		/*
+		 * Both come with the largest first; at the end is none, for a pool
+		 * alone.
+		 */
+		for (int i = 0, j = 0; i < npools; i++)
+		{
+			double		wanted = pools[i].load - gap / 2;
+			double		other;
+
+			if (pools[i].to != full)
+				continue;
+			while (j < nthere && fabs((j + 1 < nthere ? pools[there[j + 1]].load : 0) - wanted) <= fabs(pools[there[j]].load - wanted))
+				j++;
+			other = j < nthere ? pools[there[j]].load : 0;
+			if (fabs(2 * (other - wanted)) < best * (1 - 1e-9))
+			{
+				best = fabs(2 * (other - wanted));
+				a = i;
+				b = j < nthere ? there[j] : -1;
+			}
+		}
+		if (a < 0)
+			break;
+		gap = pools[a].load - (b < 0 ? 0 : pools[b].load);
+		load[full] -= gap;
+		load[empty] += gap;
+		pools[a].to = empty;
+		if (b >= 0)
+			pools[b].to = full;
+	}
+	free(there);
+}
+
+/* None of them is as even for fewer bytes. */
+static void
+compare(const char *name, int crowded, const PlanServer *servers)
+{
+	static const char *const algorithms[] = {"ours", "LPT", "exchanges"};
+	PlanPool   *pools = make_pools(8192, 16, crowded);
+	PlanLimits	limits = {.threshold = 0.05};
+	double		even[3],
+				cost[3];
+	char text[	300];
+
+	make_plan(servers, 16, pools, 8192, &limits, true);
+	for (int a = 0; a < 3; a++)
+	{
+		if (a == 1)
+			plan_by_lpt(pools, 8192, 16);
+		else if (a == 2)
+			plan_by_exchanges(pools, 8192, 16);
+		even[a] = imbalance_of(servers, 16, pools, 8192, true);
+		cost[a] = bytes_moved(pools, 8192) / least_bytes(servers, 16, pools, 8192);
+		snprintf(text, sizeof(text), "%s, %s: imbalance %.4f, bytes %.3f of the least", name, algorithms[a], even[a], cost[a]);
+		ok(even[a] <= 1.05 && cost[a] >= cost[0], text);
+	}
 	free(pools);
 }
 
@@ -208,6 +354,8 @@ main(void)
 	};
 	try_fleet("8,192 pools by Zipf, 16 servers", 8192, 16, 0, servers, 5);
 	try_fleet("half of them on one server", 8192, 16, 4096, servers, 5);
+	compare("anywhere", 0, servers);
+	compare("half on one server", 4096, servers);
 	try_fleet("256 servers", 8192, 256, 0, servers, 30);
 	getrusage(RUSAGE_SELF, &used);
 	ok(used.ru_maxrss < 200 * 1024, "in 200 MB");

@@ -67,7 +67,7 @@ CREATE TEMP TABLE pool AS WITH rule AS MATERIALIZED (SELECT row_number() OVER ()
   FROM rule r JOIN lives l ON r.shards @> l.shard GROUP BY 1),
  allowed AS MATERIALIZED (SELECT rules, string_agg(is_in, '' ORDER BY n) AS allowed FROM (SELECT rules, a.n, CASE WHEN bool_and(coalesce(a.name = ANY (servers), false)) THEN '1' ELSE '0' END AS is_in
    FROM (SELECT DISTINCT rules FROM ruled WHERE rules IS NOT NULL) o JOIN rule r ON r.n = ANY (rules) CROSS JOIN answer a GROUP BY 1, 2) x GROUP BY 1)
-SELECT (row_number() OVER (ORDER BY pool) - 1)::int AS i, pool, server, load, bytes, shards, l.n, l.stays OR coalesce(r.stays, false) AS stays, allowed,
+SELECT (row_number() OVER (ORDER BY load DESC, pool) - 1)::int AS i, pool, server, load, bytes, shards, l.n, l.stays OR coalesce(r.stays, false) AS stays, allowed,
  CASE WHEN r.apart IS NOT NULL THEN (SELECT string_agg(CASE WHEN g.n = ANY (r.apart) THEN '1' ELSE '0' END, '' ORDER BY g.n) FROM rule g WHERE g.rule = 'apart') END AS apart, NULL::int AS target, false AS stuck
 FROM (SELECT l.pool, coalesce(mode() WITHIN GROUP (ORDER BY l.server) FILTER (WHERE s.name IS NULL), min(l.server)) AS server, sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END) AS load, coalesce(sum(l.bytes), 0) AS bytes,
   string_agg(l.shard::text, ',' ORDER BY l.shard) AS shards, count(*) AS n, count(DISTINCT l.server) > 1 OR bool_or(l.lives IS DISTINCT FROM 'here') OR bool_or(g.shard IS NOT NULL) AS stays
@@ -99,6 +99,8 @@ SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')
  FROM pool JOIN r ON r.n = server, LATERAL (SELECT range_agg(int4range(s, s + 1)) AS ranges FROM unnest(string_to_array(shards, ',')::int[]) s) x, LATERAL (SELECT array_agg(rule) AS rules FROM snowid.placements p WHERE p.shards && ranges) y WHERE stuck
  UNION ALL SELECT 4, -1, format('pool %s moves whole, so its shards %s cannot be apart; give them pools of their own, or at the directory type: DELETE FROM snowid.placements WHERE rule = ''apart'' AND shards = ''%s'';', pool, string_agg(shard::text, ',' ORDER BY shard), p.shards)
  FROM snowid.placements p JOIN lives l ON p.shards @> l.shard WHERE rule = 'apart' GROUP BY pool, p.shards HAVING count(*) > 1
+ UNION ALL SELECT 4, -2, format('the fleet has no %s, which the rule "only" of shards %s names', string_agg(s, ', '), p.shards)
+ FROM snowid.placements p, unnest(servers) s WHERE s NOT IN (SELECT name FROM snowid.servers) GROUP BY p.shards
  UNION ALL SELECT 5, 0, format('%s jobs, %s%s', count(server), pg_size_pretty(coalesce(sum(bytes), 0)::bigint), CASE WHEN count(server) = 0 THEN '' ELSE coalesce(
   ', about ' || round((sum(bytes) / nullif(min(rate), 0))::numeric) || ' s', ', for an unknown time: there was no move yet') END) FROM job RIGHT JOIN (SELECT :'rate'::float8 AS rate) x ON true
  WHERE server IS NOT NULL OR NOT EXISTS (SELECT FROM job)) x (part, n, line);
@@ -128,7 +130,7 @@ GROUP BY id, g.source, g.target HAVING NOT (bool_and(step IN ('moved', 'open')) 
 -- arguments: name facts
 \echo fleet_add_checks_sql
 WITH d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f, jsonb_to_record(f) x (is_same bool, level text, shards jsonb, roles jsonb, shared jsonb))
-SELECT string_agg(format(E'%-8s %s\n', severity, what) || coalesce(format(E'%-8s %s\n', '', to_do), ''), '' ORDER BY n, what), bool_or(severity = 'FAILED') FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
+SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')) || coalesce(format(E'%-8s %s\n', '', to_do), ''), '' ORDER BY n, what), bool_or(severity = 'FAILED') FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
  UNION ALL SELECT 2, 'FAILED', 'it has servers of its own', 'Is it a directory? If it was one and is no more, type there: TRUNCATE snowid.servers, snowid.placements, snowid.poolers;'
  FROM d WHERE NOT is_same AND EXISTS (SELECT FROM snowid.servers) AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'snowid.shard_registry'::regclass AND tgname = 'directory_is_right')
  UNION ALL SELECT 2, 'FAILED', format('role %s may not write the tables of snowid there', current_user), 'Give a HOME with the role that owns the extension.'
@@ -151,6 +153,17 @@ SELECT string_agg(format(E'%-8s %s\n', severity, what) || coalesce(format(E'%-8s
  AND NOT EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = to_regclass(t))
  UNION ALL SELECT 8, 'warning', 'roles of other servers are not there: ' || string_agg(r, ', ' ORDER BY r), 'Make them, as they are there: pg_dumpall --roles-only.'
  FROM d, jsonb_array_elements_text(CASE jsonb_typeof(roles) WHEN 'array' THEN roles ELSE '[]' END) r WHERE r NOT IN (SELECT rolname FROM pg_roles) HAVING count(*) > 0 ) x (n, severity, what, to_do);
+
+-- What the directory has under that name, or that home under another; and how it learns of a new address.
+-- arguments: name home identity
+\echo fleet_other_sql
+SELECT format(CASE name WHEN :'name' THEN 'the name %s is that of another server' ELSE 'that server is in the fleet, as %s' END, name)
+FROM answer WHERE name IS NOT NULL AND (name = :'name') <> (CASE WHEN facts IS NULL THEN home = :'home' ELSE facts ->> 'run' = :'identity' END);
+
+-- arguments: name home
+\echo fleet_new_home_sql
+SELECT format('UPDATE snowid.servers SET home = %1$L WHERE name = %2$L; UPDATE snowid.shard_registry SET home = %1$L WHERE home IN (%3$s);', :'home', :'name', string_agg(quote_literal(d.home), ', '))
+FROM address d JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.name = :'name';
 
 -- arguments: identity name
 \echo fleet_add_facts_sql
