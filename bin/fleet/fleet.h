@@ -9,6 +9,8 @@
 
 #include "connection.h"
 
+#include <signal.h>
+
 extern struct Options
 {
 	const char *registry;
@@ -16,11 +18,13 @@ extern struct Options
 	const char *by;
 	const char *period;
 	const char *weight;
+	const char *note;
 	const char *until;
 	const char *html;
 	int64		max_bytes;		/* 0: no limit */
 	int64		max_lag;		/* -1: don't look */
 	int			max_moves;
+	int			at_once;		/* moves of a server */
 	int			threshold;		/* percent */
 	bool		dry_run;
 	bool		keep;
@@ -33,6 +37,7 @@ typedef struct Server
 {
 	char	   *name;			/* NULL: only the registry has its home */
 	char	   *home;			/* NULL: where the directory is */
+	char	   *label;			/* for messages */
 	PGconn	   *conn;
 	PGresult   *answer;			/* of the last question; NULL: none came */
 	char	   *trouble;		/* why not */
@@ -47,9 +52,10 @@ typedef struct Server
 extern PGconn *directory;
 extern Server *servers;
 extern int	nservers;
+extern volatile sig_atomic_t stopping;	/* Ctrl-C */
 extern bool lock_fleet(void);
 extern int	ask_servers(const char *period);
-extern const char *label_of_server(const Server *server);
+extern char *printable(const char *text);
 extern const char *registry_option(void);
 
 /* The commands, with what is typed after them, or NULL. */

@@ -10,10 +10,16 @@ PGconn	   *directory;
 Server	   *servers;
 int			nservers;
 
-const char *
-label_of_server(const Server *server)
+/* The first line of what others have written, for a terminal: without control characters. */
+char *
+printable(const char *text)
 {
-	return server->name != NULL ? server->name : server->home != NULL ? server->home : "the directory's own server";
+	char	   *line = text_of("%.*s", (int) strcspn(text, "\n"), text);
+
+	for (char *c = line; *c != '\0'; c++)
+		if ((unsigned char) *c < ' ' || *c == 0x7f || (c > line && c[-1] == '\xc2' && (unsigned char) *c < 0xa0))
+			*c = '?';
+	return line;
 }
 
 const char *
@@ -37,7 +43,7 @@ lock_fleet(void)
 static short
 give_up(Server *server, const char *why)
 {
-	server->trouble = text_of("%.*s", (int) strcspn(why, "\n"), why);
+	server->trouble = printable(why);
 	PQfinish(server->conn);
 	server->conn = NULL;
 	return 0;
@@ -116,7 +122,7 @@ ask_all(const char *sql, int more_ms)
 			waits[i].fd = waits[i].events == 0 ? -1 : PQsocket(servers[i].conn);
 			left += waits[i].events != 0;
 		}
-	} while (left > 0 && now_ms() < end && poll(waits, nservers, 200) >= 0);
+	} while (left > 0 && now_ms() < end && !stopping && (poll(waits, nservers, 200) >= 0 || errno == EINTR));
 	for (int i = 0; i < nservers; i++)
 	{
 		if (servers[i].conn != NULL && waits[i].events != 0)
@@ -148,6 +154,7 @@ ask_servers(const char *period)
 	{
 		servers[i].name = field(res, i, 0);
 		servers[i].home = field(res, i, 1);
+		servers[i].label = printable(servers[i].name != NULL ? servers[i].name : servers[i].home != NULL ? servers[i].home : "the directory's own server");
 	}
 	PQclear(res);
 	ask_all(text_of(FLEET_FACTS_SQL, period == NULL ? "NULL" : literal(directory, period)),
@@ -157,9 +164,9 @@ ask_servers(const char *period)
 	{
 		const Server *asked = &servers[servers[i].at];
 
-		if (asked == &servers[i] && asked->answer == NULL)
+		if (asked == &servers[i] && asked->answer == NULL && !stopping)
 		{
-			report_warning("%s: %s", label_of_server(asked), asked->trouble);
+			report_warning("%s: %s", asked->label, asked->trouble);
 			nmissing++;
 		}
 		run(directory, "INSERT INTO answer VALUES (%d, %s, %s, %s, %s::jsonb, %s)", i, literal(directory, servers[i].name), literal(directory, servers[i].home), literal(directory, servers[i].place),
@@ -198,7 +205,7 @@ may_be_added(Side *server, const char *name, const char *identity)
 	PQclear(res);
 	for (int i = 0; i < nservers && !failed; i++)
 	{
-		const char *label = label_of_server(&servers[i]);
+		const char *label = servers[i].label;
 		PGconn	   *other = servers[servers[i].at].answer != NULL && servers[i].at == i ? open_connection(label, servers[i].home != NULL ? servers[i].home : options.registry) : NULL;
 		char	   *there = other != NULL && servers[i].home != NULL ? why_unreachable(server->conn, servers[i].home) : NULL;
 		char	   *back = other == NULL ? NULL : PQstatus(other) == CONNECTION_OK ? why_unreachable(other, server->conninfo) : PQerrorMessage(other);
@@ -218,9 +225,7 @@ drop_subscription(PGconn *conn, const char *subscription)
 {
 	if (!query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s)", literal(conn, subscription)))
 		return;
-	run(conn, "ALTER SUBSCRIPTION %s DISABLE", subscription);
-	run(conn, "ALTER SUBSCRIPTION %s SET (slot_name = NONE)", subscription);
-	run(conn, "DROP SUBSCRIPTION %s", subscription);
+	run(conn, "ALTER SUBSCRIPTION %s DISABLE; ALTER SUBSCRIPTION %s SET (slot_name = NONE); DROP SUBSCRIPTION %s", subscription, subscription, subscription);
 }
 
 /*
@@ -276,13 +281,9 @@ command_add(const char *name, const char *home)
 		return refuse(EXIT_USAGE, "There, type: CREATE EXTENSION snowid;", "the database of %s does not have snowid", name);
 	identity = identity_of(server.conn);
 	(void) ask_servers(NULL);
-	text = query_text(directory, "SELECT format(CASE name WHEN %s THEN 'the name %%s is that of another server' ELSE 'that server is in the fleet, as %%s' END, name) "
-					  "FROM answer WHERE name IS NOT NULL AND (name = %s) <> (CASE WHEN facts IS NULL THEN home = %s ELSE facts ->> 'run' = %s END)",
-					  literal(directory, name), literal(directory, name), literal(directory, home), literal(directory, identity));
-
-	if (text !=NULL)
-		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s; or, if %s has another address now, at the directory: UPDATE snowid.servers SET home = %s WHERE name = %s;",
-										  registry_option(), name, literal(directory, home), literal(directory, name)), "%s", text);
+	if ((text = query_text(directory, FLEET_OTHER_SQL, literal(directory, name), literal(directory, home), literal(directory, identity))) !=NULL)
+		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s; or, if %s has another address now, at the directory: %s", registry_option(), name,
+										  query_text(directory, FLEET_NEW_HOME_SQL, literal(directory, name), literal(directory, home))), "%s", text);
 	if (!may_be_added(&server, name, identity))
 		return refuse(EXIT_FAILED, "Correct that, and type the same command again.", "%s is not added; nothing was changed", name);
 	if (options.dry_run)
@@ -295,13 +296,14 @@ command_add(const char *name, const char *home)
 	if (strcmp(identity, identity_of(directory)) != 0 && !subscribe(&server, name, home))
 		return EXIT_FAILED;
 	run(directory, "BEGIN");
-	run(directory, "INSERT INTO snowid.servers (name, home, weight) VALUES (%s, %s, %s) "
-		"ON CONFLICT (name) DO UPDATE SET home = excluded.home, weight = CASE WHEN %s THEN excluded.weight ELSE servers.weight END",
-		literal(directory, name), literal(directory, home), options.weight != NULL ? literal(directory, options.weight) : "1", options.weight != NULL ? "true" : "false");
+	run(directory, "INSERT INTO snowid.servers AS s (name, home, weight, note) VALUES (%s, %s, coalesce(%s::float8, 1), %s) ON CONFLICT (name) DO UPDATE "
+		"SET home = excluded.home, weight = coalesce(%s::float8, s.weight), note = coalesce(excluded.note, s.note)",
+		literal(directory, name), literal(directory, home), literal(directory, options.weight), literal(directory, options.note), literal(directory, options.weight));
 	run(directory, "INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool, home) SELECT shard, schema, sequence, epoch, pool, %s "
 		"FROM jsonb_to_recordset(%s) r (shard int, schema name, sequence name, epoch timestamptz, pool text) "
-		"ON CONFLICT (shard) DO UPDATE SET home = excluded.home WHERE shard_registry.home IS NULL",
-		literal(directory, home), literal(directory, query_text(server.conn, FLEET_OWN_SHARDS_SQL)));
+		"ON CONFLICT (shard) DO UPDATE SET home = excluded.home WHERE shard_registry.home IS NULL OR shard_registry.home IN (SELECT d.home FROM address d "
+		"JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.name = %s AND a.home <> excluded.home)",
+		literal(directory, home), literal(directory, query_text(server.conn, FLEET_OWN_SHARDS_SQL)), literal(directory, name));
 	run(directory, "COMMIT");
 	report_info("%s is in the fleet; to give it its share, type: snowid-fleet balance %s", name, registry_option());
 	return EXIT_DONE;

@@ -2,7 +2,7 @@
  * balance and drain: a plan out of what the servers say now, shown, and done by snowid-move.
  *
  * What an earlier run has left is ended first.  Then each pair of servers has its moves, in jobs of some shards; at
- * any time a server is in one job, so that pairs go on beside each other.
+ * any time a server is in one job, or in --at-once, so that pairs go on beside each other.
  */
 #include "fleet.h"
 #include "plan.h"
@@ -38,7 +38,7 @@ static int	njobs;
 static PlanServer *plan_servers;
 static PlanPool *pools;
 static int	npools;
-static volatile sig_atomic_t stopping;
+volatile sig_atomic_t stopping = false;
 static time_t deadline;			/* of --until */
 
 static void
@@ -198,8 +198,8 @@ pass_on(Job *job)
 
 			/* What is in order is not told. */
 			if (strncmp(job->line, "ok ", 3) != 0)
-				fprintf(stderr, "[%s -> %s] %.*s\n", job->from >= 0 ? label_of_server(&servers[job->from]) : job->source,
-						job->to >= 0 ? label_of_server(&servers[job->to]) : job->target, length, job->line);
+				fprintf(stderr, "[%s -> %s] %.*s\n", job->from >= 0 ? servers[job->from].label : printable(job->source),
+						job->to >= 0 ? servers[job->to].label : printable(job->target), length, job->line);
 			length += end != NULL;
 			job->nline -= length;
 			memmove(job->line, job->line + length, job->nline + 1);
@@ -271,23 +271,24 @@ lags(int server)
 
 	if (options.max_lag < 0 || server < 0 || now_ms() < servers[server].lags_until)
 		return options.max_lag >= 0 && server >= 0;
-	conn = open_connection(label_of_server(&servers[server]), home_to_type(server));
+	conn = open_connection(servers[server].label, home_to_type(server));
 	lagging = PQstatus(conn) != CONNECTION_OK ||
 		query_bool(conn, "SELECT coalesce((" FLEET_STANDBY_LAG_SQL ") > " INT64_FORMAT ", true)", options.max_lag);
 	PQfinish(conn);
 	servers[server].lags_until = lagging ? now_ms() + 2000 : 0;
 	if (lagging)
-		tell_now_and_then("waiting for the standbys of %s", label_of_server(&servers[server]));
+		tell_now_and_then("waiting for the standbys of %s", servers[server].label);
 	return lagging;
 }
 
 static bool
-is_busy(const Job *job)
+is_busy(int server)
 {
+	int			n = 0;
+
 	for (int i = 0; i < njobs; i++)
-		if (jobs[i].pid > 0 && (jobs[i].from == job->from || jobs[i].to == job->to || jobs[i].from == job->to || jobs[i].to == job->from))
-			return true;
-	return false;
+		n += jobs[i].pid > 0 && (jobs[i].from == server || jobs[i].to == server);
+	return n >= options.at_once;
 }
 
 /* Do the jobs, side by side.  Returns how many were not done. */
@@ -309,7 +310,7 @@ do_jobs(void)
 			if (jobs[i].begun || stopping)
 				continue;
 			waiting++;
-			if (is_busy(&jobs[i]) || lags(jobs[i].from) || lags(jobs[i].to))
+			if (is_busy(jobs[i].from) || is_busy(jobs[i].to) || lags(jobs[i].from) || lags(jobs[i].to))
 				continue;
 			if (options.until != NULL && time(NULL) + (rate() > 0 ? jobs[i].bytes / rate() : 0) >= deadline)
 			{
@@ -351,6 +352,8 @@ look(const char *drained)
 	int			ndoubts;
 
 	(void) ask_servers(strcmp(options.by, "inserts") == 0 ? options.period : NULL);
+	if (stopping)
+		return refuse(false, "Nothing is planned; to go on, type the same command again.", "interrupted while the servers were asked");
 	doubts = query(directory, FLEET_DOUBTS_SQL, drained != NULL || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'", literal(directory, drained), text_of("'" INT64_FORMAT "'", options.max_lag));
 	ndoubts = PQntuples(doubts);
 	for (int row = 0; row < ndoubts; row++)
@@ -359,16 +362,6 @@ look(const char *drained)
 	if (ndoubts > 0)
 		report_hint("Nothing is planned before that is cleared; to see more, type: snowid-move audit %s", registry_option());
 	return ndoubts == 0;
-}
-
-/* First what an earlier run, or somebody, has left. */
-static int
-end_unfinished(void)
-{
-	take_jobs(query(directory, FLEET_UNFINISHED_SQL));
-	if (njobs > 0)
-		report_info("first, what an earlier move has left: %d jobs", njobs);
-	return options.dry_run || njobs == 0 ? 0 : do_jobs();
 }
 
 /* Without a name: give each server its share.  With one: let it have nothing. */
@@ -385,15 +378,20 @@ command_balance(const char *drained, const char *unused)
 		return EXIT_USAGE;
 	if (!options.dry_run && !options.has_pooler_file && query_bool(directory, "SELECT EXISTS (SELECT FROM snowid.poolers)"))
 		return refuse(EXIT_USAGE, "Add at the end: -- --pooler-file PATH", "the directory has poolers, whose file of entries is not said");
+	signal(SIGINT, stop);
+	signal(SIGTERM, stop);
 	if (!look(drained))
 		return EXIT_FAILED;
 	if (nservers == 0 || query_int64(directory, "SELECT count(*) FROM snowid.servers") == 0)
 		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet add NAME HOME %s", registry_option()), "the directory has no servers");
 	if (!options.dry_run)
 		failure_exit_code = EXIT_INCOMPLETE;
-	signal(SIGINT, stop);
-	signal(SIGTERM, stop);
-	nleft = end_unfinished();
+
+	/* First what an earlier run, or somebody, has left. */
+	take_jobs(query(directory, FLEET_UNFINISHED_SQL));
+	if (njobs > 0)
+		report_info("first, what an earlier move has left: %d jobs", njobs);
+	nleft = options.dry_run ? 0 : do_jobs();
 	if (njobs > 0 && !options.dry_run && (stopping || !look(drained)))
 		return EXIT_FAILED;
 

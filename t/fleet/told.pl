@@ -1,0 +1,113 @@
+# What snowid-fleet tells, and how: which servers do not reach each other, the note of a server, names that a
+# terminal would obey, a rule that names nobody, Ctrl-C while a server does not answer; and how many moves a server is in at once.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use FleetTest;
+use IO::Socket::UNIX;
+use IPC::Run ();
+use JSON::PP;
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my ($dir, $s1, $s2, $s3) = fleet_nodes(qw(s1 s2 s3));
+my %nodes = (s1 => $s1, s2 => $s2, s3 => $s3);
+$s1->safe_psql('postgres', q{CALL snowid.create_shards(0, 11, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id(), pad text); INSERT INTO t (pad) SELECT repeat(''x'', 100) FROM generate_series(1, 200)')});
+
+# Only we have the password of s1's role: another server is told not to reach it, and which.
+$s1->safe_psql('postgres', q{CREATE ROLE pw SUPERUSER LOGIN PASSWORD 'secret'});
+my $hba = slurp_file($s1->data_dir . '/pg_hba.conf');
+unlink $s1->data_dir . '/pg_hba.conf';
+append_to_file($s1->data_dir . '/pg_hba.conf', "local all pw scram-sha-256\n$hba");
+$s1->reload;
+{
+	local $ENV{PGPASSWORD} = 'secret';
+	fleet_ok([ 'add', 's1', home_of($s1) . ' user=pw' ], 0, 'add s1');
+	my $told = fleet_ok([ 'add', 's2', home_of($s2), '--dry-run' ], 0, 'what the new one does not reach', qr/^warning +s2 does not reach s1: .*password/m);
+	unlike($told, qr/s1 does not reach s2/, '... the other way is open');
+	is($s2->safe_psql('postgres', 'SELECT count(*) FROM pg_subscription'), 0, '... and the trial leaves nothing');
+	fleet_ok([ 'add', 's1', home_of($s1) ], 0, 'another home, without a password');
+}
+
+# A note.
+my $said = fleet_ok([ 'add', 's2', home_of($s2), '--note', "rack 4\e[31m" ], 0, 'a note');
+unlike($said, qr/does not reach/, '... all reach each other');
+fleet_ok([ 'add', 's2', '--weight', '0.5' ], 0, 'again, without');
+is($dir->safe_psql('postgres', q{SELECT weight FROM snowid.servers WHERE name = 's2'}), '0.5', '... the weight is changed');
+fleet_ok([ 'add', 's2', '--weight', '1' ], 0, 'and back');
+fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'add s3');
+$dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
+$said = fleet_ok([ 'status' ], 0, 'the note is shown', qr/^s2 .* registry 0 bytes behind  \(rack 4\?\[31m\)$/m, qr/^s1 .* behind$/m);
+my ($document) = decode_json((fleet('status', '--json'))[1]);
+is($document->{servers}[1]{note}, "rack 4\e[31m", '... as JSON, too');
+
+# A server has another address, and the old one leads nowhere: it is told what to type, for its shards, too.
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = 'host=/nowhere dbname=postgres' WHERE name = 's1'; UPDATE snowid.shard_registry SET home = 'dbname=postgres host=/nowhere'});
+$said = fleet_ok([ 'add', 's1', home_of($s1) ], 2, 'another address', qr/if s1 has another address now, at the directory: (UPDATE snowid.servers .*; UPDATE snowid.shard_registry .*;)\n/);
+$dir->safe_psql('postgres', ($said =~ /at the directory: (UPDATE .*)/)[0]);
+fleet_ok([ 'add', 's1' ], 0, '... which was right');
+homes_ok({ s1 => 12 }, 'another address', %nodes);
+$dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
+fleet_ok([ 'status' ], 0, '... all is well');
+
+# A home that a terminal would obey.
+$dir->safe_psql('postgres', q{INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (99, 'gone', E'host=/nowhere\x1b]0;x\x07\u009b31m dbname=y')});
+for my $command ([ 'status' ], [ 'balance', '--dry-run' ])
+{
+	$said = fleet_ok($command, 1, "a home with control characters: @$command", qr{/nowhere\?\]0;x\?});
+	unlike($said, qr/[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]/, '... none is printed');
+}
+$dir->safe_psql('postgres', 'DELETE FROM snowid.shard_registry WHERE shard = 99');
+$s2->safe_psql('postgres', qq{CREATE ROLE "a\e[31m"});
+unlike(fleet_ok([ 'add', 's1' ], 0, 'a role with control characters', qr/are not there: a\?\[31m$/m), qr/\e/, '... none is printed');
+$s2->safe_psql('postgres', qq{DROP ROLE "a\e[31m"});
+
+# A rule that names nobody, among others.
+$dir->safe_psql('postgres', q{INSERT INTO snowid.placements VALUES ('{[0,3]}', 'only', '{s1,s33,s2,x}'), ('{[4,5]}', 'only', '{s1}')});
+$said = fleet_ok([ 'balance', '--dry-run' ], 0, 'a rule with a wrong name', qr/^the fleet has no s33, x, which the rule "only" of shards \{\[0,4\)\} names$/m);
+is(() = $said =~ /the fleet has no/g, 1, '... only that');
+$dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
+
+# Ctrl-C while a server does not answer.
+my $path = PostgreSQL::Test::Utils::tempdir_short();
+my $silent = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$path/.s.PGSQL.5432", Listen => 5) or die "no socket: $!";
+$dir->safe_psql('postgres', qq{INSERT INTO snowid.servers (name, home) VALUES ('silent', 'host=$path port=5432 dbname=postgres')});
+my ($out, $err) = ('', '');
+my $run = IPC::Run::start([ fleet_command('drain', 's1') ], '>', \$out, '2>', \$err);
+my $client = $silent->accept;
+my $start = time;
+$run->signal('INT');
+$run->finish;
+is($run->result(0), 1, 'Ctrl-C while a server does not answer');
+like($err, qr/interrupted while the servers were asked\n.*hint: .*same command again/, '... is told as what it is');
+unlike($err, qr/no answer|silent/, '... and not as a fault of the server');
+cmp_ok(time - $start, '<', 15, '... at once');
+is($dir->safe_psql('postgres', q{SELECT string_agg(state, ' ') FROM snowid.servers WHERE name = 's1'}), 'open', '... and nothing is begun');
+$dir->safe_psql('postgres', q{DELETE FROM snowid.servers WHERE name = 'silent'});
+close $silent;
+
+# A server is in one move at a time, unless more are wanted.
+my $together = q{SELECT count(*) FROM snowid.fleet_moves a JOIN snowid.fleet_moves b ON b.at > a.at AND b.at < a.at + a.seconds * interval '1 s'
+	AND ARRAY(SELECT (regexp_matches(a.source || a.target, 'port=\'?(\d+)', 'g'))[1]) && ARRAY(SELECT (regexp_matches(b.source || b.target, 'port=\'?(\d+)', 'g'))[1])} =~ s/\\'/''/gr;
+fleet_ok([ 'balance', '--by', 'shards' ], 0, 'to two servers', qr/^2 jobs/m);
+homes_ok({ s1 => 4, s2 => 4, s3 => 4 }, 'balanced', %nodes);
+is($dir->safe_psql('postgres', 'SELECT count(*) FROM snowid.fleet_moves'), 2, 'two jobs of one server');
+is($dir->safe_psql('postgres', $together), 0, '... one after the other');
+my $holder = $s1->background_psql('postgres');
+$holder->query_safe(q{BEGIN; DO $$ BEGIN EXECUTE (SELECT string_agg(format('LOCK TABLE %I.t IN ROW EXCLUSIVE MODE', schema), ';') FROM snowid.shards WHERE lives = 'here'); END $$});
+$run = IPC::Run::start([ fleet_command('drain', 's1', '--at-once', 2, '--', '--lock-timeout', 200_000, '--pause-limit', 200_000, '--verify', 'none') ], '>', \$out, '2>', \$err);
+ok($s1->poll_query_until('postgres', q{SELECT count(DISTINCT details ->> 'move_id') = 2 FROM snowid.moves WHERE step IN ('copied', 'verified')}), 'two at once, if they are wanted') or diag $err;
+$holder->query_safe('ROLLBACK');
+$holder->quit;
+$run->finish;
+is($run->result(0), 0, '... are done') or diag $err;
+homes_ok({ s1 => 0, s2 => 6, s3 => 6 }, 'drained', %nodes);
+is($dir->safe_psql('postgres', $together), 1, '... together');
+fleet_ok([ 'drain', 's1', '--at-once', 0 ], 2, 'none at once', qr/at-once/);
+
+$_->stop for $dir, values %nodes;
+done_testing();
