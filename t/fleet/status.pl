@@ -104,6 +104,14 @@ SKIP:
 	my $share = sprintf '%.0f', 100 * $large{servers}[1]{bytes} / $large{servers}[0]{bytes};
 	like(in_browser(changed_page($page, $measure, \%large), '--dump-dom'), qr{<title>3000 100 true, 1000 $share true</title>}, 'bars of thousands of shards');
 
+	# Hot ones are dark: the more inserts, the darker, from light to dark; without inserts all are alike.
+	my $colours = q{const light = i => { const [r, g, b] = getComputedStyle(i).backgroundColor.match(/\d+/g).map(Number); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+		const hot = {}; for (const i of document.querySelectorAll('.bar i')) (hot[(i.title.match(/(\d+) inserts/) || [0, 0])[1]] ||= new Set()).add(light(i));
+		const all = Object.keys(hot).map(Number).sort((a, b) => a - b).map(n => [...hot[n]]);
+		document.title = [all.length, all.every((l, n) => l.length === 1 && (n === 0 || l[0] < all[n - 1][0])), all[0][0] > 170, all.at(-1)[0] < 60].join(' ');};
+	like(in_browser(changed_page($page, $colours, \%large), '--dump-dom'), qr{<title>7 true true true</title>}, 'hot ones are dark');
+	like(in_browser(changed_page($page, $colours), '--dump-dom'), qr{<title>1 true true false</title>}, '... and without inserts none is');
+
 	# In a narrow window nothing but the table is wider than it; in dark mode it is dark.
 	my $look = q{document.title = [matchMedia('(prefers-color-scheme: dark)').matches, getComputedStyle(document.body).backgroundColor, document.documentElement.scrollWidth <= innerWidth].join(' ');};
 	like(in_browser(changed_page($page, $look), '--dump-dom', '--window-size=420,1200'), qr{<title>false rgb\(255, 255, 255\) true</title>}, 'light, and narrow');

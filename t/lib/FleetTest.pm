@@ -13,7 +13,7 @@ use SnowidTest;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(fleet_nodes home_of fleet fleet_command fleet_ok homes_ok paced_clients more_ids longest_wait stop_clients);
+our @EXPORT = qw(fleet_nodes home_of fleet fleet_command fleet_ok homes_ok paced_clients paced_client more_ids longest_wait stop_clients);
 
 my $dir;
 
@@ -98,19 +98,22 @@ SELECT coalesce(string_agg(shard::text, ',' ORDER BY shard), '') FROM snowid.sha
 sub paced_clients
 {
 	my ($pooler, %shards_of) = @_;
-	my $dir = PostgreSQL::Test::Utils::tempdir();
-	my @clients;
+	my @clients = map { paced_client(PoolerTest::pooled($pooler, $_), map { "insta$_.t" } @{ $shards_of{$_} }) } sort keys %shards_of;
 
-	for my $pool (sort keys %shards_of)
-	{
-		my $rows = join '', map { "INSERT INTO insta$_.t DEFAULT VALUES RETURNING id;\nDO 'BEGIN PERFORM pg_sleep(0.03); END';\n" } @{ $shards_of{$pool} };
-		append_to_file("$dir/$pool.sql", "\\timing on\n" . $rows x 2000);
-		my $run = IPC::Run::start([ 'sh', '-c', 'while :; do "$@"; done', 'sh', 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', PoolerTest::pooled($pooler, $pool), '-f', "$dir/$pool.sql" ],
-			'>', "$dir/$pool.out", '2>', "$dir/$pool.err");
-		push @clients, { run => $run, out => "$dir/$pool.out", err => "$dir/$pool.err" };
-	}
 	more_ids(@clients);
 	return @clients;
+}
+
+# One of them, of whichever server and tables.
+sub paced_client
+{
+	my ($connstr, @tables) = @_;
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/client';
+	my $rows = join '', map { "INSERT INTO $_ DEFAULT VALUES RETURNING id;\nDO 'BEGIN PERFORM pg_sleep(0.03); END';\n" } @tables;
+
+	append_to_file("$file.sql", "\\timing on\n" . $rows x 2000);
+	my $run = IPC::Run::start([ 'sh', '-c', 'while :; do "$@"; done', 'sh', 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $connstr, '-f', "$file.sql" ], '>', "$file.out", '2>', "$file.err");
+	return { run => $run, out => "$file.out", err => "$file.err" };
 }
 
 sub more_ids
