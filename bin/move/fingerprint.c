@@ -87,7 +87,7 @@ is_as_noted(const char *noted, const char *now)
 
 /*
  * The tables and sequences of a schema that were made since it was noted, as
- * new_tables_sql gives them; NULL if there are none, or anything else has changed.
+ * new_tables_sql gives them, perhaps none; NULL if anything else has changed.
  */
 PGresult *
 new_tables(PGconn *conn, const char *schema, const char *noted)
@@ -98,7 +98,8 @@ new_tables(PGconn *conn, const char *schema, const char *noted)
 	if (since == NULL)
 		return NULL;
 	res = query(conn, NEW_TABLES_SQL, oids_of(conn, literal(conn, schema)), literal(conn, since + 1));
-	if (PQntuples(res) > 0 && is_as_noted(noted, PQgetvalue(res, 0, 3)))
+	if (is_as_noted(noted, PQntuples(res) > 0 ? PQgetvalue(res, 0, 3) :
+					query_text(conn, "SELECT f FROM (" FINGERPRINTS_SQL ") x (n, f, s)", oids_of(conn, literal(conn, schema)))))
 		return res;
 	PQclear(res);
 	return NULL;

@@ -39,10 +39,11 @@ find_newer(const Move *move, Shard *shard, bool *from_copy)
 	tables = new_tables(conn, shard->schema, journal->fingerprint);
 	if (tables == NULL && !*from_copy)
 	{
+		/* Perhaps none: what was brought is dropped. */
 		*from_copy = true;
-		tables = new_tables(conn, shard->schema, journal->copied_fingerprint);
+		return new_tables(conn, shard->schema, journal->copied_fingerprint);
 	}
-	return tables;
+	return PQntuples(tables) > 0 ? tables : NULL;
 }
 
 /* A column of some tables, separated by commas, those of some kinds. */
@@ -228,11 +229,9 @@ check_binary(const Newer *newer)
 	const Move *single = newer->single;
 	PGconn	   *from = single->source.conn;
 	PGconn	   *to = single->target.conn;
-	char	   *tables = list_tables(newer->tables, 4, "r");
 
-	if (query_bool(from, "SELECT NOT EXISTS (SELECT FROM unnest(ARRAY[%s]::oid[]) t WHERE t NOT IN (%s))", tables, binary_tables(single, from)))
-		return;
-	if (query_bool(to, "SELECT subbinary FROM pg_subscription WHERE subname = %s", literal(to, single->name)))
+	if (query_bool(from, "SELECT count(*) FROM unnest(ARRAY[%s]::oid[]) t WHERE t NOT IN (%s)", list_tables(newer->tables, 4, "r"), binary_tables(single, from)) &&
+		query_bool(to, "SELECT subbinary FROM pg_subscription WHERE subname = %s", literal(to, single->name)))
 		run(to, "ALTER SUBSCRIPTION %s SET (binary = false)", ident(to, single->name));
 }
 
@@ -288,7 +287,8 @@ note_brought(const Newer *newer)
 	record_detail(single, single->source.conn, "brought", newer->note);
 	read_journal(single, &single->target);
 	read_journal(single, &single->source);
-	report_info("brought what is new in shard %d: %s", single->shards[0]->number, list_tables(newer->tables, 1, "rpS"));
+	report_info("brought what is new in shard %d: %s", single->shards[0]->number,
+				PQntuples(newer->tables) > 0 ? list_tables(newer->tables, 1, "rpS") : "nothing; what was brought is dropped");
 }
 
 /* The shards that have nothing but new tables, that can be brought.  A catalog that is locked is not awaited. */

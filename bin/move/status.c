@@ -119,7 +119,7 @@ show_changes(const Move *part)
 		if (part->options->json)
 			print_object("#shard", text_of("%d", shard->number), tables != NULL ? "new_tables" : "changed", changes);
 		else if (tables != NULL)
-			printf("  shard %d: made since it was copied, and brought before it moves: %s\n", shard->number, tables);
+			printf("  shard %d: made since it was copied, and brought before it moves: %s\n", shard->number, *tables != '\0' ? tables : "nothing; what was brought is dropped");
 		else
 			printf("  shard %d: definitions have changed since they were copied: %s\n  It will not move so. To begin again, type: %s\n", shard->number,
 				   changes, whole_command(select_range(part, i, 1), is_way_back(shard) ? "finish" : "abort"));

@@ -196,6 +196,19 @@ TRUNCATE insta5.photos});
 	ends_ok(5, 'goes with it');
 };
 
+subtest 'what was brought, and is dropped' => sub {
+	fresh_shard($a, $b);
+	follows(5);
+	$a->safe_psql('postgres', 'CREATE TABLE insta5.fresh (id bigint PRIMARY KEY, n serial); INSERT INTO insta5.fresh VALUES (1)');
+	follows(5);
+	is($b->safe_psql('postgres', 'TABLE insta5.fresh'), '1|1', 'it was brought');
+	$a->safe_psql('postgres', 'INSERT INTO insta5.fresh VALUES (2); DROP TABLE insta5.fresh');
+	moves_ok($a, $b, 5, ['status'], 1, 'status', qr/brought before it moves: nothing; what was brought is dropped/);
+	moves_ok($a, $b, 5, [], 0, 'moved', qr/brought what is new in shard 5: nothing; what was brought is dropped/);
+	is($b->safe_psql('postgres', q{SELECT to_regclass('insta5.fresh')}), '', 'it is dropped there, too');
+	ends_ok(5, 'dropped');
+};
+
 subtest 'a shared table that is missing there' => sub {
 	fresh_shard($a, $b);
 	follows(5);
