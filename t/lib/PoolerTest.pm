@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(have_pgbouncer start_pooler restart_pooler stop_pooler console pooler_options entries write_entries pooled clients clients_ok led_to await_pooler login_retry);
+our @EXPORT = qw(have_pgbouncer pgbouncer_version start_pooler restart_pooler stop_pooler console pooler_options entries write_entries pooled clients clients_ok led_to await_pooler login_retry);
 
 my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
 my $user = getpwuid($<);
@@ -23,6 +23,12 @@ my @running;
 sub have_pgbouncer
 {
 	return defined $pgbouncer;
+}
+
+# As a number: 1018 for 1.18.
+sub pgbouncer_version
+{
+	return `$pgbouncer --version` =~ /(\d+)\.(\d+)/ ? 1000 * $1 + $2 : die 'no version';
 }
 
 # Start a pooler whose file has the entries of that server's registry, or is another

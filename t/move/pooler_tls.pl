@@ -31,7 +31,7 @@ fresh_set($a, $b);
 $a->safe_psql('postgres', q{UPDATE snowid.shard_registry SET pool = 'p' || shard % 2 WHERE shard < 7});
 my $p = start_pooler($a, 'server_tls_sslmode = require');
 my @options = pooler_options($p);
-my ($old) = map { $_ < 1024 } map { /(\d+)\.(\d+)/ ? 1000 * $1 + $2 : die } (run_command([ 'psql', '-XAtqc', 'SHOW VERSION', console($p) ]))[0];
+my $old = pgbouncer_version() < 1024;
 my $reloads = sub { return scalar(() = slurp_file("$p->{dir}/log") =~ /RELOAD command issued/g) };
 
 is((run_command([ 'psql', '-XAtq', '-d', pooled($p, 'p0'), '-c', 'SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()' ]))[0], 't',

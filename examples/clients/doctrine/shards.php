@@ -1,0 +1,70 @@
+<?php
+// Sends a user's queries to the user's shard.
+//
+//	in_shard_of($user, fn (Connection $db, string $schema) => $db->fetchOne(...))
+use Doctrine\DBAL\Connection;
+use Doctrine\DBAL\Driver\Exception as DriverException;
+use Doctrine\DBAL\DriverManager;
+
+const SHARDS = 2000;
+
+// SN001: the shard has moved.  SN002: it is not open there yet.  3F000, 42P01: the
+// copy that the move has left has been renamed, or dropped.
+const REFUSALS = ['SN001', 'SN002', '3F000', '42P01'];
+
+// Returns work(connection, schema), which is one transaction.  If the server refuses it
+// since the shard has moved, nothing of it has happened, and it is done again at the new
+// home.
+function in_shard_of(int $user, callable $work, float $seconds = 30): mixed
+{
+	static $homes = [];  // by shard, where it is not the first server
+	$shard = $user % SHARDS;
+	$deadline = microtime(true) + $seconds;
+	while (true) {
+		$server = on_server($homes[$shard] ?? '');
+		try {
+			$server->beginTransaction();
+			$result = $work($server, "insta$shard");
+			$server->commit();
+			return $result;
+		} catch (Throwable $e) {
+			$server->close();  // which rolls back; the next query connects again
+			// DBAL's exceptions have the SQLSTATE; COMMIT's can be one of PDO.
+			$state = $e instanceof DriverException ? $e->getSQLState() : ($e instanceof PDOException ? $e->errorInfo[0] ?? '' : '');
+			if (!in_array($state, REFUSALS, true) || microtime(true) > $deadline)
+				throw $e;
+		}
+		$home = $server->fetchOne('SELECT snowid.shard_home(?)', [$shard]);
+		if ($home === 'missing' || $home === 'here' && !str_starts_with($state, 'SN'))
+			throw $e;
+		if ($home !== 'here' && $home !== 'closed')
+			$homes[$shard] = $home;
+		if ($state === 'SN002' || $home === 'closed')
+			usleep(100_000);
+	}
+}
+
+// A connection to the server of a home, a connection string as the registry has it.
+// What it lacks is from PGHOST and so on.
+function on_server(string $home): Connection
+{
+	static $servers = [];
+	if (!isset($servers[$home])) {
+		preg_match_all("/(\w+)\s*=\s*(?:'((?:[^'\\\\]|\\\\.)*)'|(\S+))/", $home, $pairs, PREG_SET_ORDER);
+		$given = [];
+		foreach ($pairs as $pair)
+			$given[$pair[1]] = stripslashes($pair[3] ?? $pair[2]);
+		$servers[$home] = DriverManager::getConnection(array_filter([
+			'driver' => 'pdo_pgsql',
+			'host' => $given['host'] ?? null,
+			'port' => $given['port'] ?? null,
+			'dbname' => $given['dbname'] ?? getenv('PGDATABASE'),
+			'user' => $given['user'] ?? getenv('PGUSER'),
+			'password' => $given['password'] ?? getenv('PGPASSWORD'),
+			'sslmode' => $given['sslmode'] ?? null,
+			// For PgBouncer before 1.21: no statements that have names.
+			'driverOptions' => [PDO::PGSQL_ATTR_DISABLE_PREPARES => true],
+		]));
+	}
+	return $servers[$home];
+}
