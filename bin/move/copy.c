@@ -6,7 +6,9 @@
  * what rows need, in one transaction, closed; and what is quicker to make of
  * rows that are there, by pg_restore.  In between the rows come, by COPY to COPY
  * over pairs of sessions, in pieces: a table, or a range of its pages, each in a
- * transaction of its own.  A session that breaks has its piece copied again, as
+ * transaction of its own.  Tables are locked only while they are read, and never
+ * waited for while others could go on: who waits for one of them would else wait
+ * for us, and we for him.  A session that breaks has its piece copied again, as
  * long as the snapshot is held, also if the target was restarted.  Whoever comes
  * after a copy whose rows are not all there begins anew; once they are, he makes
  * what else is missing.
@@ -49,6 +51,7 @@ typedef struct Piece
 	char	   *table;
 	char	   *columns;		/* in parentheses; "" for all */
 	char	   *rows;			/* what to copy of it, as COPY takes it */
+	char	   *is_whole;		/* does the range still mean what it meant? */
 	const char *format;			/* options of COPY */
 	const char *statement;		/* for the target alone, instead of a copy */
 	int64		bytes;
@@ -68,13 +71,15 @@ typedef struct Worker
 								 * read */
 	bool		is_sent;		/* all rows have been read */
 	bool		is_new;			/* its first rows may have been read already */
+	bool		is_rewritten;	/* the table of which it was to read a range */
+	int64		waits_since;	/* for the source to begin; 0: it has begun */
+	int64		told;
 } Worker;
 
 typedef struct Copy
 {
 	const Move *move;
-	PGconn	   *keeper;			/* keeps the snapshot, and the tables as they
-								 * are */
+	PGconn	   *keeper;			/* keeps the snapshot */
 	char	   *snapshot;
 	int			archive;		/* file without a name, with the definitions */
 	int			jobs;
@@ -121,6 +126,12 @@ watch(Copy *copy)
 		return STATUS_DONE;
 	copy->watched = now;
 	status = check_slot(copy->move);
+	for (int i = 0; i < copy->jobs; i++)
+		if (copy->workers[i].piece != NULL && copy->workers[i].waits_since > 0 && now - copy->workers[i].told >= TELL_MS)
+		{
+			copy->workers[i].told = now;
+			tell_blockers(&copy->move->source, copy->move->source.aux, PQbackendPID(copy->workers[i].from));
+		}
 	if (copy->keeper != NULL)
 		tell_now_and_then("%s", progress_of_copy(copy));
 	free_texts(mark);
@@ -148,9 +159,7 @@ choose_jobs(const Move *move)
 
 /*
  * Take the snapshot: of the slot, which is made, and whose snapshot else would end
- * with the session that has made it; or, if rows are there, any.  The tables stay
- * as they are in their files while they are read: VACUUM FULL would move rows from
- * one range to another.
+ * with the session that has made it; or, if rows are there, any.
  */
 static Status
 take_snapshot(Copy *copy, bool has_rows)
@@ -158,7 +167,6 @@ take_snapshot(Copy *copy, bool has_rows)
 	const Move *move = copy->move;
 	const Side *source = &move->source;
 	PGconn	   *maker = has_rows ? NULL : open_replication(source->label, move->options->from);
-	char	   *tables;
 
 	copy->keeper = open_connection(source->label, move->options->from);
 	if ((maker != NULL && PQstatus(maker) != CONNECTION_OK) || PQstatus(copy->keeper) != CONNECTION_OK)
@@ -173,25 +181,23 @@ take_snapshot(Copy *copy, bool has_rows)
 	run(copy->keeper, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
 	if (maker != NULL)
 		run(copy->keeper, "SET TRANSACTION SNAPSHOT %s", literal(copy->keeper, copy->snapshot));
-	tables = query_text(copy->keeper,
-						"SELECT string_agg(format('ONLY %%I.%%I', nspname, relname), ', ' ORDER BY c.oid) "
-						"FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname IN (%s) AND relkind = 'r'",
-						schema_list(move, copy->keeper));
-	if (tables != NULL)
-		run_and_tell(source, copy->keeper, source->aux, "LOCK TABLE %s IN ACCESS SHARE MODE", tables);
 	copy->snapshot = query_text(copy->keeper, "SELECT pg_export_snapshot()");
 	PQfinish(maker);
 	return STATUS_DONE;
 }
 
-/* What there is to copy, the large tables first. */
+/*
+ * What there is to copy, the large tables first.  VACUUM FULL would move rows from one
+ * range to another, TRUNCATE leaves none that the snapshot sees: with it, all is well.
+ */
 static void
 list_pieces(Copy *copy)
 {
 	const Move *move = copy->move;
 	PGresult   *res = query(copy->keeper,
 							"SELECT nspname, format('%%I.%%I', nspname, relname), a.columns, "
-							"s.bytes / current_setting('block_size')::int AS pages, s.bytes, c.oid IN (%s) "
+							"s.bytes / current_setting('block_size')::int AS pages, s.bytes, c.oid IN (%s), "
+							"format('SELECT CASE WHEN pg_relation_filenode(%%s) = %%s THEN true ELSE NOT EXISTS (SELECT FROM ONLY %%I.%%I) END', c.oid, pg_relation_filenode(c.oid), nspname, relname) "
 							"FROM pg_publication p JOIN pg_publication_rel ON prpubid = p.oid JOIN pg_class c ON c.oid = prrelid "
 							"JOIN pg_namespace n ON n.oid = relnamespace, "
 							"LATERAL (SELECT coalesce('(' || string_agg(quote_ident(attname), ', ' ORDER BY attnum) || ')', '') AS columns "
@@ -224,6 +230,8 @@ list_pieces(Copy *copy)
 					.columns = columns,.bytes = bytes / n,
 					.format = *PQgetvalue(res, i, 5) == 't' ? "(FORMAT binary)" : ""
 			};
+			if (n > 1)
+				piece->is_whole = text_of("LOCK TABLE ONLY %s IN ACCESS SHARE MODE; %s; ", table, PQgetvalue(res, i, 6));
 			if (*list != '\0')
 				list[strlen(list) - 1] = '\0';
 			piece->rows = n == 1 ? text_of("%s %s", table, columns) :
@@ -289,23 +297,10 @@ open_worker(const Copy *copy, Worker *worker)
 	if (PQstatus(worker->from) != CONNECTION_OK)
 		return false;
 	run(worker->from, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-	if (try_run(worker->from, "SET TRANSACTION SNAPSHOT %s", literal(worker->from, copy->snapshot)))
+	if (try_run(worker->from, "SET TRANSACTION SNAPSHOT %s; SAVEPOINT free", literal(worker->from, copy->snapshot)))
 		return true;
 	report_error("%s: the copy's snapshot is lost: %s", move->source.label, PQerrorMessage(worker->from));
 	return false;
-}
-
-/* Begin with what may be many statements; false after an error, which the connection has. */
-static bool
-begin_copy(PGconn *conn, ExecStatusType expected, const char *statement)
-{
-	PGresult   *res = PQexec(conn, statement);
-	bool		done = PQresultStatus(res) == expected;
-
-	if (!done)
-		(void) has_succeeded(res);
-	PQclear(res);
-	return done;
 }
 
 /* The first piece of some that is none of a shard that has failed; NULL: none. */
@@ -317,23 +312,57 @@ next_piece(const Piece *piece, const Piece *end)
 	return piece < end ? piece : NULL;
 }
 
+/* Begin a piece; what its session has locked for the one before is free again. */
 static bool
 begin_piece(Worker *worker)
 {
 	const Piece *piece = worker->piece;
 
-	worker->is_full = worker->is_sent = false;
+	worker->is_full = worker->is_sent = worker->is_rewritten = false;
 	worker->is_new = true;
 	free(worker->xid);
 	worker->xid = NULL;
+	worker->waits_since = 0;
 	if (piece->statement != NULL)
 		return PQsendQuery(worker->to, piece->statement);
-	PQsetnonblocking(worker->to, false);
-	if (!begin_copy(worker->to, PGRES_COPY_IN, text_of("%sCOPY %s %s FROM STDIN %s", piece == worker->first ? "BEGIN; " : "",
-													   piece->table, piece->columns, piece->format)) ||
-		!begin_copy(worker->from, PGRES_COPY_OUT, text_of("COPY %s TO STDOUT %s", piece->rows, piece->format)))
+	worker->waits_since = worker->told = now_ms();
+	worker->told += SILENCE_MS - TELL_MS;
+	return PQsendQuery(worker->from, text_of("ROLLBACK TO free; %sCOPY %s TO STDOUT %s", piece->is_whole != NULL ? piece->is_whole : "", piece->rows, piece->format));
+}
+
+/* Has the source begun to send, so that the target takes it?  False after an error. */
+static bool
+await_rows(Worker *worker)
+{
+	const Piece *piece = worker->piece;
+	PGresult   *res = NULL;
+	bool		has_begun;
+
+	if (!PQconsumeInput(worker->from))
 		return false;
-	PQsetnonblocking(worker->to, true);
+	while (!PQisBusy(worker->from) && (res = PQgetResult(worker->from)) != NULL)
+	{
+		has_begun = PQresultStatus(res) == PGRES_COPY_OUT;
+		worker->is_rewritten = PQresultStatus(res) == PGRES_TUPLES_OK && *PQgetvalue(res, 0, 0) == 'f';
+		if (!has_begun && (!has_succeeded(res) || worker->is_rewritten))
+		{
+			PQclear(res);
+			return false;
+		}
+		PQclear(res);
+		if (!has_begun)
+			continue;
+		worker->waits_since = 0;
+		PQsetnonblocking(worker->to, false);
+		res = PQexec(worker->to, text_of("%sCOPY %s %s FROM STDIN %s", piece == worker->first ? "BEGIN; " : "",
+										 piece->table, piece->columns, piece->format));
+		has_begun = PQresultStatus(res) == PGRES_COPY_IN;
+		if (!has_begun)
+			(void) has_succeeded(res);
+		PQclear(res);
+		PQsetnonblocking(worker->to, true);
+		return has_begun;
+	}
 	return true;
 }
 
@@ -409,6 +438,10 @@ go_on(Worker *worker)
 	const Piece *next;
 	int			left;
 
+	if (worker->waits_since > 0 && !await_rows(worker))
+		return BROKEN;
+	if (worker->waits_since > 0)
+		return GOES_ON;
 	if (is_copy && !worker->is_sent && !worker->is_full && !pass_rows(worker))
 		return BROKEN;
 	if ((left = PQflush(worker->to)) < 0)
@@ -514,7 +547,10 @@ mend_piece(Copy *copy, Worker *worker)
 	}
 	else
 	{
-		report_error("%s: table %s cannot be copied: %s", label, piece->table, message);
+		if (worker->is_rewritten)
+			report_error("%s: table %s was rewritten while it was copied, by VACUUM FULL, CLUSTER or the like; type the same command again", copy->move->source.label, piece->table);
+		else
+			report_error("%s: table %s cannot be copied: %s", label, piece->table, message);
 		leave_shard(copy->move, piece->shard);
 		worker->first = next_piece(worker->first, worker->end);
 	}
@@ -582,6 +618,16 @@ hand_out(Copy *copy)
 	return busy;
 }
 
+/* What a worker had is done, and its last table free. */
+static void
+end_pieces(Copy *copy, Worker *worker)
+{
+	copy->broken = 0;
+	copy->bytes_done += worker->bytes;
+	if (worker->from != NULL && !try_run(worker->from, "ROLLBACK TO free"))
+		close_worker(worker);
+}
+
 /* Do all pieces, by as many sessions as there are jobs. */
 static Status
 do_pieces(Copy *copy)
@@ -622,10 +668,7 @@ do_pieces(Copy *copy)
 			else if (progress == ENDED)
 				worker->piece = NULL;
 			if (progress != GOES_ON && worker->piece == NULL)
-			{
-				copy->broken = 0;
-				copy->bytes_done += worker->bytes;
-			}
+				end_pieces(copy, worker);
 		}
 		if (status == STATUS_DONE)
 			status = watch(copy);

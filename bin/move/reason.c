@@ -60,6 +60,15 @@ tell_log_of(const Side *side)
 	PQclear(res);
 }
 
+/* Whom a process waits for. */
+void
+tell_blockers(const Side *side, PGconn *observer, int pid)
+{
+	tell_rows(side, query(observer,
+						  "SELECT DISTINCT 'waiting for ' || " PROCESS_OF_B " FROM unnest(pg_blocking_pids(%d)) p (pid) "
+						  "LEFT JOIN pg_stat_activity b ON b.pid = p.pid", pid));
+}
+
 /*
  * Run a statement that may wait for others, and tell for whom: observer is
  * another connection to the same server.  NULL if it fails, as try_query().
@@ -78,9 +87,7 @@ try_and_tell(const Side *side, PGconn *conn, PGconn *observer, const char *sql)
 
 		if (now_ms() - told >= TELL_MS)
 		{
-			tell_rows(side, query(observer,
-								  "SELECT DISTINCT 'waiting for ' || " PROCESS_OF_B " FROM unnest(pg_blocking_pids(%d)) p (pid) "
-								  "LEFT JOIN pg_stat_activity b ON b.pid = p.pid", PQbackendPID(conn)));
+			tell_blockers(side, observer, PQbackendPID(conn));
 			told = now_ms();
 		}
 		free_texts(mark);

@@ -146,13 +146,54 @@ subtest 'an index fails, or the program' => sub {
 	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 };
 
-# Without the session that keeps tables from being rewritten, ranges would not be
-# those of the snapshot.
+# Tables are free before they are read and after.  One that is read in ranges is so in
+# between, too: then it may be emptied, and a range that has become another is seen.
+subtest 'nobody waits for the copy' => sub {
+	my $hold = begin_slow();
+	$a->safe_psql('postgres', qq{
+CREATE TABLE $s.large (id int PRIMARY KEY CHECK (id > 1 OR public.hold(id)), t text) WITH (autovacuum_enabled = off);
+ALTER TABLE $s.large ALTER t SET STORAGE PLAIN;
+INSERT INTO $s.large SELECT i, repeat('x', 7500) FROM generate_series(1, 17000) i;
+DELETE FROM $s.large WHERE id % 2 = 0;
+CREATE TABLE $s.early (id int PRIMARY KEY);
+INSERT INTO $s.early SELECT generate_series(1, 1000);
+CREATE TABLE $s.late (id int PRIMARY KEY);
+INSERT INTO $s.late VALUES (1)});
+	for my $statement ("VACUUM FULL $s.large", "TRUNCATE $s.large")
+	{
+		my $said = '';
+		my $tool = start_move(\$said, '--jobs', 1);
+		is(sqlstate($a, "SET lock_timeout = '5s'; TRUNCATE $s.late"), '', 'a table is free before it is read');
+		my $other = IPC::Run::start([ 'psql', '-c', q{SET lock_timeout = '20s'}, '-c', $statement, $a->connstr('postgres') ], '>', '/dev/null', IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+		$a->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE relation = '$s.large'::regclass AND NOT granted") or die 'does not wait';
+		$hold->query_safe('SELECT pg_advisory_unlock(47), pg_advisory_lock(47)');
+		ok(eval { $other->finish; $? == 0 }, "and after: $statement");
+		if ($statement =~ /VACUUM/)
+		{
+			ok(eval { $tool->finish; 1 } && $? >> 8 == 1, 'the ranges have become others') or diag $said;
+			like($said, qr/table $s.large was rewritten while it was copied/, 'and that is told');
+			next;
+		}
+		wait_until_held($b) or die 'is not';
+		is(sqlstate($a, "SET lock_timeout = '5s'; TRUNCATE $s.early"), '', 'one that was read with others, too');
+		$other = $a->background_psql('postgres');
+		$other->query_safe("BEGIN; INSERT INTO $s.late VALUES (2); LOCK TABLE $s.late");
+		$hold->quit;
+		ok(eval { $tool->pump until $said =~ /waiting for process/; 1 }, 'whom the copy waits for is told') or diag $said;
+		$other->query_safe('COMMIT');
+		$other->quit;
+		ok(eval { $tool->finish; $? == 0 }, 'moved') or diag $said;
+		is($b->safe_psql('postgres', "SELECT (SELECT count(*) FROM $s.large), (SELECT string_agg(id::text, ' ') FROM $s.late)"), '0|2', 'with what was done');
+	}
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+};
+
+# Without the session that keeps the snapshot, another's would not be that of the slot.
 subtest 'the snapshot ends' => sub {
 	my $hold = begin_slow();
 	my $said = '';
 	my $tool = start_move(\$said);
-	$a->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'insta5.slow'::regclass AND mode = 'AccessShareLock'});
+	$a->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND state = 'idle in transaction'});
 	$hold->quit;
 	$tool->finish;
 	is($? >> 8, 1, 'the copy fails');
