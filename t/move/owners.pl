@@ -126,6 +126,31 @@ moves_ok($a, $b, 6, ['plan'], 1, '... or is not', $theirs);
 $b->safe_psql('postgres', 'ALTER DATABASE postgres OWNER TO CURRENT_USER');
 $a->safe_psql('postgres', 'SELECT snowid.drop_shard(6, true)');
 
+# All of a shard can be the database's owner's, by the role that stands for him: a lesser one's
+# functions are refused there, too, and what is left moves.
+$a->safe_psql('postgres', q{
+SELECT snowid.create_shard(7);
+CREATE FUNCTION insta7.note(text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'RAN own as %', current_user; RETURN true; END$$;
+CREATE TABLE insta7.t (id bigint PRIMARY KEY DEFAULT insta7.next_id(), v text CHECK (insta7.note(v)));
+INSERT INTO insta7.t (v) VALUES ('x');
+ALTER SCHEMA insta7 OWNER TO pg_database_owner;
+ALTER TABLE insta7.t OWNER TO pg_database_owner;
+ALTER SEQUENCE insta7.id_seq OWNER TO pg_database_owner;
+ALTER FUNCTION insta7.next_id() OWNER TO pg_database_owner;
+ALTER FUNCTION insta7.note(text) OWNER TO pg_database_owner});
+$_->safe_psql('postgres', 'ALTER DATABASE postgres OWNER TO app') for $a, $b;
+%since = map { $_->name => -s $_->logfile } $a, $b;
+moves_ok($a, $b, 7, [], 1, "the database's owner's functions", qr/FAILED +owners: constraint t_v_check on table insta7.t calls insta7\.note\(text\)/);
+$a->safe_psql('postgres', 'ALTER TABLE insta7.t DROP CONSTRAINT t_v_check') if !$old;
+moves_ok($a, $b, 7, [ @trust, '--stop-after', 'copied' ], 0, "the database's owner's shard is copied");
+$a->safe_psql('postgres', q{INSERT INTO insta7.t (v) VALUES ('y')});
+moves_ok($a, $b, 7, [@trust], 0, '... and moved');
+is(ran_as_superuser(%since), '', 'nothing of his has run as a superuser') if !$old;
+is($b->safe_psql('postgres', q{SELECT count(*), (SELECT relowner::regrole FROM pg_class WHERE oid = 'insta7.t'::regclass) FROM insta7.t}), '2|pg_database_owner', 'it is his there');
+moves_ok($a, $b, 7, ['finish'], 0, 'finished');
+$_->safe_psql('postgres', 'ALTER DATABASE postgres OWNER TO CURRENT_USER') for $a, $b;
+$b->safe_psql('postgres', 'SELECT snowid.drop_shard(7, true)');
+
 # What calls another after the checks, when pg_dump has begun, or pg_restore makes what follows the rows.
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my ($bindir) = run_command([ 'pg_config', '--bindir' ]);

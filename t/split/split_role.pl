@@ -63,4 +63,23 @@ is($a->safe_psql('postgres', q{SELECT rolsuper FROM pg_roles WHERE rolname = 'sp
 is(living($a) . ' ' . living($b), '3,4 1,2', 'each server has its own');
 $_->stop for $a, $b;
 
+# The owner may be the one that stands for the database's, who is a lesser role.
+($a, $b) = split_pair('database_owner');
+$a->safe_psql('postgres', q{
+CREATE ROLE app;
+ALTER SCHEMA insta1 OWNER TO pg_database_owner;
+ALTER TABLE insta1.users OWNER TO pg_database_owner;
+ALTER SEQUENCE insta1.id_seq OWNER TO pg_database_owner;
+ALTER FUNCTION insta1.next_id() OWNER TO pg_database_owner;
+ALTER DATABASE postgres OWNER TO app});
+$a->wait_for_catchup($b);
+for my $command ([ 'split', @limits ], ['finish'])
+{
+	my ($exit, $out) = snowid_move($a, $b, $all, @$command);
+	is($exit, 0, "$command->[0] of the database's owner's") or diag $out;
+}
+is(living($a) . ' ' . living($b), '3,4 1,2', 'each server has its own');
+is($b->safe_psql('postgres', q{SELECT relowner::regrole FROM pg_class WHERE oid = 'insta1.users'::regclass}), 'pg_database_owner', 'and it is his');
+$_->stop for $a, $b;
+
 done_testing();
