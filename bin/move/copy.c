@@ -25,8 +25,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A table of twice as many pages is copied in pieces of so many. */
-#define PIECE_PAGES			8192
+/* A table of twice as many bytes is copied in pieces of so many. */
+#define PIECE_BYTES			(INT64CONST(64) << 20)
 
 /* Small tables are copied in one transaction, up to so many, or so many bytes. */
 #define TABLES_MAX			32
@@ -196,19 +196,19 @@ list_pieces(Copy *copy)
 	const Move *move = copy->move;
 	PGresult   *res = query(copy->keeper,
 							"SELECT nspname, format('%%I.%%I', nspname, relname), a.columns, "
-							"s.bytes / current_setting('block_size')::int AS pages, s.bytes, c.oid IN (%s), "
+							"pages, bytes, least(bytes / %lld, pages), c.oid IN (%s), "
 							"format('SELECT CASE WHEN pg_relation_filenode(%%s) = %%s THEN true ELSE NOT EXISTS (SELECT FROM ONLY %%I.%%I) END', c.oid, pg_relation_filenode(c.oid), nspname, relname) "
 							"FROM pg_publication p JOIN pg_publication_rel ON prpubid = p.oid JOIN pg_class c ON c.oid = prrelid "
 							"JOIN pg_namespace n ON n.oid = relnamespace, "
 							"LATERAL (SELECT coalesce('(' || string_agg(quote_ident(attname), ', ' ORDER BY attnum) || ')', '') AS columns "
 							" FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '') a, "
-							"LATERAL (SELECT pg_relation_size(c.oid) AS bytes) s "
-							"WHERE pubname = %s AND nspname IN (%s) ORDER BY s.bytes DESC, c.oid",
-							binary_tables(move, copy->keeper), literal(copy->keeper, move->name), schema_list(move, copy->keeper));
+							"LATERAL (SELECT pg_table_size(c.oid) AS bytes, pg_relation_size(c.oid) / current_setting('block_size')::int AS pages) s "
+							"WHERE pubname = %s AND nspname IN (%s) ORDER BY bytes DESC, c.oid",
+							(long long) PIECE_BYTES, binary_tables(move, copy->keeper), literal(copy->keeper, move->name), schema_list(move, copy->keeper));
 	int			ranges = 0;
 
 	for (int i = 0; i < PQntuples(res); i++)
-		ranges += 1 + strtoll(PQgetvalue(res, i, 3), NULL, 10) / PIECE_PAGES;
+		ranges += 1 + atoi(PQgetvalue(res, i, 5));
 	copy->pieces = pg_malloc0(sizeof(Piece) * Max(ranges, 1));
 	for (int i = 0; i < PQntuples(res); i++)
 	{
@@ -216,7 +216,7 @@ list_pieces(Copy *copy)
 		char	   *columns = field(res, i, 2);
 		int64		pages = strtoll(PQgetvalue(res, i, 3), NULL, 10);
 		int64		bytes = strtoll(PQgetvalue(res, i, 4), NULL, 10);
-		int			n = pages < 2 * PIECE_PAGES ? 1 : (int) (pages / PIECE_PAGES);
+		int			n = Max(atoi(PQgetvalue(res, i, 5)), 1);
 
 		copy->bytes += bytes / n * n;
 		for (int j = 0; j < n; j++)
@@ -228,16 +228,16 @@ list_pieces(Copy *copy)
 			{
 				.shard = shard_of_schema(move, PQgetvalue(res, i, 0)),.table = table,
 					.columns = columns,.bytes = bytes / n,
-					.format = *PQgetvalue(res, i, 5) == 't' ? "(FORMAT binary)" : ""
+					.format = *PQgetvalue(res, i, 6) == 't' ? "(FORMAT binary)" : ""
 			};
 			if (n > 1)
-				piece->is_whole = text_of("LOCK TABLE ONLY %s IN ACCESS SHARE MODE; %s; ", table, PQgetvalue(res, i, 6));
+				piece->is_whole = text_of("LOCK TABLE ONLY %s IN ACCESS SHARE MODE; %s; ", table, PQgetvalue(res, i, 7));
 			if (*list != '\0')
 				list[strlen(list) - 1] = '\0';
 			piece->rows = n == 1 ? text_of("%s %s", table, columns) :
 				text_of("(SELECT %s FROM ONLY %s WHERE ctid >= '(%lld,0)'%s)", *list != '\0' ? list + 1 : "", table,
-						(long long) j * PIECE_PAGES,
-						j == n - 1 ? "" : text_of(" AND ctid < '(%lld,0)'", (long long) (j + 1) * PIECE_PAGES));
+						(long long) pages * j / n,
+						j == n - 1 ? "" : text_of(" AND ctid < '(%lld,0)'", (long long) pages * (j + 1) / n));
 			free(list);
 		}
 	}
