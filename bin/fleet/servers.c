@@ -32,6 +32,8 @@ registry_option(void)
 bool
 lock_fleet(void)
 {
+	if (!query_bool(directory, "SELECT has_table_privilege('snowid.servers', 'UPDATE') AND has_table_privilege('snowid.fleet_moves', 'INSERT, UPDATE')"))
+		return refuse(false, "Give --registry the role that owns the extension there.", "role %s may not write the tables of snowid at the directory", PQuser(directory));
 	run(directory, "SET lock_timeout = %d", ANSWER_MS / 4);
 	if (!try_run(directory, "SELECT pg_advisory_lock(" FLEET_LOCK ")"))
 		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: process %s", query_text(directory, FLEET_LOCK_HOLDER_SQL));
@@ -105,10 +107,8 @@ ask_all(const char *sql, int more_ms)
 			give_up(&servers[i], PQerrorMessage(servers[i].conn));
 		else if (servers[i].at < i)
 			give_up(&servers[i], "");
-		waits[i] = (struct pollfd)
-		{
-			.fd = -1,.events = POLLOUT,.revents = POLLOUT
-		};
+		waits[i].fd = -1;
+		waits[i].events = waits[i].revents = POLLOUT;
 	}
 	do
 	{
@@ -281,9 +281,9 @@ command_add(const char *name, const char *home)
 		return refuse(EXIT_USAGE, "There, type: CREATE EXTENSION snowid;", "the database of %s does not have snowid", name);
 	identity = identity_of(server.conn);
 	(void) ask_servers(NULL);
-	if ((text = query_text(directory, FLEET_OTHER_SQL, literal(directory, name), literal(directory, home), literal(directory, identity))) !=NULL)
-		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s; or, if %s has another address now, at the directory: %s", registry_option(), name,
-										  query_text(directory, FLEET_NEW_HOME_SQL, literal(directory, name), literal(directory, home))), "%s", text);
+	if ((text = query_text(directory, FLEET_OTHER_SQL, literal(directory, name), literal(directory, home_of_connection(server.conn)), literal(directory, identity))) !=NULL)
+		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s%s", registry_option(),
+										  query_text(directory, FLEET_NEW_HOME_SQL, literal(directory, name), literal(directory, home), literal(directory, identity))), "%s", text);
 	if (!may_be_added(&server, name, identity))
 		return refuse(EXIT_FAILED, "Correct that, and type the same command again.", "%s is not added; nothing was changed", name);
 	if (options.dry_run)

@@ -126,6 +126,8 @@ main(int argc, char *argv[])
 		refuse_usage("invalid value \"%s\" for option --weight: it must be a number over 0", options.weight);
 	if ((directory = open_directory(options.registry)) == NULL)
 		return EXIT_USAGE;
+	if (options.period != NULL && !try_run(directory, "SELECT 1 / (%s::interval BETWEEN '1 ms' AND '1 hour')::int", literal(directory, options.period)))
+		refuse_usage("invalid value \"%s\" for option --period: it must be an interval up to an hour, such as 10s", options.period);
 	if (commands[i].bit != OF_STATUS && !options.dry_run && !lock_fleet())
 		return EXIT_FAILED;
 	if (options.period == NULL && (commands[i].bit & OF_PLAN) != 0)

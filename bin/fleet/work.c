@@ -349,19 +349,16 @@ static bool
 look(const char *drained)
 {
 	PGresult   *doubts;
-	int			ndoubts;
 
 	(void) ask_servers(strcmp(options.by, "inserts") == 0 ? options.period : NULL);
 	if (stopping)
 		return refuse(false, "Nothing is planned; to go on, type the same command again.", "interrupted while the servers were asked");
 	doubts = query(directory, FLEET_DOUBTS_SQL, drained != NULL || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'", literal(directory, drained), text_of("'" INT64_FORMAT "'", options.max_lag));
-	ndoubts = PQntuples(doubts);
-	for (int row = 0; row < ndoubts; row++)
+	for (int row = 0; row < PQntuples(doubts); row++)
 		report_error("%s", PQgetvalue(doubts, row, 0));
-	PQclear(doubts);
-	if (ndoubts > 0)
+	if (PQntuples(doubts) > 0)
 		report_hint("Nothing is planned before that is cleared; to see more, type: snowid-move audit %s", registry_option());
-	return ndoubts == 0;
+	return PQntuples(doubts) == 0;
 }
 
 /* Without a name: give each server its share.  With one: let it have nothing. */

@@ -54,6 +54,22 @@ homes_ok({ s1 => 12 }, 'another address', %nodes);
 $dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
 fleet_ok([ 'status' ], 0, '... all is well');
 
+# The address of another; a role that has lost its rights is not another server.
+unlike(fleet_ok([ 'add', 's3', home_of($s2) ], 2, 'a server of another name', qr/that server is in the fleet, as s2\n.*Type: snowid-fleet status/), qr/UPDATE/, '... has no new address');
+unlike(fleet_ok([ 'add', 's9', home_of($s2) ], 2, 'a new name for it', qr/that server is in the fleet, as s2\n/), qr/UPDATE/, '... nor has it one');
+$s2->safe_psql('postgres', 'CREATE ROLE joe LOGIN');
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = home || ' user=joe' WHERE name = 's2'});
+fleet_ok([ 'add', 's2' ], 1, 'a role without rights', qr/role joe may not write the tables/);
+fleet_ok([ 'add', 's2', home_of($s2) ], 0, '... another role of the same server');
+$dir->safe_psql('postgres', 'CREATE ROLE joe LOGIN');
+for my $command ([ 'balance' ], [ 'drain', 's1' ], [ 'add', 's1' ], [ 'retire', 's3' ])
+{
+	IPC::Run::run([ 'snowid-fleet', @$command, '--registry', home_of($dir) . ' user=joe' ], '>', \my $none, '2>', \my $why);
+	is($? >> 8, 1, "a role without rights at the directory: $command->[0]");
+	like($why, qr/role joe may not write the tables of snowid at the directory\n.*Give --registry the role/, '... is told');
+}
+fleet_ok([ 'status', '--period', $_ ], 2, "period $_", qr/invalid value "$_" for option --period/) for 'soon', '-1 s', '0', '2 hours';
+
 # A home that a terminal would obey.
 $dir->safe_psql('postgres', q{INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (99, 'gone', E'host=/nowhere\x1b]0;x\x07\u009b31m dbname=y')});
 for my $command ([ 'status' ], [ 'balance', '--dry-run' ])
@@ -63,7 +79,7 @@ for my $command ([ 'status' ], [ 'balance', '--dry-run' ])
 }
 $dir->safe_psql('postgres', 'DELETE FROM snowid.shard_registry WHERE shard = 99');
 $s2->safe_psql('postgres', qq{CREATE ROLE "a\e[31m"});
-unlike(fleet_ok([ 'add', 's1' ], 0, 'a role with control characters', qr/are not there: a\?\[31m$/m), qr/\e/, '... none is printed');
+unlike(fleet_ok([ 'add', 's1' ], 0, 'a role with control characters', qr/are not there: a\?\[31m/m), qr/\e/, '... none is printed');
 $s2->safe_psql('postgres', qq{DROP ROLE "a\e[31m"});
 
 # A rule that names nobody, among others.

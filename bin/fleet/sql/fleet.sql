@@ -114,7 +114,7 @@ UNION ALL (SELECT format(CASE WHEN l.shard IS NULL THEN 'shard %1$s lives at %2$
   ELSE 'shard %1$s is open at %2$s, and the directory says %3$s' END, t.shard, coalesce(name, a.home), coalesce(l.home, 'its own server'))
  FROM told t JOIN answer a USING (n) LEFT JOIN lives l USING (shard) WHERE t.lives = 'here' AND l.server IS DISTINCT FROM n AND t.shard NOT IN (SELECT shard FROM going) ORDER BY t.shard LIMIT 5)
 UNION ALL SELECT format('%s are one server: retire, or delete from snowid.servers, all but one', string_agg(name, ' and ')) FROM answer JOIN address ON i = answer.n WHERE name IS NOT NULL GROUP BY address.n HAVING count(*) > 1
-UNION ALL SELECT format('%s is not reached, so nobody knows how much it has', coalesce(name, home)) FROM answer WHERE facts IS NULL AND (:'needs_sizes'::bool OR name = :'drained')
+UNION ALL SELECT format('%s is not reached, so nobody knows how much it has', coalesce(name, a.home)) FROM answer a JOIN address d USING (n) WHERE i = n AND facts IS NULL AND (:'needs_sizes'::bool OR name = :'drained')
 UNION ALL SELECT format('nobody knows how far the standbys of %s are behind, for which --max-lag waits; type there: GRANT pg_monitor TO %I;', coalesce(name, a.home, 'the directory'), facts ->> 'role')
  FROM answer a JOIN address d USING (n) WHERE i = n AND :'max_lag'::int8 >= 0 AND facts IS NOT NULL AND facts ->> 'standby_lag' IS NULL) x (what);
 
@@ -155,15 +155,15 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
  FROM d, jsonb_array_elements_text(CASE jsonb_typeof(roles) WHEN 'array' THEN roles ELSE '[]' END) r WHERE r NOT IN (SELECT rolname FROM pg_roles) HAVING count(*) > 0 ) x (n, severity, what, to_do);
 
 -- What the directory has under that name, or that home under another; and how it learns of a new address.
--- arguments: name home identity
+-- arguments: name place identity
 \echo fleet_other_sql
 SELECT format(CASE name WHEN :'name' THEN 'the name %s is that of another server' ELSE 'that server is in the fleet, as %s' END, name)
-FROM answer WHERE name IS NOT NULL AND (name = :'name') <> (CASE WHEN facts IS NULL THEN home = :'home' ELSE facts ->> 'run' = :'identity' END);
+FROM answer WHERE name IS NOT NULL AND (name = :'name') <> (CASE WHEN facts IS NULL THEN place = :'place' ELSE facts ->> 'run' = :'identity' END) ORDER BY name = :'name';
 
--- arguments: name home
+-- arguments: name home identity
 \echo fleet_new_home_sql
-SELECT format('UPDATE snowid.servers SET home = %1$L WHERE name = %2$L; UPDATE snowid.shard_registry SET home = %1$L WHERE home IN (%3$s);', :'home', :'name', string_agg(quote_literal(d.home), ', '))
-FROM address d JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.name = :'name';
+SELECT CASE WHEN count(*) > 0 THEN format('; or, if %2$s has another address now, at the directory: UPDATE snowid.servers SET home = %1$L WHERE name = %2$L; UPDATE snowid.shard_registry SET home = %1$L WHERE home IN (%3$s);', :'home', :'name', string_agg(quote_literal(d.home), ', ')) ELSE '' END
+FROM address d JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND NOT EXISTS (SELECT FROM answer o WHERE o.name <> a.name AND o.facts ->> 'run' = :'identity');
 
 -- arguments: identity name
 \echo fleet_add_facts_sql
