@@ -78,6 +78,40 @@ SELECT snowid.set_default('insta7.mine');							-- ok, with a warning
 SELECT snowid.set_default('insta7.mine', own_sequence => true);		-- ok
 SET ROLE snowid_app;
 INSERT INTO insta7.mine DEFAULT VALUES;								-- ok
+-- what makes something in a schema needs CREATE on it
+CREATE TABLE insta7.other (id bigint PRIMARY KEY);
+RESET ROLE;
+GRANT USAGE, UPDATE ON SEQUENCE insta7.id_seq TO snowid_app;
+GRANT INSERT, UPDATE ON snowid.shard_registry TO snowid_app;
+REVOKE CREATE ON SCHEMA insta7 FROM snowid_app;
+CREATE SCHEMA old8;
+CREATE SEQUENCE old8.table_id_seq;
+CREATE FUNCTION old8.next_id(OUT result bigint) LANGUAGE plpgsql AS $$
+DECLARE
+	our_epoch bigint := 1314220021721;
+	seq_id bigint;
+	now_millis bigint;
+	shard_id int := 8;
+BEGIN
+	SELECT nextval('old8.table_id_seq') % 1024 INTO seq_id;
+	SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) INTO now_millis;
+	result := (now_millis - our_epoch) << 23;
+	result := result | (shard_id << 10);
+	result := result | (seq_id);
+END $$;
+ALTER FUNCTION old8.next_id() OWNER TO snowid_app;
+ALTER SEQUENCE old8.table_id_seq OWNER TO snowid_app;
+GRANT USAGE ON SCHEMA old8 TO snowid_app;
+SET ROLE snowid_app;
+SELECT snowid.set_default('insta7.other', own_sequence => true);	-- fail
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowid.adopt_shard(8, 'old8');								-- fail
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+GRANT CREATE ON SCHEMA insta7, old8 TO snowid_app;
+SET ROLE snowid_app;
+SELECT snowid.set_default('insta7.other', own_sequence => true);	-- ok
+SELECT snowid.adopt_shard(8, 'old8') IS NULL AS adopted;			-- ok
 
 RESET ROLE;
 ALTER SEQUENCE insta5.id_seq OWNER TO CURRENT_USER;
@@ -87,6 +121,8 @@ SELECT snowid.drop_shard(5, true);									-- ok, with a warning
 SELECT snowid.drop_shard(6, true);									-- ok
 RESET ROLE;
 SELECT snowid.drop_shard(7, true);
+SELECT snowid.drop_shard(8, true);
+REVOKE INSERT, UPDATE ON snowid.shard_registry FROM snowid_app;
 REVOKE INSERT, UPDATE, DELETE ON snowid.shard_registry FROM snowid_maker, snowid_creator;
 REVOKE CREATE ON DATABASE :"db" FROM snowid_maker, snowid_creator;
 DROP ROLE snowid_maker, snowid_creator, snowid_app, snowid_nobody;
