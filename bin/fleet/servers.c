@@ -17,7 +17,9 @@ printable(const char *text)
 	char	   *line = text_of("%.*s", (int) strcspn(text, "\n"), text);
 
 	for (char *c = line; *c != '\0'; c++)
-		if ((unsigned char) *c < ' ' || *c == 0x7f || (c > line && c[-1] == '\xc2' && (unsigned char) *c < 0xa0))
+		if (c > line && c[-1] == '\xc2' && (unsigned char) *c < 0xa0)
+			c[-1] = *c = '?';
+		else if ((unsigned char) *c < ' ' || *c == 0x7f)
 			*c = '?';
 	return line;
 }

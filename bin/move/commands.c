@@ -102,7 +102,12 @@ prepare_way_back(const Move *move)
 		if (journal_of(move->shards[i], target)->fingerprint == NULL)
 			record_detail(select_range(move, i, 1), target->conn, "fingerprint", notes[i]);
 	if (!query_bool(target->conn, "SELECT count(*) FROM pg_publication WHERE pubname = %s", literal(target->conn, move->reverse_name)))
-		run(target->conn, "CREATE PUBLICATION %s", ident(target->conn, move->reverse_name));
+	{
+		run(target->conn, "BEGIN; CREATE PUBLICATION %s", ident(target->conn, move->reverse_name));
+		if (!note_publishing(move, target->conn))
+			fail_with(target->conn);
+		run(target->conn, "COMMIT");
+	}
 	create_slot(target, move->reverse_name);
 }
 
@@ -167,7 +172,7 @@ copy_and_compare(const Move *move)
 		return status;
 	if (!has_reached(move, source, COPIED))
 	{
-		if (is_copied)
+		if (is_copied && move->shards[0]->journals[0].reader == NULL)
 			record_reader(move, reader_of(move));
 		record_step(move, target, COPIED);
 		record_step(move, source, COPIED);

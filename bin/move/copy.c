@@ -51,7 +51,7 @@ typedef struct Piece
 	char	   *table;
 	char	   *columns;		/* in parentheses; "" for all */
 	char	   *rows;			/* what to copy of it, as COPY takes it */
-	char	   *is_whole;		/* does the range still mean what it meant? */
+	char	   *look;			/* is it still the table that it was? */
 	const char *format;			/* options of COPY */
 	const char *statement;		/* for the target alone, instead of a copy */
 	int64		bytes;
@@ -72,6 +72,7 @@ typedef struct Worker
 	bool		is_sent;		/* all rows have been read */
 	bool		is_new;			/* its first rows may have been read already */
 	bool		is_rewritten;	/* the table of which it was to read a range */
+	bool		is_doubtful;	/* whether all rows could be seen */
 	int64		waits_since;	/* for the source to begin; 0: it has begun */
 	int64		told;
 } Worker;
@@ -88,6 +89,7 @@ typedef struct Copy
 	int			npieces;
 	int			next;
 	int			broken;			/* that have failed since one was done */
+	bool		is_doubtful;	/* of a table, whether all rows could be seen */
 	int64		bytes;			/* of all pieces */
 	int64		bytes_done;
 	int64		start;
@@ -187,26 +189,35 @@ take_snapshot(Copy *copy, bool has_rows)
 }
 
 /*
- * What there is to copy, the large tables first.  VACUUM FULL would move rows from one
- * range to another, TRUNCATE leaves none that the snapshot sees: with it, all is well.
+ * What there is to copy, the large tables first.  Before each piece a look: nobody may
+ * have put something else in the table's place; and VACUUM FULL moves rows from one
+ * range to another.  TRUNCATE and REPACK (CONCURRENTLY) leave none that the snapshot
+ * sees; only the first of them is in the log.
  */
-static void
+static Status
 list_pieces(Copy *copy)
 {
 	const Move *move = copy->move;
-	PGresult   *res = query(copy->keeper,
-							"SELECT nspname, format('%%I.%%I', nspname, relname), a.columns, "
-							"pages, bytes, least(bytes / %lld, pages), c.oid IN (%s), "
-							"format('SELECT CASE WHEN pg_relation_filenode(%%s) = %%s THEN true ELSE NOT EXISTS (SELECT FROM ONLY %%I.%%I) END', c.oid, pg_relation_filenode(c.oid), nspname, relname) "
-							"FROM pg_publication p JOIN pg_publication_rel ON prpubid = p.oid JOIN pg_class c ON c.oid = prrelid "
-							"JOIN pg_namespace n ON n.oid = relnamespace, "
-							"LATERAL (SELECT coalesce('(' || string_agg(quote_ident(attname), ', ' ORDER BY attnum) || ')', '') AS columns "
-							" FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '') a, "
-							"LATERAL (SELECT pg_table_size(c.oid) AS bytes, pg_relation_size(c.oid) / current_setting('block_size')::int AS pages) s "
-							"WHERE pubname = %s AND nspname IN (%s) ORDER BY bytes DESC, c.oid",
-							(long long) PIECE_BYTES, binary_tables(move, copy->keeper), literal(copy->keeper, move->name), schema_list(move, copy->keeper));
+	const Side *source = &move->source;
+	PGresult   *res = try_and_tell(source, copy->keeper, source->aux, text_of(
+																			  "SELECT nspname, t, a.columns, pages, bytes, least(bytes / %lld, pages), c.oid IN (%s), "
+																			  "format('LOCK TABLE ONLY %%s IN ACCESS SHARE MODE; SELECT CASE WHEN to_regclass(%%L) <> %%s THEN concat(''it is another table now'')::int::text "
+																			  "WHEN pg_relation_filenode(%%s) <> %%s THEN ''rewritten'' END; ', t, t, c.oid, c.oid, relfilenode), "
+																			  "format('SELECT CASE WHEN pg_relation_filenode(%%s) <> %%s AND EXISTS (SELECT FROM ONLY %%s) THEN ''moved'' END; ', c.oid, relfilenode, t) "
+																			  "FROM pg_publication p JOIN pg_publication_rel ON prpubid = p.oid JOIN pg_class c ON c.oid = prrelid "
+																			  "JOIN pg_namespace n ON n.oid = relnamespace, format('%%I.%%I', nspname, relname) t, "
+																			  "LATERAL (SELECT coalesce('(' || string_agg(quote_ident(attname), ', ' ORDER BY attnum) || ')', '') AS columns "
+																			  " FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '') a, "
+																			  "LATERAL (SELECT pg_table_size(c.oid) AS bytes, pg_relation_size(c.oid) / current_setting('block_size')::int AS pages) s "
+																			  "WHERE pubname = %s AND nspname IN (%s) ORDER BY bytes DESC, c.oid",
+																			  (long long) PIECE_BYTES, binary_tables(move, copy->keeper), literal(copy->keeper, move->name), schema_list(move, copy->keeper)));
 	int			ranges = 0;
 
+	if (res == NULL)
+	{
+		report_error("%s: the tables cannot be listed: %s", source->label, PQerrorMessage(copy->keeper));
+		return STATUS_FAILED;
+	}
 	for (int i = 0; i < PQntuples(res); i++)
 		ranges += 1 + atoi(PQgetvalue(res, i, 5));
 	copy->pieces = pg_malloc0(sizeof(Piece) * Max(ranges, 1));
@@ -230,8 +241,7 @@ list_pieces(Copy *copy)
 					.columns = columns,.bytes = bytes / n,
 					.format = *PQgetvalue(res, i, 6) == 't' ? "(FORMAT binary)" : ""
 			};
-			if (n > 1)
-				piece->is_whole = text_of("LOCK TABLE ONLY %s IN ACCESS SHARE MODE; %s; ", table, PQgetvalue(res, i, 7));
+			piece->look = text_of("%s%s", PQgetvalue(res, i, 7), n > 1 ? PQgetvalue(res, i, 8) : "");
 			if (*list != '\0')
 				list[strlen(list) - 1] = '\0';
 			piece->rows = n == 1 ? text_of("%s %s", table, columns) :
@@ -242,6 +252,7 @@ list_pieces(Copy *copy)
 		}
 	}
 	PQclear(res);
+	return STATUS_DONE;
 }
 
 static PGconn *
@@ -318,7 +329,7 @@ begin_piece(Worker *worker)
 {
 	const Piece *piece = worker->piece;
 
-	worker->is_full = worker->is_sent = worker->is_rewritten = false;
+	worker->is_full = worker->is_sent = worker->is_rewritten = worker->is_doubtful = false;
 	worker->is_new = true;
 	free(worker->xid);
 	worker->xid = NULL;
@@ -327,12 +338,12 @@ begin_piece(Worker *worker)
 		return PQsendQuery(worker->to, piece->statement);
 	worker->waits_since = worker->told = now_ms();
 	worker->told += SILENCE_MS - TELL_MS;
-	return PQsendQuery(worker->from, text_of("ROLLBACK TO free; %sCOPY %s TO STDOUT %s", piece->is_whole != NULL ? piece->is_whole : "", piece->rows, piece->format));
+	return PQsendQuery(worker->from, text_of("ROLLBACK TO free; %sCOPY %s TO STDOUT %s", piece->look, piece->rows, piece->format));
 }
 
 /* Has the source begun to send, so that the target takes it?  False after an error. */
 static bool
-await_rows(Worker *worker)
+await_rows(Copy *copy, Worker *worker)
 {
 	const Piece *piece = worker->piece;
 	PGresult   *res = NULL;
@@ -343,7 +354,11 @@ await_rows(Worker *worker)
 	while (!PQisBusy(worker->from) && (res = PQgetResult(worker->from)) != NULL)
 	{
 		has_begun = PQresultStatus(res) == PGRES_COPY_OUT;
-		worker->is_rewritten = PQresultStatus(res) == PGRES_TUPLES_OK && *PQgetvalue(res, 0, 0) == 'f';
+		if (PQresultStatus(res) == PGRES_TUPLES_OK)
+		{
+			worker->is_doubtful |= strcmp(PQgetvalue(res, 0, 0), "rewritten") == 0;
+			worker->is_rewritten = strcmp(PQgetvalue(res, 0, 0), "moved") == 0;
+		}
 		if (!has_begun && (!has_succeeded(res) || worker->is_rewritten))
 		{
 			PQclear(res);
@@ -353,6 +368,7 @@ await_rows(Worker *worker)
 		if (!has_begun)
 			continue;
 		worker->waits_since = 0;
+		copy->is_doubtful |= worker->is_doubtful;
 		PQsetnonblocking(worker->to, false);
 		res = PQexec(worker->to, text_of("%sCOPY %s %s FROM STDIN %s", piece == worker->first ? "BEGIN; " : "",
 										 piece->table, piece->columns, piece->format));
@@ -432,13 +448,13 @@ pass_rows(Worker *worker)
 
 /* Do what can be done for a piece without waiting. */
 static Progress
-go_on(Worker *worker)
+go_on(Copy *copy, Worker *worker)
 {
 	bool		is_copy = worker->piece->statement == NULL;
 	const Piece *next;
 	int			left;
 
-	if (worker->waits_since > 0 && !await_rows(worker))
+	if (worker->waits_since > 0 && !await_rows(copy, worker))
 		return BROKEN;
 	if (worker->waits_since > 0)
 		return GOES_ON;
@@ -552,7 +568,8 @@ mend_piece(Copy *copy, Worker *worker)
 		else
 			report_error("%s: table %s cannot be copied: %s", label, piece->table, message);
 		leave_shard(copy->move, piece->shard);
-		worker->first = next_piece(worker->first, worker->end);
+		free(message);
+		return false;			/* the others begin anew */
 	}
 	worker->piece = worker->first;
 	free(message);
@@ -661,7 +678,7 @@ do_pieces(Copy *copy)
 		for (int i = 0; i < copy->jobs && busy > 0; i++)
 		{
 			Worker	   *worker = &copy->workers[i];
-			Progress	progress = worker->piece != NULL ? go_on(worker) : GOES_ON;
+			Progress	progress = worker->piece != NULL ? go_on(copy, worker) : GOES_ON;
 
 			if (progress == BROKEN && !mend_piece(copy, worker))
 				status = STATUS_FAILED;
@@ -817,8 +834,7 @@ copy_rows(Copy *copy)
 	const Move *move = copy->move;
 	Status		status;
 
-	list_pieces(copy);
-	if ((status = do_pieces(copy)) != STATUS_DONE)
+	if ((status = list_pieces(copy)) != STATUS_DONE || (status = do_pieces(copy)) != STATUS_DONE)
 		return status;
 	report_info("%s", progress_of_copy(copy));
 	for (int i = 0; i < copy->jobs; i++)
@@ -828,8 +844,8 @@ copy_rows(Copy *copy)
 		report_error("%s: the session that kept the copy's snapshot was ended: %s", move->source.label, PQerrorMessage(copy->keeper));
 		return STATUS_FAILED;
 	}
-	if (select_shards(move, has_failed, NULL)->nshards > 0)
-		return STATUS_FAILED;
+	if (copy->is_doubtful)
+		record_reader(move, REWRITTEN);
 	return give_back(copy);
 }
 
@@ -893,6 +909,7 @@ copy_batch(const Move *move)
 		{
 			if ((status = forget_copy(move)) != STATUS_DONE)
 				return status;
+			record_reader(move, NULL);
 			record_timelines(move);
 		}
 		copy.workers = pg_malloc0(sizeof(Worker) * copy.jobs);

@@ -72,8 +72,8 @@ tell_lost(const Move *move, const char *lost)
  * Give up if the slot is lost, its publication, without which it sends nothing, or
  * keeps more log than it may.  A full disk on the source would be worse than no move.
  */
-Status
-check_slot(const Move *move)
+static Status
+look_at_slot(const Move *move, int64 max_wal)
 {
 	const Side *from = &move->source;
 	const char *name = move->name;
@@ -88,7 +88,7 @@ check_slot(const Move *move)
 	PQclear(res);
 	if (lost != NULL)
 		return tell_lost(move, text_of("replication slot \"%s\" of the %s is lost: %s", name, from->label, lost));
-	if (kept <= move->options->max_wal)
+	if (kept <= max_wal)
 		return STATUS_DONE;
 	report_error("the move keeps %lld MB of the %s's log, more than --max-wal allows", (long long) kept >> 20, from->label);
 	if (is_way_back(move->shards[0]))
@@ -96,12 +96,18 @@ check_slot(const Move *move)
 	return STATUS_UNDO;
 }
 
-/* The same once the target follows: has somebody ended that there? */
 Status
-check_following(const Move *move)
+check_slot(const Move *move)
+{
+	return look_at_slot(move, move->options->max_wal);
+}
+
+/* The same once the target follows, or with another limit: has somebody ended that there? */
+Status
+check_following(const Move *move, int64 max_wal)
 {
 	PGconn	   *conn = move->target.aux;
-	Status		status = check_slot(move);
+	Status		status = look_at_slot(move, max_wal);
 	char	   *enabled = query_text(conn, "SELECT subenabled::int FROM pg_subscription WHERE subname = %s", literal(conn, move->name));
 
 	if (status != STATUS_DONE)
@@ -177,6 +183,8 @@ why_doubtful(const Move *move)
 
 	if (failed_over != NULL)
 		return text_of("the %s has failed over", failed_over);
+	if (is_known_reader(move, REWRITTEN))
+		return "a table was emptied or rewritten before it was copied";
 	return reader == NULL || is_known_reader(move, reader) ? NULL : "the target was not connected all the time, and a copy of it can have taken changes";
 }
 
@@ -299,7 +307,7 @@ wait_for_lag(const Move *move)
 			tell_workers(to, name);
 			told = now_ms();
 		}
-		if ((status = check_following(move)) != STATUS_DONE)
+		if ((status = check_following(move, move->options->max_wal)) != STATUS_DONE)
 			return status;
 		if (lag < 0 && who_failed_over(move) != NULL && count_errors(to, name, "apply") >= errors + ERRORS_MAX)
 		{

@@ -266,7 +266,7 @@ await_tables(const Move *move)
 			report_hint("Correct that, and type the same command again; or: %s", whole_command(move, "abort"));
 			return STATUS_FAILED;
 		}
-		if ((status = check_following(move)) != STATUS_DONE ||
+		if ((status = check_following(move, move->options->max_wal)) != STATUS_DONE ||
 			(status = mend_after_errors(move, &seen)) != STATUS_DONE)
 			return status;
 

@@ -16,16 +16,22 @@
 #define SLOT_WAIT_MS	500
 
 /*
- * Publish tables, and note in the journal who has: what is taken out of the publication
- * and added again may have been written meanwhile.  False if a query failed, as
- * try_run() does.
+ * Note in the journal who publishes: what is taken out of the publication and added
+ * again may have been written meanwhile.  False if a query failed, as try_run() does.
  */
+bool
+note_publishing(const Move *move, PGconn *conn)
+{
+	return try_run(conn, "UPDATE snowid.moves SET details = details || jsonb_build_object('published', "
+				   "concat_ws(' ', details ->> 'published', pg_current_xact_id()::xid)) WHERE shard IN (%s)", shard_list(move));
+}
+
+/* Publish tables; false as above. */
 bool
 publish_tables(const Move *move, PGconn *conn, const char *name, const char *tables)
 {
 	return try_run(conn, "ALTER PUBLICATION %s ADD TABLE %s", ident(conn, name), tables) &&
-		try_run(conn, "UPDATE snowid.moves SET details = details || jsonb_build_object('published', "
-				"concat_ws(' ', details ->> 'published', pg_current_xact_id()::xid)) WHERE shard IN (%s)", shard_list(move));
+		note_publishing(move, conn);
 }
 
 /*
@@ -94,7 +100,7 @@ refresh(const Move *move, bool copies)
 	PGconn	   *conn = move->source.conn;
 	char	   *tables = query_text(conn, PUBLISHED_SQL, literal(conn, move->name));
 
-	if (check_following(move) != STATUS_DONE)
+	if (check_following(move, PG_INT64_MAX) != STATUS_DONE)
 		fail();
 	unpublish(move, text_of("SELECT oid FROM pg_class WHERE oid NOT IN (%s)",
 							query_text(to->conn, "SELECT coalesce(string_agg(key, ', '), '0') FROM json_each_text(%s) WHERE to_regclass(value) IS NOT NULL",

@@ -79,6 +79,7 @@ extern Status fill_views(const Move *move);
 
 extern void publish(const Move *move);
 extern void refresh(const Move *move, bool copies);
+extern bool note_publishing(const Move *move, PGconn *conn);
 extern bool publish_tables(const Move *move, PGconn *conn, const char *name, const char *tables);
 extern bool unpublish(const Move *move, const char *tables);
 extern bool extend_publication(const Move *move, const Side *side, const char *name);
@@ -121,11 +122,15 @@ extern void run_and_tell(const Side *side, PGconn *conn, PGconn *observer,
 /* follow.c: waiting for the other server */
 
 extern Status check_slot(const Move *move);
-extern Status check_following(const Move *move);
+extern Status check_following(const Move *move, int64 max_wal);
 extern Status check_names(const Move *move);
 extern int64 count_errors(const Side *to, const char *name, const char *kind);
 extern Status wait_for_lag(const Move *move);
 extern char *reader_of(const Move *move);
+
+/* In place of a reader: the target need not have all that was there before. */
+#define REWRITTEN	"rewritten"
+
 extern void record_reader(const Move *move, const char *reader);
 extern bool has_reader(const Move *move);
 extern const char *why_doubtful(const Move *move);

@@ -187,6 +187,7 @@ INSERT INTO $s.late VALUES (1)});
 		$other->query_safe('COMMIT');
 		$other->quit;
 		ok(eval { $tool->finish; $? == 0 }, 'moved') or diag $said;
+		like($said, qr/all rows are compared: a table was emptied or rewritten before it was copied.*no difference/s, 'what the log need not have is looked at');
 		is($b->safe_psql('postgres', "SELECT (SELECT count(*) FROM $s.large), (SELECT string_agg(id::text, ' ') FROM $s.late)"), '0|2', 'with what was done');
 	}
 	moves_ok($a, $b, 5, ['finish'], 0, 'finished');

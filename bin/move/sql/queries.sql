@@ -403,7 +403,7 @@ SELECT string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid) FROM pg_class c JO
 JOIN snowid.moves m ON m.schema = nspname
 WHERE nspname IN (:'schemas') AND relkind = 'r' AND relpersistence = 'p' AND NOT EXISTS (
  SELECT FROM pg_publication_rel r JOIN pg_publication p ON p.oid = prpubid WHERE prrelid = c.oid AND pubname = :'name'
- AND r.xmin::text = ANY (string_to_array(details ->> 'published', ' '))
+ AND ARRAY[r.xmin::text, p.xmin::text] <@ string_to_array(details ->> 'published', ' ')
  AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND prqual IS NULL AND prattrs IS NULL);
 
 -- What a publication has of the schemas of its move.
@@ -414,17 +414,17 @@ FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid JOIN pg_class c
 JOIN snowid.moves m ON schema = nspname AND :'name' IN (details ->> 'name', details ->> 'reverse_name') WHERE pubname = :'name';
 
 -- The tables that the log tells of which a slot keeps: names, and columns, of pgoutput's relation messages.  Each
--- text has a zero after it; then, after the schema's, nothing; after the table's, four bytes; after a column's, nine.
+-- text has a zero after it, in the client's encoding; then, after the schema's, nothing; after the table's, four bytes; after a column's, nine.
 -- arguments: name
 \echo sent_tables_sql
 WITH RECURSIVE part (message, n, value, rest) AS (
  SELECT DISTINCT data, 0, '\x'::bytea, substr(data, 6)
- FROM pg_logical_slot_peek_binary_changes(:'name', NULL, NULL, 'proto_version', '1', 'publication_names', quote_ident(:'name')) WHERE get_byte(data, 0) = ascii('R')
+ FROM pg_logical_slot_peek_binary_changes(:'name', NULL, 1000000, 'proto_version', '1', 'publication_names', quote_ident(:'name')) WHERE get_byte(data, 0) = ascii('R')
  UNION ALL
  SELECT message, n + 1, substr(rest, 1, zero - 1), substr(rest, zero + CASE n WHEN 0 THEN 1 WHEN 1 THEN 5 ELSE 10 END)
  FROM part, LATERAL position('\x00'::bytea IN rest) zero WHERE rest <> '\x'),
 sent AS (SELECT ('x' || encode(substr(message, 2, 4), 'hex'))::bit(32)::bigint AS oid,
- array_agg(convert_from(value, getdatabaseencoding()) ORDER BY n) FILTER (WHERE n > 0) AS names FROM part GROUP BY message)
+ array_agg(convert_from(value, pg_client_encoding()) ORDER BY n) FILTER (WHERE n > 0) AS names FROM part GROUP BY message)
 SELECT coalesce(json_agg(json_build_object('oid', oid, 'schema', names[1], 'name', names[2], 'columns', names[3:])), '[]') FROM sent;
 
 -- Statements for the tables and columns of these that are missing, of whatever type; the tables
