@@ -126,7 +126,7 @@ plan_by_lpt(PlanPool *pools, int npools, int nservers)
 {
 	double		load[16] = {0},
 				common[16][16] = {{0}};
-	int			becomes[16];
+	int			becomes[16] = {0};
 
 	for (int i = 0; i < npools; i++)
 	{
@@ -140,12 +140,12 @@ plan_by_lpt(PlanPool *pools, int npools, int nservers)
 	}
 	for (int n = 0; n < nservers; n++)
 	{
-		int			a = -1,
-					b = -1;
+		int			a = 0,
+					b = 0;
 
 		for (int i = 0; i < nservers; i++)
 			for (int j = 0; j < nservers; j++)
-				if (common[i][j] >= 0 && (a < 0 || common[i][j] > common[a][b]))
+				if (common[i][j] > common[a][b])
 				{
 					a = i;
 					b = j;
