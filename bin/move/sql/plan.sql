@@ -225,12 +225,14 @@ FROM unnest(string_to_array(:'other', E'\n')) AS name WHERE name NOT IN (SELECT 
 
 \echo extensions on the target
 -- of tables
--- A definition names what it uses with its schema.
+-- A definition names what it uses with its schema.  An array's type is the extension's by that of its elements.
 \c :source
 WITH :objects_inside
 SELECT coalesce(json_agg(x), '[]') AS other FROM (
  SELECT DISTINCT extname AS name, extversion AS version, extnamespace::regnamespace::text AS schema
- FROM (SELECT DISTINCT d.refclassid, d.refobjid FROM pg_depend d JOIN inside USING (classid, objid)) d
+ FROM (SELECT d.refclassid, d.refobjid FROM pg_depend d JOIN inside USING (classid, objid)
+  UNION SELECT d.refclassid, typelem FROM pg_depend d JOIN inside USING (classid, objid)
+  JOIN pg_type t ON refclassid = 'pg_type'::regclass AND t.oid = refobjid WHERE typelem <> 0) d
  JOIN pg_depend m ON (m.classid, m.objid, m.deptype) = (d.refclassid, d.refobjid, 'e')
  JOIN pg_extension e ON m.refobjid = e.oid WHERE e.extname <> 'snowid') x \gset
 \c :target
@@ -244,7 +246,7 @@ SELECT CASE WHEN extversion <> version AND here = schema THEN 'warning' ELSE 'FA
  WHEN here <> schema THEN format('It cannot change its schema. If nothing needs it there, type: DROP EXTENSION %I; CREATE EXTENSION %I SCHEMA %s;', name, name, schema)
  ELSE format('On the older one, type: ALTER EXTENSION %I UPDATE;', name) END
 FROM json_to_recordset(:'other'::json) x (name name, version text, schema text)
-LEFT JOIN LATERAL (SELECT format('CREATE SCHEMA %s; ', schema) WHERE to_regnamespace(schema) IS NULL) m (make_schema) ON true
+LEFT JOIN LATERAL (SELECT format('CREATE SCHEMA IF NOT EXISTS %s; ', schema) WHERE to_regnamespace(schema) IS NULL) m (make_schema) ON true
 LEFT JOIN (SELECT *, extnamespace::regnamespace::text AS here FROM pg_extension) e ON extname = name
 WHERE extname IS NULL OR here <> schema OR extversion <> version ORDER BY 2;
 
