@@ -255,19 +255,25 @@ list_pieces(Copy *copy)
 	return STATUS_DONE;
 }
 
+/*
+ * A COPY, of whatever kind, of rows in the encoding of the server that they go to: no
+ * text is converted where both have the same.  The statement itself is in ours.
+ */
+char *
+copy_of(PGconn *to, char *copy)
+{
+	const char *encoding = PQparameterStatus(to, "server_encoding");
+
+	return strcmp(encoding, "UTF8") == 0 ? copy : text_of("SET client_encoding = %s; %s; SET client_encoding = 'UTF8'", literal(to, encoding), copy);
+}
+
 static PGconn *
-open_session(const Side *side, const char *conninfo, const Side *target)
+open_session(const Side *side, const char *conninfo)
 {
 	PGconn	   *conn = open_connection(side->label, conninfo);
 
 	if (PQstatus(conn) != CONNECTION_OK)
-	{
 		report_error("%s: %s", side->label, PQerrorMessage(conn));
-		return conn;
-	}
-
-	/* No text is converted between servers that have the same encoding. */
-	run(conn, "SET client_encoding = %s", literal(conn, PQparameterStatus(target->conn, "server_encoding")));
 	return conn;
 }
 
@@ -288,7 +294,7 @@ open_worker(const Copy *copy, Worker *worker)
 
 	if (is_new)
 	{
-		worker->to = open_session(&move->target, move->options->to, &move->target);
+		worker->to = open_session(&move->target, move->options->to);
 		if (PQstatus(worker->to) == CONNECTION_OK)
 			run(worker->to, "SET snowid_move.copies = %s", literal(worker->to, set_journal(move, &move->target)->move_id));
 	}
@@ -304,7 +310,7 @@ open_worker(const Copy *copy, Worker *worker)
 								  "'TimeZone', 'DateStyle', 'IntervalStyle', 'bytea_output', 'extra_float_digits', 'lc_monetary', 'xmlbinary', 'xmloption')");
 	if (worker->from != NULL)
 		return true;
-	worker->from = open_session(&move->source, move->options->from, &move->target);
+	worker->from = open_session(&move->source, move->options->from);
 	if (PQstatus(worker->from) != CONNECTION_OK)
 		return false;
 	run(worker->from, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
@@ -338,7 +344,7 @@ begin_piece(Worker *worker)
 		return PQsendQuery(worker->to, piece->statement);
 	worker->waits_since = worker->told = now_ms();
 	worker->told += SILENCE_MS - TELL_MS;
-	return PQsendQuery(worker->from, text_of("ROLLBACK TO free; %sCOPY %s TO STDOUT %s", piece->look, piece->rows, piece->format));
+	return PQsendQuery(worker->from, text_of("ROLLBACK TO free; %s%s", piece->look, copy_of(worker->to, text_of("COPY %s TO STDOUT %s", piece->rows, piece->format))));
 }
 
 /* Has the source begun to send, so that the target takes it?  False after an error. */
@@ -370,8 +376,8 @@ await_rows(Copy *copy, Worker *worker)
 		worker->waits_since = 0;
 		copy->is_doubtful |= worker->is_doubtful;
 		PQsetnonblocking(worker->to, false);
-		res = PQexec(worker->to, text_of("%sCOPY %s %s FROM STDIN %s", piece == worker->first ? "BEGIN; " : "",
-										 piece->table, piece->columns, piece->format));
+		res = PQexec(worker->to, copy_of(worker->to, text_of("%sCOPY %s %s FROM STDIN %s", piece == worker->first ? "BEGIN; " : "",
+															 piece->table, piece->columns, piece->format)));
 		has_begun = PQresultStatus(res) == PGRES_COPY_IN;
 		if (!has_begun)
 			(void) has_succeeded(res);
@@ -535,7 +541,12 @@ mend_piece(Copy *copy, Worker *worker)
 	const Piece *piece = worker->piece;
 	PGconn	   *from = worker->from;
 	PGconn	   *to = worker->to;
-	bool		is_broken = PQstatus(to) != CONNECTION_OK || (from != NULL && PQstatus(from) != CONNECTION_OK);
+
+	/*
+	 * libpq can tell that a write has failed before it sees that the session
+	 * has ended.
+	 */
+	bool		is_broken = strcmp(last_sqlstate, "08006") == 0 || PQstatus(to) != CONNECTION_OK || (from != NULL && PQstatus(from) != CONNECTION_OK);
 	bool		at_source = from != NULL && *PQerrorMessage(from) != '\0' && (PQstatus(from) != CONNECTION_OK || PQstatus(to) == CONNECTION_OK);
 	const char *label = at_source ? copy->move->source.label : copy->move->target.label;
 	char	   *message = pg_strdup(PQerrorMessage(at_source ? from : to));

@@ -219,7 +219,8 @@ make_tables(Copy *copy, int archive, char **owner)
 static bool
 copy_rows_of(const Copy *copy, const char *rows, const char *table)
 {
-	PGresult   *begun[] = {PQexec(copy->from, text_of("COPY %s TO STDOUT", rows)), PQexec(copy->conn, text_of("COPY %s FROM STDIN", table))};
+	PGresult   *begun[] = {PQexec(copy->from, copy_of(copy->conn, text_of("COPY %s TO STDOUT", rows))),
+	PQexec(copy->conn, copy_of(copy->conn, text_of("COPY %s FROM STDIN", table)))};
 	bool		done = PQresultStatus(begun[0]) == PGRES_COPY_OUT && PQresultStatus(begun[1]) == PGRES_COPY_IN;
 	PGresult   *res;
 	char	   *row;
@@ -256,12 +257,8 @@ copy_all_rows(const Copy *copy, bool ledger_only)
 							   ledger_only ? "'" LEDGER "'" : "'%'");
 	bool		done = true;
 
-	run(copy->from, "SET client_encoding = %s", literal(copy->from, PQparameterStatus(copy->conn, "server_encoding")));
-	run(copy->conn, "SET client_encoding = %s", literal(copy->conn, PQparameterStatus(copy->conn, "server_encoding")));
 	for (int i = 0; i < PQntuples(tables) && done; i++)
 		done = copy_rows_of(copy, PQgetvalue(tables, i, 0), PQgetvalue(tables, i, 1));
-	run(copy->from, "SET client_encoding = 'UTF8'");
-	run(copy->conn, "SET client_encoding = 'UTF8'");
 	PQclear(tables);
 	return done;
 }

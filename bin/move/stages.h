@@ -72,6 +72,7 @@ extern Status bring_new_tables(const Move *move);
 
 /* copy.c: definitions, rows, and what is made of rows, out of one snapshot */
 
+extern char *copy_of(PGconn *to, char *copy);
 extern Status copy_batch(const Move *move);
 extern Status fill_views(const Move *move);
 

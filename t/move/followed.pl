@@ -161,6 +161,31 @@ INSERT INTO insta6.users (name) VALUES (7)});
 	ends_ok('1-6', 'for a while');
 };
 
+# The log's names come in the client's encoding.
+subtest 'names in another encoding' => sub {
+	local $MoveTest::database = 'latin';
+	for ($a, $b)
+	{
+		$_->safe_psql('postgres', q{CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0});
+		$_->safe_psql('latin', 'CREATE EXTENSION snowid');
+	}
+	$a->safe_psql('latin', q{
+SET client_encoding = 'UTF8';
+CALL snowid.create_shards(5, 6, ddl => 'CREATE TABLE "ü" (id bigint PRIMARY KEY DEFAULT next_id(), "é" text)')});
+	follows('5-6');
+	$a->safe_psql('latin', q{
+SET client_encoding = 'UTF8';
+INSERT INTO insta6."ü" ("é") VALUES ('è');
+ALTER SCHEMA insta5 RENAME TO "fünf";
+INSERT INTO "fünf"."ü" ("é") VALUES ('cannot be applied');
+ALTER SCHEMA "fünf" RENAME TO insta5});
+	moves_ok($a, $b, '5-6', [], 1, 'one cannot', qr/followed no more[^\n]*: "fünf"\."ü"\n.*1 of 2 shards have moved.*left where they are: shard 5\n/s);
+	is($b->safe_psql('latin', q{SET client_encoding = 'UTF8'; SELECT count(*) FROM insta6."ü"}), '1', 'the other has its row');
+	moves_ok($a, $b, 5, ['abort'], 0, 'given up');
+	moves_ok($a, $b, 6, ['finish'], 0, 'finished');
+	$_->safe_psql('postgres', 'DROP DATABASE latin') for $a, $b;
+};
+
 subtest 'changes are named as people know them' => sub {
 	fresh_shard($a, $b);
 	follows(5);
