@@ -264,7 +264,7 @@ count_errors(const Side *to, const char *name, const char *kind)
 /*
  * Wait until the other server is so close behind that the rest is quick: by
  * bytes, and then by a wait for its replay.  If it is always slow, the cut-over
- * is tried nevertheless.
+ * is tried nevertheless.  From 18 on a publication that is dropped stops nothing.
  */
 Status
 wait_for_lag(const Move *move)
@@ -287,7 +287,7 @@ wait_for_lag(const Move *move)
 		if (lag >= 0 && lag <= move->options->max_lag &&
 			(wait_for_replay(move, now_ms() + PING_LIMIT_MS) ||
 			 ++slow >= PINGS_MAX))
-			return STATUS_DONE;
+			return check_following(move, PG_INT64_MAX);
 		if (now_ms() - looked >= LOOK_MS)
 		{
 			if ((status = mend_after_errors(move, &seen)) != STATUS_DONE)
