@@ -137,8 +137,8 @@ sub snowid_move
 	my @command = move_command(@_);
 	my ($stdout, $stderr) = ('', '');
 
-	# Nothing is awaited for longer than any test waits.
-	IPC::Run::run(\@command, '>', \$stdout, '2>', \$stderr, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	# Nothing is awaited for ever.
+	IPC::Run::run(\@command, '>', \$stdout, '2>', \$stderr, IPC::Run::timeout(3 * $PostgreSQL::Test::Utils::timeout_default));
 	return ($? >> 8, $stdout . $stderr);
 }
 

@@ -419,7 +419,8 @@ JOIN snowid.moves m ON schema = nspname AND :'name' IN (details ->> 'name', deta
 \echo sent_tables_sql
 WITH RECURSIVE part (message, n, value, rest) AS (
  SELECT DISTINCT data, 0, '\x'::bytea, substr(data, 6)
- FROM pg_logical_slot_peek_binary_changes(:'name', NULL, 1000000, 'proto_version', '1', 'publication_names', quote_ident(:'name')) WHERE get_byte(data, 0) = ascii('R')
+ FROM pg_replication_slots, pg_logical_slot_peek_binary_changes(slot_name, NULL, 1000000, 'proto_version', '1', 'publication_names', quote_ident(slot_name))
+ WHERE slot_name = :'name' AND get_byte(data, 0) = ascii('R')
  UNION ALL
  SELECT message, n + 1, substr(rest, 1, zero - 1), substr(rest, zero + CASE n WHEN 0 THEN 1 WHEN 1 THEN 5 ELSE 10 END)
  FROM part, LATERAL position('\x00'::bytea IN rest) zero WHERE rest <> '\x'),
