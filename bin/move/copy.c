@@ -575,7 +575,10 @@ mend_piece(Copy *copy, Worker *worker)
 	else
 	{
 		if (worker->is_rewritten)
-			report_error("%s: table %s was rewritten while it was copied, by VACUUM FULL, CLUSTER or the like; type the same command again", copy->move->source.label, piece->table);
+		{
+			report_error("%s: table %s was rewritten while it was copied, by VACUUM FULL, CLUSTER or the like", copy->move->source.label, piece->table);
+			report_hint("It is copied anew when you type the same command again.");
+		}
 		else
 			report_error("%s: table %s cannot be copied: %s", label, piece->table, message);
 		leave_shard(copy->move, piece->shard);
