@@ -25,6 +25,9 @@ our $database = 'postgres';
 our $shard = 5;
 our $host;
 
+# No command takes longer, in seconds.
+our $patience = $PostgreSQL::Test::Utils::timeout_default;
+
 # A server that can be source and target, not started.  It has the settings
 # that initdb gives a server, and before PostgreSQL 19 wal_level: what
 # PostgreSQL::Test::Cluster makes quick or small for its own tests is put back.
@@ -137,8 +140,7 @@ sub snowid_move
 	my @command = move_command(@_);
 	my ($stdout, $stderr) = ('', '');
 
-	# Nothing is awaited for ever.
-	IPC::Run::run(\@command, '>', \$stdout, '2>', \$stderr, IPC::Run::timeout(3 * $PostgreSQL::Test::Utils::timeout_default));
+	IPC::Run::run(\@command, '>', \$stdout, '2>', \$stderr, IPC::Run::timeout($patience));
 	return ($? >> 8, $stdout . $stderr);
 }
 
