@@ -264,6 +264,7 @@ CREATE TABLE snowid.shard_registry (
 	home text CONSTRAINT home_without_password
 		CHECK (home !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
 	pool text,
+	entry_options text CHECK (entry_options !~ '[\r\n]|(^|[[:space:]])password[[:space:]]*='),
 	homes jsonb NOT NULL DEFAULT '[]'
 );
 SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
@@ -278,6 +279,9 @@ COMMENT ON COLUMN snowid.shard_registry.home IS
 
 COMMENT ON COLUMN snowid.shard_registry.pool IS
 'entry of PgBouncer that leads to the shard, and to others that move together with it; NULL for the schema''s name';
+
+COMMENT ON COLUMN snowid.shard_registry.entry_options IS
+'what that entry has besides host, port and database; %p in it is the entry''s name';
 
 -- In the row, so that it goes wherever that does: replicated, dumped, carried by a move.
 COMMENT ON COLUMN snowid.shard_registry.homes IS
@@ -1594,12 +1598,15 @@ BEGIN
 						unnest(k.conkey, k.confkey) AS u (referencing, referenced) WHERE u.referenced = n.att)
 				SELECT string_agg(format(' ALTER TABLE %s ALTER COLUMN %I TYPE bigint;', rel::regclass, attname),
 								  '' ORDER BY rel <> "table", rel::regclass::text, attname)
-				FROM narrow JOIN pg_attribute ON attrelid = rel AND attnum = att WHERE NOT snowid_internal.is_bigint(atttypid))
-				|| coalesce((SELECT ' Before that, drop the views that use the column, and create them'
-							' again afterwards: ' || string_agg(DISTINCT w.ev_class::regclass::text, ', ') || '.'
-							FROM pg_depend d JOIN pg_rewrite w ON w.oid = d.objid
-							WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
-							  AND d.refobjid = "table" AND d.refobjsubid = a.attnum), '');
+					|| coalesce((SELECT ' Before that, drop what uses the column, and create it again afterwards: '
+							|| string_agg(DISTINCT pg_describe_object(CASE WHEN w.oid IS NULL AND g.oid IS NULL THEN d.classid ELSE 'pg_class'::regclass END,
+								coalesce(w.ev_class, g.adrelid, d.objid), coalesce(g.adnum, 0)), ', ') || '.'
+						FROM narrow n JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = n.rel AND d.refobjsubid = n.att
+							LEFT JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid AND w.rulename = '_RETURN'
+							LEFT JOIN pg_attrdef g ON d.classid = 'pg_attrdef'::regclass AND g.oid = d.objid AND (g.adrelid, g.adnum) <> (n.rel, n.att)
+						WHERE g.oid IS NOT NULL OR d.classid IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass, 'pg_policy'::regclass,
+							'pg_proc'::regclass, 'pg_publication_rel'::regclass)), '')
+				FROM narrow JOIN pg_attribute ON attrelid = rel AND attnum = att WHERE NOT snowid_internal.is_bigint(atttypid));
 	END IF;
 
 	IF by_citus AND a.attidentity <> '' THEN

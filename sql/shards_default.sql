@@ -201,8 +201,22 @@ SELECT snowid.set_default('narrow');
 SELECT snowid.set_default('narrow', 'Uid');
 \echo :LAST_ERROR_SQLSTATE
 CREATE VIEW narrow_uids AS SELECT "Uid" FROM narrow;
+CREATE TRIGGER narrow_trigger BEFORE UPDATE OF "Uid" ON narrow FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger();
+CREATE POLICY narrow_policy ON narrow USING ("Uid" > 0);
+CREATE RULE narrow_rule AS ON DELETE TO narrow WHERE old."Uid" = 1 DO INSTEAD NOTHING;
+CREATE FUNCTION narrow_function() RETURNS numeric BEGIN ATOMIC SELECT max("Uid") FROM narrow; END;
+ALTER TABLE narrow ALTER "Uid" SET DEFAULT 7, ADD doubled numeric GENERATED ALWAYS AS ("Uid" * 2) STORED;
+CREATE PUBLICATION narrow_rows FOR TABLE narrow WHERE ("Uid" > 0) WITH (publish = 'insert');
 SELECT snowid.set_default('narrow', 'Uid');
 DROP VIEW narrow_uids;
+DROP TRIGGER narrow_trigger ON narrow;
+DROP POLICY narrow_policy ON narrow;
+DROP RULE narrow_rule ON narrow;
+DROP FUNCTION narrow_function();
+ALTER TABLE narrow DROP doubled;
+DROP PUBLICATION narrow_rows;
+ALTER TABLE narrow ALTER "Uid" TYPE bigint;
+ALTER TABLE narrow ALTER "Uid" TYPE numeric;
 SELECT snowid.set_default('narrow', 'gen');
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowid.set_default('narrow', 'uid');

@@ -301,8 +301,8 @@ command_add(const char *name, const char *home)
 	run(directory, "INSERT INTO snowid.servers AS s (name, home, weight, note) VALUES (%s, %s, coalesce(%s::float8, 1), %s) ON CONFLICT (name) DO UPDATE "
 		"SET home = excluded.home, weight = coalesce(%s::float8, s.weight), note = coalesce(excluded.note, s.note)",
 		literal(directory, name), literal(directory, home), literal(directory, options.weight), literal(directory, options.note), literal(directory, options.weight));
-	run(directory, "INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool, home) SELECT shard, schema, sequence, epoch, pool, %s "
-		"FROM jsonb_to_recordset(%s) r (shard int, schema name, sequence name, epoch timestamptz, pool text) "
+	run(directory, "INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool, entry_options, home) SELECT shard, schema, sequence, epoch, pool, entry_options, %s "
+		"FROM jsonb_populate_recordset(NULL::snowid.shard_registry, %s) r "
 		"ON CONFLICT (shard) DO UPDATE SET home = excluded.home WHERE shard_registry.home IS NULL OR shard_registry.home IN (SELECT d.home FROM address d "
 		"JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.name = %s AND a.home <> excluded.home)",
 		literal(directory, home), literal(directory, query_text(server.conn, FLEET_OWN_SHARDS_SQL)), literal(directory, name));

@@ -111,13 +111,12 @@ known_entry(const char *home, const char *user)
  * home.  NULL, and the reason.
  */
 static char *
-entries_of(PGconn *conn, const MoveOptions *options, const Move *moved, const char *home, const char **reason)
+entries_of(PGconn *conn, const Move *moved, const char *home, const char **reason)
 {
 	PQExpBufferData text;
 	char	   *here = home_of_connection(conn);
 	PGresult   *res = query(conn, ENTRIES_SQL, moved != NULL ? shard_list(moved) : "",
-							literal(conn, home != NULL ? home : here), literal(conn, here),
-							literal(conn, options->entry_options != NULL ? options->entry_options : ""));
+							literal(conn, home != NULL ? home : here), literal(conn, here));
 	const char *last = NULL;
 
 	*reason = NULL;
@@ -137,6 +136,8 @@ entries_of(PGconn *conn, const MoveOptions *options, const Move *moved, const ch
 			*reason = text_of("pool \"%s\" of shard %s cannot be the name of an entry: letters, digits, _, . and - can", pool, shards);
 		else if (entry == NULL)
 			*reason = text_of("the home of shard %s leads nowhere: %s", shards, where);
+		else if (PQgetisnull(res, row, 4))
+			*reason = text_of("the shards of pool \"%s\" have different entry_options in the registry", pool);
 		else if (row == 0 || strcmp(pool, PQgetvalue(res, row - 1, 0)) != 0)
 			appendPQExpBuffer(&text, "%s =%s %s\n", pool, entry, PQgetvalue(res, row, 4));
 		else if (last == NULL || strcmp(entry, last) != 0)
@@ -243,7 +244,7 @@ why_not_written(const Move *move, const char *home, bool to_write)
 		(to_write && conn != move->source.aux && conn != move->target.aux &&
 		 !try_run(conn, "UPDATE snowid.shard_registry SET home = %s WHERE shard IN (%s)", literal(conn, home), shard_list(move))))
 		reason = registry_error(conn);
-	else if ((text = entries_of(conn, move->options, move, home, &reason)) !=NULL &&
+	else if ((text = entries_of(conn, move, home, &reason)) !=NULL &&
 			 (reason = why_not_ours(path, text, home_of_connection(conn))) == NULL &&
 			 !replace_file(path, text, to_write))
 		reason = text_of("could not write file \"%s.new\" with the owner and mode of \"%s\": %m", path, path);
@@ -265,7 +266,7 @@ print_route(const MoveOptions *options)
 		report_error("%s", PQerrorMessage(conn));
 		return EXIT_USAGE;
 	}
-	text = entries_of(conn, options, NULL, NULL, &reason);
+	text = entries_of(conn, NULL, NULL, &reason);
 
 	if (text == NULL)
 		report_error("%s", reason);

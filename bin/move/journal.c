@@ -480,21 +480,19 @@ claim_target(const Move *move)
 	PGconn	   *conn = target->conn;
 	const Journal *claimed = set_journal(move, &move->source);
 	char	   *given = query_text(move->source.conn,
-								   "SELECT json_agg(r) FROM (SELECT shard, schema, sequence, epoch, pool, homes FROM snowid.shard_registry WHERE shard IN (%s)) r",
-								   shard_list(move));
+								   "SELECT jsonb_agg(to_jsonb(r) || jsonb_build_object('home', %s::text)) FROM snowid.shard_registry r WHERE shard IN (%s)",
+								   literal(move->source.conn, move->source.home), shard_list(move));
 	char	   *others;
 
-	given = text_of("json_to_recordset(%s) g (shard int, schema name, sequence name, epoch timestamptz, pool text, homes jsonb)", literal(conn, given));
+	given = text_of("jsonb_populate_recordset(NULL::snowid.shard_registry, %s) g", literal(conn, given));
 	run(conn, "BEGIN");
 	run(conn,
-		"WITH added AS (INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, home, pool, homes) "
-		"SELECT shard, schema, sequence, epoch, %s, pool, homes FROM %s ON CONFLICT DO NOTHING RETURNING shard) "
+		"WITH added AS (INSERT INTO snowid.shard_registry SELECT * FROM %s ON CONFLICT DO NOTHING RETURNING shard) "
 		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
 		"SELECT shard, schema, 'target', 'claimed', %s, jsonb_build_object('begun_as', 'target', 'move_id', %s::text, 'reverse', %s, "
 		"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
 		"'registered', shard IN (SELECT shard FROM added), 'peer_system', %s::text) FROM %s",
-		literal(conn, move->source.home), given, literal(conn, move->source.home),
-		literal(conn, claimed->move_id), claimed->reverse ? "true" : "false",
+		given, literal(conn, move->source.home), literal(conn, claimed->move_id), claimed->reverse ? "true" : "false",
 		literal(conn, move->name), literal(conn, move->reverse_name),
 		literal(conn, claimed->registry), literal(conn, move->source.system), given);
 	others = query_text(conn, "SELECT string_agg(shard::text, ', ') FROM %s LEFT JOIN snowid.shard_registry r USING (shard) "

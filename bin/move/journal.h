@@ -49,7 +49,6 @@ typedef struct MoveOptions
 	int			npoolers;
 	const char *pooler_file;	/* entries, included by their configurations */
 	const char *pooler_command; /* brings the file there; or NULL */
-	const char *entry_options;	/* what each entry gets besides; or NULL */
 	const char *bindir;			/* of pg_dump; NULL: our own, or the PATH */
 	int			pause_limit_ms;
 	int			lock_timeout_ms;

@@ -39,7 +39,6 @@ static const Option table[] = {
 	{"pooler", 0, "CONNSTR", "PgBouncer's admin console, to let its clients wait and\nfollow; may be given several times",.strings = &poolers,.commands = OF_MOVES | SWAPS},
 	{"pooler-file", 0, "PATH", "the entries, which its configuration includes",.string = &given.pooler_file,.commands = OF_MOVES | SWAPS},
 	{"pooler-command", 0, "CMD", "run with that path, to bring the file to other machines",.string = &given.pooler_command,.commands = OF_MOVES | SWAPS},
-	{"entry-options", 0, "TEXT", "what each entry has besides (%p: its pool)",.string = &given.entry_options,.commands = ~(OF_DIFF | OF_ERASE)},
 	{"pause-limit", 0, "MS", "longest time that writes may wait (default: 1000)",.number = &given.pause_limit_ms,.min = 1,.max = INT_MAX,.commands = OF_MOVES | SWAPS},
 	{"lock-timeout", 0, "MS", "longest wait for a lock (default: 100)",.number = &given.lock_timeout_ms,.min = 1,.max = INT_MAX,.commands = OF_MOVES | SWAPS | OF_ERASE},
 	{"retries", 0, "N", "how often to try again to cut over (default: 20)",.number = &given.retries,.max = INT_MAX,.commands = HANDS_OVER | SWAPS | OF_ERASE},
@@ -159,7 +158,6 @@ whole_command(const Move *move, const char *verb)
 		append_argument(&line, "--pooler", without_password("--pooler", options->poolers[i]));
 	append_argument(&line, "--pooler-file", options->pooler_file);
 	append_argument(&line, "--pooler-command", options->pooler_command);
-	append_argument(&line, "--entry-options", options->entry_options);
 	return keep_text(line.data);
 }
 

@@ -880,7 +880,7 @@ check_entries(const Check *check, Console *c, const Move *move, const char *defa
 					  "pool \"%s\" is in session mode at %s; now kept by: %s", pool, c->name, holder_of(c, &move->source, pool, "nobody"));
 	}
 	if (connections > allowed)
-		found_fmt(check, FOUND_WARNING, "Lower pool_size or max_db_connections, by --entry-options, or raise max_connections there.",
+		found_fmt(check, FOUND_WARNING, "Lower pool_size or max_db_connections, by entry_options in the registry, or raise max_connections there.",
 				  "%s may open %d connections to the target, for each user; that allows %d in all", c->name, connections, allowed);
 }
 

@@ -625,8 +625,7 @@ restore_one(const MoveOptions *options, int i)
 		return failure();
 	if (move->shards[0]->schema == NULL)
 	{
-		run(conn, "INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool) "
-			"SELECT shard, schema, sequence, epoch, pool FROM jsonb_populate_record(NULL::snowid.shard_registry, %s)", literal(conn, copy.facts));
+		run(conn, "INSERT INTO snowid.shard_registry SELECT * FROM jsonb_populate_record(NULL::snowid.shard_registry, %s || '{\"homes\": []}')", literal(conn, copy.facts));
 		move->shards[0]->schema = pg_strdup(copy.schema);
 		move->shards[0]->pool = query_text(conn, "SELECT coalesce(pool, schema) FROM snowid.shard_registry WHERE shard = %d", shard);
 	}

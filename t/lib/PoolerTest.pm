@@ -88,8 +88,8 @@ sub stop_pooler
 
 sub write_entries
 {
-	my ($p, $node, @options) = @_;
-	my $text = entries($node, @options);
+	my ($p, $node) = @_;
+	my $text = entries($node);
 
 	open my $file, '>', $p->{file} or die $!;
 	print $file $text;
@@ -100,10 +100,10 @@ sub write_entries
 # What snowid-move route says.
 sub entries
 {
-	my ($node, @options) = @_;
+	my ($node) = @_;
 	my ($out, $err) = ('', '');
 
-	IPC::Run::run([ 'snowid-move', 'route', '--from', MoveTest::address($node), @options ], '>', \$out, '2>', \$err)
+	IPC::Run::run([ 'snowid-move', 'route', '--from', MoveTest::address($node) ], '>', \$out, '2>', \$err)
 	  or die "route: $err";
 	return $out;
 }

@@ -211,7 +211,7 @@ subject 'psql runs the checks' => sub {
 			(map { ('-v', $_) } 'source=' . $node{a}->connstr('postgres'), 'target=' . $node{b}->connstr('postgres'),
 				'shards={5}', 'schemas={insta5}', 'set_schemas={insta5}', 'name=public',
 				'max_lag=1000000', 'max_wal=10000000000', 'pause_limit=1000', 'trust_owners=off', 'reverse=on',
-				'home=x', 'moved=5', 'here=y', 'options=%p', 'columns=[]', 'may_differ=true', 'oids={1}', 'since=10:20:10,14,15', 'names={}',
+				'home=x', 'moved=5', 'here=y', 'columns=[]', 'may_differ=true', 'oids={1}', 'since=10:20:10,14,15', 'names={}',
 				'reverse_name=x', 'sent=[]', 'extensions={}', 'shard=5', 'numbers=5', 'again=true', 'states={}', 'what=count',
 				'schema=insta5', 'other_schema=insta5', 'facts=[]', 'other_facts=[]', 'keep=false', 'number=5', 'only=false', 'suffix=_x'),
 			'-d', $node{b}->connstr('postgres'), '-f', $file ]);

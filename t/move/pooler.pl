@@ -25,20 +25,26 @@ $a->safe_psql('postgres', q{UPDATE snowid.shard_registry SET pool = 'p' || shard
 my ($home_a, $home_b) = map { "host='" . $_->host . "' port='" . $_->port . "' dbname='postgres'" } $a, $b;
 
 subtest 'route' => sub {
-	my $said = entries($a, '--entry-options', 'pool_size=4');
+	$a->safe_psql('postgres', "UPDATE snowid.shard_registry SET entry_options = $_->[0] WHERE shard IN ($_->[1])")
+	  for [ q{'pool_size=4'}, '2, 3, 8' ], [ q{$$connect_query='SET search_path = %p'$$}, 7 ];
+	my $said = entries($a);
 	like($said, qr/\A; entries of PgBouncer, from the registry at .* as of .*\n\[databases\]\n/, 'says of what and when');
-	is($said =~ s/\A.*\n.*\n//r, join('', map { "$_ = $home_a pool_size=4\n" } qw(insta7 insta8 p0 p1)), 'an entry for each pool, sorted');
+	is($said =~ s/\A.*\n.*\n//r, join('', map { "$_->[0] = $home_a $_->[1]\n" } [ insta7 => q{connect_query='SET search_path = insta7'} ], map { [ $_, 'pool_size=4' ] } qw(insta8 p0 p1)),
+		'an entry for each pool, sorted, with its options');
+	is(sqlstate($a, "UPDATE snowid.shard_registry SET entry_options = E'$_'"), '23514', 'no options') for 'x=1\\ny = host=z', 'x=1 password=y';
+
 	my @wrong = (
 		(map { [ "pool = '$_' WHERE shard = 3", qr/pool "\Q$_\E" of shard 3 cannot be the name of an entry/ ] } 'a b', '', 'pgbouncer', "a\n", 'x' x 64),
 		[ q{home = E'host=''x\ny'' dbname=z' WHERE shard = 1; ALTER SCHEMA insta1 RENAME TO away}, qr/home of shard 1 leads nowhere/ ],
 		[ q{home = 'host=x dbname=y' WHERE shard = 1; ALTER SCHEMA insta1 RENAME TO away}, qr/pool "p1" has shards in two places: 3, 5 at .*; 1 at host=x dbname=y/ ],
+		[ q{entry_options = 'pool_size=5' WHERE shard = 1}, qr/the shards of pool "p1" have different entry_options in the registry/ ],
 		[ q{home = 'host=/nowhere,/too dbname=z' WHERE shard = 1; ALTER SCHEMA insta1 RENAME TO away}, qr/home of shard 1 leads nowhere: host=.nowhere,.too/ ],
 		[ q{shard = 1 WHERE shard = 1; ALTER SCHEMA insta1 RENAME TO away}, qr/shard 1 has no home/ ]);
 	IPC::Run::run([ 'snowid-move', 'route', '--from', 'host=/nowhere dbname=x' ], '2>', \my $err);
 	is($? >> 8, 2, 'no server');
 	my @right = (
-		[ q{E'host=''it\\\\\'s far'' dbname=''a b''' WHERE shard = 8}, qr/^insta8 = host='it''s far' port='5432' dbname='a b' $/m ],
-		[ q{'host=} . join(',', ($b->host) x 2) . ' port=1,' . $b->port . q{ dbname=postgres' WHERE shard = 8}, qr/^insta8 = \Q$home_b\E $/m ]);
+		[ q{E'host=''it\\\\\'s far'' dbname=''a b''' WHERE shard = 8}, qr/^insta8 = host='it''s far' port='5432' dbname='a b' pool_size=4$/m ],
+		[ q{'host=} . join(',', ($b->host) x 2) . ' port=1,' . $b->port . q{ dbname=postgres' WHERE shard = 8}, qr/^insta8 = \Q$home_b\E pool_size=4$/m ]);
 	for (@wrong, map { [ "home = $_->[0]; ALTER SCHEMA insta8 RENAME TO away", $_->[1], 1 ] } @right)
 	{
 		my ($set, $like, $right) = @$_;
@@ -57,6 +63,7 @@ my @options = pooler_options($t, $s);
 
 subtest 'a move' => sub {
 	moves_ok($a, $b, '1-6', [ 'plan', @options ], 0, 'plan', qr/ok +poolers|warning +poolers: pool "p0" is in session mode/);
+	my $was = slurp_file($t->{file}) =~ s/\A.*\n//r;
 	my @clients = map { (clients($t, $_->[0], 0, @{ $_->[1] }), clients($s, $_->[0], 1, @{ $_->[1] })) } [ p0 => [ 2, 4, 6 ] ], [ p1 => [ 1, 3, 5 ] ];
 	my $other = clients($t, 'insta7', 0, 7);
 	moves_ok($a, $b, '1-6', [@options], 0, 'moved', qr/6 of 6 shards have moved, 6 of them now.*writes waited \d+ ms at most, clients at the poolers \d+ ms at most/);
@@ -65,7 +72,10 @@ subtest 'a move' => sub {
 	clients_ok('move', $b, \@clients, qr/^$/);
 	clients_ok('move', $a, [$other], qr/^$/);
 	is($a->safe_psql('postgres', q{SELECT count(*) FROM snowid.moves WHERE details ? 'poolers'}), 0, 'the journal has forgotten the poolers');
+	my $entries = sub { return slurp_file($t->{file}) =~ s/\A.*\n//r };
+	is($entries->(), $was =~ s/^(p\d = ).*?(?= \w+=4$)/$1$home_b/mgr, 'entries keep their options');
 	moves_ok($a, $b, '1-6', [ 'finish', @options ], 0, 'finish');
+	is($b->safe_psql('postgres', 'SELECT pool, entry_options FROM snowid.shard_registry WHERE shard = 3'), 'p1|pool_size=4', '... and move along');
 };
 
 subtest 'the search path in transaction mode' => sub {
@@ -76,14 +86,16 @@ subtest 'the search path in transaction mode' => sub {
 	};
 	my $count = 'SELECT current_schema()';
 
-	write_entries($t, $a, '--entry-options', q{pool_size=1});
+	$a->safe_psql('postgres', q{UPDATE snowid.shard_registry SET entry_options = 'pool_size=1' WHERE shard > 6});
+	write_entries($t, $a);
 	system_or_bail('psql', '-Xqc', 'RELOAD', console($t));
 	$say->('insta7', 'SET search_path = insta7');
 	# Servers report it since 18; PgBouncer 1.26 keeps it for each client.
 	my $kept = $a->pg_version >= 18 && pgbouncer_version() >= 1026;
 	is($say->('insta7', $count), $kept ? "public\n" : "insta7\n", 'SET: the next client gets it, before 1.26');
 	is($say->('insta8', "BEGIN; SET LOCAL search_path = insta8; $count; COMMIT") . $say->('insta8', $count), "insta8\npublic\n", 'SET LOCAL: he does not');
-	write_entries($t, $a, '--entry-options', q{pool_size=1 connect_query='SET search_path = %p'});
+	$a->safe_psql('postgres', q{UPDATE snowid.shard_registry SET entry_options = $$pool_size=1 connect_query='SET search_path = %p'$$ WHERE shard > 6});
+	write_entries($t, $a);
 	system_or_bail('psql', '-Xqc', 'RELOAD', console($t));
 	is($say->('insta8', $count), "insta8\n", 'connect_query: each entry has its shard');
 };

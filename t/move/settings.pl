@@ -112,7 +112,7 @@ sub check_move
 	my $more = rows($node{$from});
 	ask($node{$from}, 'INSERT INTO insta5.names DEFAULT VALUES') if $more !~ /names.*names/s;
 	$more = rows($node{$from});
-	moves_ok($node{$from}, $node{$to}, 5, [ '--verify', 'checksums', '--trust-owners', '--pause-limit', 5000 ], 0, "$name: moved", qr/no difference/);
+	moves_ok($node{$from}, $node{$to}, 5, [ '--verify', 'checksums', '--trust-owners', '--pause-limit', 60000 ], 0, "$name: moved", qr/no difference/);
 	is(rows($node{$to}), $more, "$name: the bytes");
 	ask($node{$to}, 'DELETE FROM insta5.names WHERE id > (SELECT min(id) FROM insta5.names)', 'DELETE FROM insta5.odd WHERE id IN (SELECT 77 + id FROM insta5.odd)');
 	is(rows($node{$to}), $rows, "$name: all of them");

@@ -178,7 +178,7 @@ SELECT jsonb_build_object('is_same', concat_ws(' ', (SELECT system_identifier FR
 SELECT string_agg(concat_ws(' of ', pid, usename), ', ') FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND datname = current_database();
 
 \echo fleet_own_shards_sql
-SELECT coalesce(jsonb_agg(r), '[]') FROM (SELECT shard, schema, sequence, epoch, pool FROM snowid.shard_registry r WHERE snowid_internal.lives(r) = 'here') r;
+SELECT coalesce(jsonb_agg(r), '[]') FROM snowid.shard_registry r WHERE snowid_internal.lives(r) = 'here';
 
 -- What the directory must publish, and does not.
 \echo fleet_unpublished_sql

@@ -521,10 +521,10 @@ SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND transa
 -- The entries for PgBouncer: each pool once for each place, with its shards there,
 -- whether it can be the name of an entry, and of a pool on the console, and what its
 -- entry has besides.
--- arguments: moved home here options
+-- arguments: moved home here
 \echo entries_sql
 SELECT p.pool, h.home, string_agg(shard::text, ', ' ORDER BY shard), p.pool ~ '^[a-zA-Z0-9_.-]{1,63}$' AND p.pool <> 'pgbouncer',
- replace(:'options', '%p', p.pool)
+ CASE WHEN min(min(entry_options)) OVER w IS NOT DISTINCT FROM max(max(entry_options)) OVER w THEN coalesce(replace(max(max(entry_options)) OVER w, '%p', p.pool), '') END
 FROM snowid.shard_registry r LEFT JOIN snowid.moves m USING (shard)
 LEFT JOIN pg_namespace n ON nspname = r.schema
 LEFT JOIN pg_class c ON relnamespace = n.oid AND relname = r.sequence AND relkind = 'S',
@@ -533,7 +533,7 @@ LATERAL (SELECT CASE WHEN shard = ANY (ARRAY[:'moved']::int[]) THEN :'home'
  WHEN r.home IS NULL AND n.oid IS NULL THEN NULL
  WHEN r.home IS NULL OR c.oid IS NOT NULL AND NOT coalesce(closed AND step NOT IN ('closed', 'open'), false) THEN :'here'
  ELSE r.home END COLLATE "C") h (home)
-GROUP BY p.pool, h.home ORDER BY p.pool, h.home;
+GROUP BY p.pool, h.home WINDOW w AS (PARTITION BY p.pool) ORDER BY p.pool, h.home;
 
 -- Tables of a schema, with their columns, and those of what names a row: partitions are
 -- read with their table.
