@@ -258,14 +258,16 @@ COMMENT ON FUNCTION snowid.shard_of(text, int) IS
 -- is committed together with everything that was made in the shard.
 CREATE TABLE snowid.shard_registry (
 	shard int PRIMARY KEY CHECK (shard BETWEEN 0 AND 8191),
-	schema name NOT NULL UNIQUE CHECK (schema <> '$user'),
+	schema name NOT NULL UNIQUE
+		CHECK (schema !~ '^pg_' AND schema <> ALL ('{$user,information_schema,snowid,snowid_internal}')),
 	sequence name NOT NULL DEFAULT 'id_seq',
 	epoch timestamptz CHECK (isfinite(epoch)),
 	home text CONSTRAINT home_without_password
 		CHECK (home !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
 	pool text,
 	entry_options text CHECK (entry_options !~ '[\r\n]|(^|[[:space:]])password[[:space:]]*='),
-	homes jsonb NOT NULL DEFAULT '[]'
+	homes jsonb CHECK (homes @@ 'strict $.type() == "array" && !exists($[*] ? (
+			!(@.since like_regex "^[0-9-]+T[0-9:.+-]+$") || (@.since like_regex "^[0-9-]+T[0-9:.+-]+$") is unknown))') NOT NULL DEFAULT '[]'
 );
 SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
 

@@ -104,6 +104,28 @@ SELECT snowid.create_shard(30, '$user');
 \echo :LAST_ERROR_SQLSTATE
 \set VERBOSITY terse
 INSERT INTO snowid.shard_registry VALUES (30, '$user');
+-- nor has a row of one's own what create_shard() refuses, or a history that cannot be read
+CREATE FUNCTION public.refused(column_name text, value text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('INSERT INTO snowid.shard_registry (shard, schema, %I) VALUES (30, %L, %L)', column_name, 'plain', value);
+	RAISE SQLSTATE 'KEPT0';
+EXCEPTION
+	WHEN check_violation THEN RETURN 'refused';
+	WHEN SQLSTATE 'KEPT0' THEN RETURN 'kept';
+END $$;
+CREATE FUNCTION public.refused(schema text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO snowid.shard_registry (shard, schema) VALUES (30, refused.schema);
+	RAISE SQLSTATE 'KEPT0';
+EXCEPTION
+	WHEN check_violation THEN RETURN 'refused';
+	WHEN SQLSTATE 'KEPT0' THEN RETURN 'kept';
+END $$;
+SELECT schema, public.refused(schema) FROM unnest('{snowid,snowid_internal,information_schema,pg_catalog,pg_toast,pgx,public}'::text[]) schema;
+SELECT homes, public.refused('homes', homes) FROM (VALUES ('{}'), ('"x"'), ('null'), ('[1]'), ('[[]]'), ('[{}]'), ('[{"home": "x"}]'),
+	('[{"home": "x", "since": "x"}]'), ('[[{"since": "2026-01-01T00:00:00+00:00"}]]'),
+	('[{"home": null, "since": "2026-01-01T00:00:00.5+00:00"}]'), ('[]')) h (homes);
+DROP FUNCTION public.refused(text, text), public.refused(text);
 \set VERBOSITY default
 DO $$
 DECLARE h record; id bigint;
