@@ -124,27 +124,36 @@ extern void take_command(char **argv);
 
 /*
  * Who owns something in the schema n, or what its triggers, constraints, defaults,
- * indexes, policies, domains and views call, and would gain if we ran his code; NULL if
- * nobody.  What a function calls is its owner's affair.  pg_shdepend does not have what
- * a predefined role owns.
+ * indexes, policies, domains, views, children and cascades call, or has the right to put
+ * a trigger, a function or a cascade there meanwhile; and would gain if we ran his code;
+ * NULL if nobody.  What a function calls is its owner's affair; snowid's own, we call
+ * ourselves.  pg_shdepend does not have what a predefined role owns.
  */
 #define UNTRUSTED \
 	"(WITH RECURSIVE o (classid, objid) AS (SELECT 'pg_namespace'::regclass::oid, n.oid " \
 	"UNION SELECT x.* FROM o, LATERAL (SELECT classid, objid FROM pg_depend d " \
 	"WHERE (refclassid, refobjid) = (o.classid, o.objid) AND (refclassid = 'pg_namespace'::regclass OR " \
-	"refclassid IN ('pg_class'::regclass, 'pg_type'::regclass) AND deptype IN ('a', 'i')) " \
+	"refclassid IN ('pg_class'::regclass, 'pg_type'::regclass) AND deptype IN ('a', 'i') OR " \
+	"(refclassid, classid) = ('pg_class'::regclass, 'pg_class'::regclass)) " \
+	"UNION ALL SELECT 'pg_class'::regclass, conrelid FROM pg_depend d JOIN pg_constraint k ON (classid, objid) = (k.tableoid, k.oid) " \
+	"WHERE (refclassid, refobjid) = (o.classid, o.objid) AND confrelid = refobjid AND concat(confdeltype, confupdtype) ~ '[cnd]' " \
 	"UNION ALL SELECT refclassid, refobjid FROM pg_depend d WHERE (classid, objid) = (o.classid, o.objid) AND classid <> 'pg_proc'::regclass " \
 	"AND (refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass) OR classid = 'pg_rewrite'::regclass AND " \
 	"refclassid = 'pg_class'::regclass AND (SELECT relkind = 'v' FROM pg_class WHERE oid = refobjid))) x) " \
-	"SELECT owner::regrole FROM o JOIN pg_database d ON datname = current_database() " \
+	"SELECT concat(who, ', by GRANT (type: REVOKE ' || by || ' ON ' || CASE WHEN by <> 'CREATE' THEN 'ALL TABLES IN ' ELSE '' END || " \
+	"'SCHEMA ... FROM ' || who || ';)') FROM o JOIN pg_database d ON datname = current_database() " \
 	"LEFT JOIN pg_shdepend s ON (s.classid, s.objid, s.deptype, s.dbid) = (o.classid, o.objid, 'o', d.oid), " \
-	"coalesce(s.refobjid, (SELECT nspowner FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid)), " \
+	"LATERAL (SELECT coalesce(s.refobjid, (SELECT nspowner FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT relowner FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT proowner FROM pg_proc WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT oprowner FROM pg_operator WHERE (tableoid, oid) = (o.classid, o.objid)), " \
-	"(SELECT typowner FROM pg_type WHERE (tableoid, oid) = (o.classid, o.objid))) f, " \
-	"coalesce(CASE f WHEN 'pg_database_owner'::regrole THEN datdba END, f) owner " \
-	"WHERE NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
+	"(SELECT typowner FROM pg_type WHERE (tableoid, oid) = (o.classid, o.objid))), NULL " \
+	"UNION ALL SELECT grantee, privilege_type FROM (SELECT nspacl FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid) " \
+	"UNION ALL SELECT relacl FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid)) c (acl), aclexplode(acl) " \
+	"WHERE privilege_type IN ('CREATE', 'TRIGGER', 'REFERENCES')) f (f, by), " \
+	"coalesce(CASE f WHEN 'pg_database_owner'::regrole THEN datdba END, f) owner, " \
+	"CAST(CASE owner WHEN 0 THEN 'PUBLIC' ELSE owner::regrole::text END AS text) who WHERE (o.classid, o.objid) NOT IN (SELECT tableoid, oid FROM pg_proc " \
+	"WHERE pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace)) AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
 
 extern bool lock_shard(PGconn *conn, int shard);
 extern char *holder_of_shard(PGconn *conn, int shard);

@@ -315,7 +315,7 @@ look(PGconn *conn, Place *place)
 	PGresult   *res = options.each_server ? try_query(conn, "SET lock_timeout = %d; " LOOK_AT_SERVER, options.lock_timeout_ms, holder, LOCK_CLASS, key)
 	: try_query(conn, "SET lock_timeout = %d; " LOOK, options.lock_timeout_ms, holder,
 				(long long) Max(options.max_lag, 0), LOCK_CLASS, task->shard,
-				options.max_lag < 0 ? "0" : LAG, options.trust_owners ? "NULL::regrole" : UNTRUSTED, task->shard);
+				options.max_lag < 0 ? "0" : LAG, options.trust_owners ? "NULL::text" : UNTRUSTED, task->shard);
 	State		state = DONE;
 
 	if (res == NULL)

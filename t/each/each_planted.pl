@@ -139,13 +139,34 @@ for (
 	[ q{ALTER TABLE insta9.t ADD CHECK (v OPERATOR(evil.=) 'x')}, q{INSERT INTO t VALUES ('x')} ],
 	[ 'CREATE VIEW insta9.l AS TABLE util.look', 'SELECT * FROM l' ], [ 'CREATE VIEW insta9.l AS TABLE evil.look', 'SELECT * FROM l' ],
 	[ q{CREATE TABLE util.part (v text CHECK (evil.bite('part') > '')); CREATE TABLE insta9.p (v text) PARTITION BY LIST (v);
-		ALTER TABLE insta9.p ATTACH PARTITION util.part DEFAULT}, q{INSERT INTO p VALUES ('x')} ])
+		ALTER TABLE insta9.p ATTACH PARTITION util.part DEFAULT}, q{INSERT INTO p VALUES ('x')} ],
+	[ q{CREATE TABLE util.child (CHECK (evil.bite('child') > '')) INHERITS (insta9.t); ALTER TABLE util.child NO INHERIT insta9.t;
+		INSERT INTO util.child VALUES ('x'); ALTER TABLE util.child INHERIT insta9.t}, q{UPDATE t SET v = 'y'} ],
+	# Until 17, what has been deleted by a cascade fires triggers as who deleted.
+	[ q{ALTER TABLE insta9.t ADD PRIMARY KEY (v); INSERT INTO insta9.t VALUES ('x'); GRANT USAGE ON SCHEMA insta9 TO planter;
+		GRANT REFERENCES ON insta9.t TO planter; SET SESSION AUTHORIZATION planter;
+		CREATE TABLE evil.gone (v text REFERENCES insta9.t ON DELETE CASCADE);
+		CREATE TRIGGER bite AFTER DELETE ON evil.gone FOR EACH ROW EXECUTE FUNCTION evil.bite(); INSERT INTO evil.gone VALUES ('x');
+		RESET SESSION AUTHORIZATION; REVOKE REFERENCES ON insta9.t FROM planter}, 'DELETE FROM t' ])
 {
 	my ($make, $script) = @$_;
 	$node->safe_psql('postgres', $make);
 	each_harmless(1, qr/of another role: planter/, '--name', $make, '--shard', 9, '--file', script_file($script // $default));
-	$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP TABLE IF EXISTS insta9.p; DROP VIEW IF EXISTS insta9.l;
+	$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP TABLE IF EXISTS insta9.p, util.child, evil.gone; DROP VIEW IF EXISTS insta9.l;
 		DROP TABLE insta9.t; CREATE TABLE insta9.t (v text)');
+}
+
+# Nor is a script run where a role could put its code while the script waits for a lock.
+for ([ 'TRIGGER', 'ALL TABLES IN SCHEMA' ], [ 'REFERENCES', 'ALL TABLES IN SCHEMA' ], [ 'CREATE', 'SCHEMA' ])
+{
+	my ($right, $on) = @$_;
+	for my $role ('planter', 'PUBLIC')
+	{
+		$node->safe_psql('postgres', "GRANT $right ON $on insta9 TO $role");
+		each_harmless(1, qr/of another role: $role, by GRANT \(type: REVOKE $right ON $on \.\.\. FROM $role;\); connect as/,
+			'--name', "by $role", '--shard', 9, '--file', $file);
+		$node->safe_psql('postgres', "REVOKE $right ON $on insta9 FROM $role");
+	}
 }
 
 # Who only uses what is in the shard cannot stop it.
@@ -158,6 +179,7 @@ as_planter(q{
 CREATE DOMAIN evil.over AS insta9.plain CHECK (evil.bite(VALUE) > '');
 CREATE TABLE evil.keys (v text REFERENCES insta9.k CHECK (evil.bite(v) > ''));
 CREATE VIEW evil.over_k AS SELECT evil.bite(v) FROM insta9.k});
+$node->safe_psql('postgres', 'REVOKE REFERENCES ON insta9.k FROM planter');
 each_harmless(0, qr/1 shards done/, '--name', 'used', '--shard', 9, '--file', script_file(q{INSERT INTO k VALUES ('x'); SELECT * FROM k}));
 $node->safe_psql('postgres', 'SET client_min_messages = warning; DROP DOMAIN insta9.plain CASCADE');
 $node->safe_psql('postgres', 'SET client_min_messages = warning; SELECT snowid.drop_shard(9, true)');

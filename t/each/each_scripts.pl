@@ -46,10 +46,12 @@ subtest 'the text' => sub {
 
 subtest 'the session' => sub {
 	$_->safe_psql('postgres', 'CREATE ROLE app; GRANT CREATE ON SCHEMA public TO app') for $a, $b;
-	$_->safe_psql('postgres', "SELECT format('GRANT CREATE, USAGE ON SCHEMA %I TO app', schema) FROM snowid.shard_registry WHERE home IS NULL \\gexec") for $a, $b;
-	run_script(0, qr/20 shards done/, 'SET ROLE app; CREATE TABLE of_app (a int)');
+	my $on_shards = "ON SCHEMA %I TO app', schema) FROM snowid.shard_registry WHERE home IS NULL \\gexec";
+	$_->safe_psql('postgres', "SELECT format('GRANT CREATE, USAGE $on_shards") for $a, $b;
+	run_script(0, qr/20 shards done/, 'SET ROLE app; CREATE TABLE of_app (a int)', '--trust-owners');
 	is($b->safe_psql('postgres', q{SELECT relowner::regrole FROM pg_class WHERE oid = 'insta15.of_app'::regclass}), 'app', 'a role is that of the rest of the script');
 	run_script(0, qr/20 shards done/, "SET SESSION AUTHORIZATION app; DROP TABLE of_app", '--trust-owners');
+	$_->safe_psql('postgres', "SELECT format('REVOKE CREATE $on_shards" =~ s/ TO / FROM /r) for $a, $b;
 	run_script(2, qr/line 3: SET ROLE is not kept/, "-- no transaction\nVACUUM photos;\nSET ROLE app;\nCREATE TABLE of_app (a int)");
 	$_->safe_psql('postgres', 'TRUNCATE runs') for $a, $b;
 	run_script(0, qr/20 shards done/, "SET search_path = pg_catalog; SET work_mem = 64; CREATE TEMP TABLE t (a int); PREPARE p AS SELECT 1", '--jobs', 1);

@@ -6,6 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
+use EachTest;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
@@ -79,6 +80,39 @@ SELECT insta5.next_id() < insta5.next_id();
 SELECT snowid.safe_upper_id('insta5.id_seq');
 SELECT snowid.drop_shard(5);
 DROP SCHEMA snowid, snowid_internal CASCADE;}, as('master', 'managed')), '', 'uses it, and removes it');
+};
+
+# Whoever calls the functions trusts who installed them, and so does snowid-each, wherever a
+# shard calls them: but no other function of his.
+subtest 'a deployer' => sub {
+	portable_database($node, 'deployed', 'owner');
+	my $file = script_file(q{INSERT INTO photos DEFAULT VALUES});
+	my $connection = $node->connstr('deployed');
+
+	my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
+
+	$node->safe_psql('deployed', q{
+CREATE ROLE deployer LOGIN;
+GRANT CREATE ON DATABASE deployed TO deployer;
+GRANT INSERT, UPDATE, DELETE ON snowid.shard_registry TO deployer});
+	is(sqlstate($node, q{CREATE FUNCTION public.hers() RETURNS int LANGUAGE sql AS 'SELECT 1'}, as('owner', 'deployed')), '', 'the installer has other functions');
+	for ([ 'deployer', 5 ], [ $superuser, 6 ])
+	{
+		my ($role, $shard) = @$_;
+		my @run = ('--registry', "$connection user=$role", '--shard', $shard, '--file', $file);
+
+		is(sqlstate($node, qq{
+SELECT snowid.create_shard($shard);
+CREATE TABLE insta$shard.photos (id bigint PRIMARY KEY);
+SELECT snowid.set_default('insta$shard.photos', own_sequence => true, guard => true), snowid_internal.prepare_table('insta$shard.photos')}, as($role, 'deployed')),
+			'', "$role makes a shard");
+		my ($code, $said) = snowid_each(@run, '--name', 'calls ours');
+		is($code, 0, '... and runs a script there') or diag $said;
+		is(sqlstate($node, "ALTER TABLE insta$shard.photos ADD n int DEFAULT public.hers()", as($role, 'deployed')), '', '... and calls one of the others');
+		($code, $said) = snowid_each(@run, '--name', 'calls hers');
+		is($code, 1, '... where none runs then');
+		like($said, qr/of another role: owner; connect/, '... as it says');
+	}
 };
 
 $node->stop;
