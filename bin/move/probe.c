@@ -174,9 +174,6 @@ check_connection(const Move *move, const Check *check)
 	run(conn, "ROLLBACK");
 }
 
-/* What tells a server and database from each copy of it. */
-#define IDENTITY	"SELECT concat(system_identifier, pg_postmaster_start_time(), current_database()) FROM pg_control_system()"
-
 /*
  * The home that the registry has of a shard, if it is not the source: one of the two is
  * a copy that is out of date, as after a restore, and has the shard open, too.
@@ -194,7 +191,7 @@ check_home(const Move *move, const Check *check, Shard *shard, const char *home)
 		found_of(check, shard, FOUND_WARNING, text_of("Look whether it is open there, too. If that is --from, type at the registry: UPDATE snowid.shard_registry SET home = %s WHERE shard = %d;",
 													  literal(source->conn, source->home), shard->number),
 				 "it says that shard %d lives at %s, which cannot be asked", shard->number, home);
-	else if (strcmp(query_text(conn, IDENTITY), query_text(source->conn, IDENTITY)) != 0 &&
+	else if (strcmp(identity_of(conn), identity_of(source->conn)) != 0 &&
 			 query_bool(conn, "SELECT EXISTS (SELECT FROM snowid.shard_registry r WHERE shard = %d AND snowid_internal.lives(r) = 'here')", shard->number))
 		found_of(check, shard, FOUND_FAILED, "Move it from there. What --from has is an old copy: see \"A restore\" in doc/moving.md.",
 				 "shard %d lives at %s, as it says, and there is open, too", shard->number, home);

@@ -560,6 +560,17 @@ command_there(const Move *move, const char *verb, const char *from, const char *
 	return whole_command(&there, verb);
 }
 
+/* Is that the home of a shard that should be here, whatever it is called? */
+static bool
+leads_here(PGconn *conn, const char *home)
+{
+	PGconn	   *there = strchr(home, '=') != NULL ? connect_briefly(home, NULL) : NULL;
+	bool		here = there != NULL && strcmp(identity_of(there), identity_of(conn)) == 0;
+
+	PQfinish(there);
+	return here;
+}
+
 /* May another state take the shard's place? */
 static bool
 check_place(const Move *move, const char *schema)
@@ -569,7 +580,7 @@ check_place(const Move *move, const char *schema)
 	char	   *lives = query_text(conn, "SELECT snowid_internal.lives(r) FROM snowid.shard_registry r WHERE shard = %d", shard);
 	char	   *keys = query_text(conn, REFERRERS_SQL, literal(conn, schema));
 
-	if (is_any_known(move, &move->target) || (lives != NULL && strcmp(lives, "here") != 0 && strcmp(lives, "missing") != 0))
+	if (is_any_known(move, &move->target) || (lives != NULL && strcmp(lives, "here") != 0 && strcmp(lives, "missing") != 0 && !leads_here(conn, lives)))
 		return refuse(false, "To see that, type there: SELECT * FROM snowid.moves; SELECT * FROM snowid.shards; Give the server where it lives as --to.",
 					  "shard %d is not open at %s: it is being moved, closed, or lives elsewhere: %s", shard, move->target.home, lives != NULL ? lives : "");
 	if (keys != NULL)
@@ -625,7 +636,9 @@ restore_one(const MoveOptions *options, int i)
 		return failure();
 	if (move->shards[0]->schema == NULL)
 	{
-		run(conn, "INSERT INTO snowid.shard_registry SELECT * FROM jsonb_populate_record(NULL::snowid.shard_registry, %s || '{\"homes\": []}')", literal(conn, copy.facts));
+		run(conn, "INSERT INTO snowid.shard_registry SELECT r.* FROM CAST(%s AS jsonb) f, "
+			"jsonb_populate_record(NULL::snowid.shard_registry, f || CASE WHEN f ->> 'home' IS NULL THEN '{}' ELSE jsonb_build_object('home', %s::text) END) r",
+			literal(conn, copy.facts), literal(conn, move->target.home));
 		move->shards[0]->schema = pg_strdup(copy.schema);
 		move->shards[0]->pool = query_text(conn, "SELECT coalesce(pool, schema) FROM snowid.shard_registry WHERE shard = %d", shard);
 	}

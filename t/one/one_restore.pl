@@ -31,6 +31,10 @@ CREATE TRIGGER touch BEFORE UPDATE ON insta5.users FOR EACH ROW EXECUTE FUNCTION
 CREATE TABLE insta5.snowid_migrations (name text PRIMARY KEY); INSERT INTO insta5.snowid_migrations VALUES ('001');
 CREATE ROLE app; GRANT USAGE ON SCHEMA insta5 TO app; GRANT SELECT ON insta5.texts TO app;
 });
+my $home = join ' ', map { "$_->[0]='$_->[1]'" } [ host => $live->host ], [ port => $live->port ], [ dbname => 'postgres' ];
+$live->safe_psql('postgres', "UPDATE snowid.shard_registry SET pool = 'p', entry_options = 'pool_size=4', home = \$\$$home\$\$ WHERE shard = 5");
+my $row_sql = 'SELECT pool, entry_options, home, homes FROM snowid.shard_registry WHERE shard = 5';
+my $row = $live->safe_psql('postgres', $row_sql);
 $live->backup('then');
 my $then = PostgreSQL::Test::Cluster->new('then');
 $then->init_from_backup($live, 'then');
@@ -120,6 +124,7 @@ SELECT (SELECT count(*) FROM insta5.texts WHERE length(t) > 50) || ' ' || (SELEC
 	(SELECT count(*) FROM insta5.counts) || ' ' || (SELECT sequence FROM snowid.shard_registry WHERE shard = 5) || ' ' ||
 	has_schema_privilege('app', 'insta5', 'USAGE') || ' ' || (SELECT count(*) FROM pg_trigger WHERE tgname = 'snowid_fence' AND tgenabled <> 'D' AND tgrelid::regclass::text LIKE 'insta5.%')}),
 	'53 1 1 id_seq true 0', 'rows, ledger, views, registry and rights are those of the copy; it is open');
+is($live->safe_psql('postgres', $row_sql), $row, 'pool and home are what they were');
 is($live->safe_psql('postgres', q{SELECT nextval('insta5.texts_small_seq')}), '3000000001', 'a renamed sequence that has outgrown its type goes on');
 is($live->safe_psql('postgres', q{SELECT count(*) FROM pg_constraint WHERE connamespace = 'insta5'::regnamespace AND NOT convalidated}), '0', 'foreign keys are validated');
 
@@ -170,6 +175,7 @@ $live->safe_psql('postgres', 'SELECT snowid.drop_shard(5, true)');
 ($code, $said) = snowid_move($then, $live, 5, 'restore');
 is($code, 0, 'a dropped shard') or diag $said;
 is(rows($live, 'insta5'), $wanted, 'is back');
+is($live->safe_psql('postgres', $row_sql), $row, 'with its pool and home');
 is($live->safe_psql('postgres', "SELECT insta5.next_id() > $newest"), 't', 'with larger ids than it ever had');
 ($code, $said) = snowid_to($live, 'finish');
 is($code, 0, 'nothing to finish') or diag $said;

@@ -624,7 +624,7 @@ SELECT coalesce(string_agg(format(E'remains at %s: %s\n', :'home', what), '' ORD
 -- A shard on the server that it is copied from.
 -- arguments: number
 \echo copied_shard_sql
-SELECT r.schema, r.sequence, (to_jsonb(r) - 'homes' - 'home')::text, (SELECT last_value FROM snowid_internal.reservation),
+SELECT r.schema, r.sequence, to_jsonb(r)::text, (SELECT last_value FROM snowid_internal.reservation),
  (SELECT string_agg(format('ONLY %I.%I', nspname, relname), ', ' ORDER BY c.oid) FROM pg_class c WHERE relnamespace = n.oid AND relkind = 'r')
 FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = r.schema WHERE shard = :'number';
 
