@@ -31,7 +31,7 @@ CREATE TRIGGER touch BEFORE UPDATE ON insta5.users FOR EACH ROW EXECUTE FUNCTION
 CREATE TABLE insta5.snowid_migrations (name text PRIMARY KEY); INSERT INTO insta5.snowid_migrations VALUES ('001');
 CREATE ROLE app; GRANT USAGE ON SCHEMA insta5 TO app; GRANT SELECT ON insta5.texts TO app;
 });
-my $home = join ' ', map { "$_->[0]='$_->[1]'" } [ host => $live->host ], [ port => $live->port ], [ dbname => 'postgres' ];
+my $home = join ' ', map { "$_->[0]=$_->[1]" } [ host => $live->host ], [ port => $live->port ], [ dbname => 'postgres' ];
 $live->safe_psql('postgres', "UPDATE snowid.shard_registry SET pool = 'p', entry_options = 'pool_size=4', home = \$\$$home\$\$ WHERE shard = 5");
 my $row_sql = 'SELECT pool, entry_options, home, homes FROM snowid.shard_registry WHERE shard = 5';
 my $row = $live->safe_psql('postgres', $row_sql);
