@@ -25,7 +25,8 @@ typedef struct Plan
 	const PlanLimits *limits;
 	double	   *load;			/* of each server, as planned */
 	double	   *share;			/* what it should have at most */
-	int		  **of;				/* its pools, the largest first */
+	int		   *of;				/* its pools, the largest first: npools for
+								 * each */
 	int		   *nof;
 	int		   *apart;			/* how many of a group, by server */
 	double		bytes;			/* planned to be moved */
@@ -76,16 +77,17 @@ place(Plan *plan, int index, int server)
 {
 	PlanPool   *pool = &plan->pools[index];
 	int			from = pool->to;
+	int		   *here = plan->of + (size_t) from * plan->npools;
+	int		   *there = plan->of + (size_t) server * plan->npools;
 	int			i = 0;
 
-	while (plan->of[from][i] != index)
+	while (here[i] != index)
 		i++;
 	plan->nof[from]--;
-	for (; i < plan->nof[from]; i++)
-		plan->of[from][i] = plan->of[from][i + 1];
-	for (i = plan->nof[server]++; i > 0 && plan->pools[plan->of[server][i - 1]].load < pool->load; i--)
-		plan->of[server][i] = plan->of[server][i - 1];
-	plan->of[server][i] = index;
+	memmove(here + i, here + i + 1, (plan->nof[from] - i) * sizeof(int));
+	for (i = plan->nof[server]++; i > 0 && plan->pools[there[i - 1]].load < pool->load; i--)
+		there[i] = there[i - 1];
+	there[i] = index;
 	plan->load[from] -= pool->load;
 	plan->load[server] += pool->load;
 	count_apart(plan, pool, from, -1);
@@ -135,7 +137,7 @@ move_what_fits(Plan *plan, int from)
 
 	for (int i = 0; i < plan->nof[from] && tried < 64; i++)
 	{
-		int			index = plan->of[from][i];
+		int			index = plan->of[(size_t) from * plan->npools + i];
 		const PlanPool *pool = &plan->pools[index];
 		int			to;
 
@@ -162,14 +164,15 @@ move_what_helps(Plan *plan, int from)
 
 	for (int i = 0; i < plan->nof[from]; i++)
 	{
-		const PlanPool *pool = &plan->pools[plan->of[from][i]];
+		int			index = plan->of[(size_t) from * plan->npools + i];
+		const PlanPool *pool = &plan->pools[index];
 		int			to = pool->load > 0 ? emptiest_for(plan, pool) : -1;
 		double		then = to < 0 ? best : Max(fullness(plan, from, -pool->load), fullness(plan, to, pool->load));
 
 		if (then < best)
 		{
 			best = then;
-			which = plan->of[from][i];
+			which = index;
 			where = to;
 		}
 	}
@@ -242,18 +245,16 @@ make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, 
 
 	plan.load = calloc(nservers + 1, sizeof(double));
 	plan.share = shares_of(servers, nservers, pools, npools);
-	plan.of = calloc(nservers + 1, sizeof(int *));
+	plan.of = calloc((size_t) nservers * npools + 1, sizeof(int));
 	plan.nof = calloc(nservers + 1, sizeof(int));
 	plan.apart = calloc((size_t) nservers * limits->ngroups + 1, sizeof(int));
-	for (int s = 0; s < nservers; s++)
-		plan.of[s] = malloc((npools + 1) * sizeof(int));
 	for (int i = 0; i < npools; i++)
 	{
 		int			s = pools[i].to = pools[i].server;
 
 		pools[i].stuck = false;
 		plan.load[s] += pools[i].load;
-		plan.of[s][plan.nof[s]++] = i;
+		plan.of[(size_t) s * npools + plan.nof[s]++] = i;
 		count_apart(&plan, &pools[i], s, 1);
 	}
 	move_out(&plan);
@@ -262,8 +263,6 @@ make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, 
 		balance(&plan, move_what_fits);
 		balance(&plan, move_what_helps);
 	}
-	for (int s = 0; s < nservers; s++)
-		free(plan.of[s]);
 	free(plan.load);
 	free(plan.share);
 	free(plan.of);
