@@ -29,7 +29,8 @@ extern struct Options
 	bool		dry_run;
 	bool		keep;
 	bool		json;
-	char	  **for_move;		/* options for snowid-move; ends with NULL */
+	char	  **for_move;		/* options for snowid-move */
+	int			nfor_move;
 	bool		has_pooler_file;	/* among these */
 }			options;
 

@@ -38,7 +38,8 @@ lock_fleet(void)
 		return refuse(false, "Give --registry the role that owns the extension there.", "role %s may not write the tables of snowid at the directory", PQuser(directory));
 	run(directory, "SET lock_timeout = %d", ANSWER_MS / 4);
 	if (!try_run(directory, "SELECT pg_advisory_lock(" FLEET_LOCK ")"))
-		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: process %s", query_text(directory, FLEET_LOCK_HOLDER_SQL));
+		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: process %s", query_text(directory, "SELECT string_agg(concat_ws(' of ', pid, usename), ', ') FROM pg_locks JOIN pg_stat_activity USING (pid) "
+																												   "WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND datname = current_database()"));
 	run(directory, "SET lock_timeout = 0");
 	return true;
 }
@@ -81,7 +82,8 @@ go_on(Server *server, const char *sql, int limit_ms)
 		if ((res = PQgetResult(server->conn)) == NULL)
 			return 0;
 		if (!has_succeeded(res) && server->trouble == NULL)
-			server->trouble = text_of("%s", last_message);
+			server->trouble = text_of("%s%s", printable(last_message), strcmp(last_sqlstate, "3F000") == 0 || strcmp(last_sqlstate, "42P01") == 0 ? "; type there: CREATE EXTENSION snowid;"
+									  : strcmp(last_sqlstate, "42501") == 0 ? text_of("; type there: GRANT SELECT ON snowid.moves TO %s;", ident(server->conn, PQuser(server->conn))) : "");
 		PQclear(server->answer);
 		server->answer = res;
 	}
@@ -185,12 +187,11 @@ ask_servers(const char *period)
 static char *
 why_unreachable(PGconn *conn, const char *conninfo)
 {
-	char	   *why = NULL;
+	char	   *why;
 
-	run(conn, "BEGIN");
-	run(conn, "SET LOCAL client_min_messages = error");
-	if (!try_run(conn, "CREATE SUBSCRIPTION snowid_fleet_tries CONNECTION %s PUBLICATION snowid_none WITH (create_slot = false, enabled = false, slot_name = NONE)", literal(conn, conninfo)))
-		why = text_of("%s", last_message);
+	run(conn, "BEGIN; SET LOCAL client_min_messages = error");
+	why = try_run(conn, "CREATE SUBSCRIPTION snowid_fleet_tries CONNECTION %s PUBLICATION snowid_none WITH (create_slot = false, enabled = false, slot_name = NONE)", literal(conn, conninfo))
+		? NULL : text_of("%s", last_message);
 	run(conn, "ROLLBACK");
 	return why;
 }
@@ -207,15 +208,14 @@ may_be_added(Side *server, const char *name, const char *identity)
 	PQclear(res);
 	for (int i = 0; i < nservers && !failed; i++)
 	{
-		const char *label = servers[i].label;
-		PGconn	   *other = servers[servers[i].at].answer != NULL && servers[i].at == i ? open_connection(label, servers[i].home != NULL ? servers[i].home : options.registry) : NULL;
+		PGconn	   *other = servers[servers[i].at].answer != NULL && servers[i].at == i ? open_connection(servers[i].label, servers[i].home != NULL ? servers[i].home : options.registry) : NULL;
 		char	   *there = other != NULL && servers[i].home != NULL ? why_unreachable(server->conn, servers[i].home) : NULL;
 		char	   *back = other == NULL ? NULL : PQstatus(other) == CONNECTION_OK ? why_unreachable(other, server->conninfo) : PQerrorMessage(other);
 
 		if (there != NULL)
-			printf("warning  %s does not reach %s: %s\n", name, label, there);
+			printf("warning  %s does not reach %s: %s\n", name, servers[i].label, printable(there));
 		if (back != NULL)
-			printf("warning  %s does not reach %s: %.*s\n", label, name, (int) strcspn(back, "\n"), back);
+			printf("warning  %s does not reach %s: %s\n", servers[i].label, name, printable(back));
 		PQfinish(other);
 	}
 	return !failed;
@@ -225,9 +225,22 @@ may_be_added(Side *server, const char *name, const char *identity)
 static void
 drop_subscription(PGconn *conn, const char *subscription)
 {
-	if (!query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s)", literal(conn, subscription)))
-		return;
-	run(conn, "ALTER SUBSCRIPTION %s DISABLE; ALTER SUBSCRIPTION %s SET (slot_name = NONE); DROP SUBSCRIPTION %s", subscription, subscription, subscription);
+	if (query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s)", literal(conn, subscription)))
+		run(conn, "ALTER SUBSCRIPTION %s DISABLE; ALTER SUBSCRIPTION %s SET (slot_name = NONE); DROP SUBSCRIPTION %s", subscription, subscription, subscription);
+}
+
+/* Does a server have all rows of the registry, and of what has been changed before?  Its worker may first have to start. */
+static bool
+follows(PGconn *conn, const char *subscription)
+{
+	char	   *lsn = query_text(directory, "SELECT pg_current_wal_lsn()");
+	char	   *rows = query_text(directory, "SELECT coalesce(jsonb_object_agg(shard, home), '{}') FROM snowid.shard_registry");
+
+	for (int64 end = now_ms() + ANSWER_MS / 2; now_ms() < end; wait_ms(100))
+		if (query_bool(directory, "SELECT confirmed_flush_lsn >= %s FROM pg_replication_slots WHERE slot_name = %s", literal(directory, lsn), literal(directory, subscription)) &&
+			query_bool(conn, "SELECT (SELECT coalesce(jsonb_object_agg(shard, home), '{}') FROM snowid.shard_registry) @> %s", literal(conn, rows)))
+			return true;
+	return false;
 }
 
 /*
@@ -239,6 +252,7 @@ subscribe(Side *server, const char *name, const char *home)
 {
 	PGconn	   *conn = server->conn;
 	char	   *subscription = text_of("snowid_registry_%s", name);
+	char	   *full;
 	Side		publisher = {.conn = directory,.label = "registry",.place = 0};
 
 	publisher.conninfo = options.for_servers != NULL ? without_password("--directory-for-servers", options.for_servers) : conninfo_of_connection(directory);
@@ -248,12 +262,20 @@ subscribe(Side *server, const char *name, const char *home)
 	run(conn, "ALTER TABLE snowid.shard_registry ENABLE REPLICA TRIGGER directory_is_right");
 	if (query_bool(directory, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s AND wal_status <> 'lost')", literal(directory, subscription)) &&
 		query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subenabled)", literal(conn, subscription)))
-		return (try_run(conn, "ALTER SUBSCRIPTION %s CONNECTION %s", subscription, literal_for_subscription(conn, &publisher)) &&
-				try_run(conn, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION", subscription)) || (report_error("%s: %s", name, last_message), false);
+	{
+		if (!try_run(conn, "ALTER SUBSCRIPTION %s CONNECTION %s", subscription, literal_for_subscription(conn, &publisher)) ||
+			!try_run(conn, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION", subscription))
+			return report_error("%s: %s", name, last_message), false;
+		if (follows(conn, subscription))
+			return true;
+		report_info("%s has not followed the directory for %d s: it begins anew", name, ANSWER_MS / 2000);
+	}
+	if ((full = query_text(conn, "SELECT string_agg('DELETE FROM ' || t, '; ') FROM jsonb_array_elements_text(%s) t WHERE query_to_xml('SELECT 1 FROM ' || t || ' LIMIT 1', false, false, '')::text ~ '<row'",
+						   literal(conn, query_text(directory, "SELECT coalesce(jsonb_agg(format('%%I.%%I', schemaname, tablename)), '[]') FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname <> 'snowid'")))) != NULL)
+		return refuse(false, text_of("If the directory has them all, type there: SET session_replication_role = replica; %s; and the same command again.", full), "%s does not follow the directory, and cannot begin anew while its copies of shared tables have rows", name);
 	run(conn, "BEGIN");
 	drop_subscription(conn, subscription);
-	run(conn, "TRUNCATE snowid.servers, snowid.placements, snowid.poolers");
-	run(conn, "COMMIT");
+	run(conn, "TRUNCATE snowid.servers, snowid.placements, snowid.poolers; COMMIT");
 	run(directory, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s AND NOT active", literal(directory, subscription));
 	run(directory, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", literal(directory, subscription));
 	if (try_run(conn, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION shard_registry WITH (create_slot = false)", subscription, literal_for_subscription(conn, &publisher)))
@@ -292,7 +314,8 @@ command_add(const char *name, const char *home)
 		return EXIT_DONE;
 
 	/* First the directory: what it does not publish does not come. */
-	if ((text = query_text(directory, FLEET_UNPUBLISHED_SQL)) !=NULL)
+	if ((text = query_text(directory, "SELECT string_agg('snowid.' || t, ', ') FROM unnest(ARRAY['shard_registry', 'servers', 'placements', 'poolers']) t "
+						   "WHERE NOT EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname = 'snowid' AND tablename = t)")) !=NULL)
 		run(directory, "%s %s", query_bool(directory, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = 'shard_registry')")
 			? "ALTER PUBLICATION shard_registry ADD TABLE" : "CREATE PUBLICATION shard_registry FOR TABLE", text);
 	if (strcmp(identity, identity_of(directory)) != 0 && !subscribe(&server, name, home))
@@ -305,7 +328,7 @@ command_add(const char *name, const char *home)
 		"FROM jsonb_populate_recordset(NULL::snowid.shard_registry, %s) r "
 		"ON CONFLICT (shard) DO UPDATE SET home = excluded.home WHERE shard_registry.home IS NULL OR shard_registry.home IN (SELECT d.home FROM address d "
 		"JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.name = %s AND a.home <> excluded.home)",
-		literal(directory, home), literal(directory, query_text(server.conn, FLEET_OWN_SHARDS_SQL)), literal(directory, name));
+		literal(directory, home), literal(directory, query_text(server.conn, "SELECT coalesce(jsonb_agg(r), '[]') FROM snowid.shard_registry r WHERE snowid_internal.lives(r) = 'here'")), literal(directory, name));
 	run(directory, "COMMIT");
 	report_info("%s is in the fleet; to give it its share, type: snowid-fleet balance %s", name, registry_option());
 	return EXIT_DONE;
@@ -329,13 +352,14 @@ command_retire(const char *name, const char *unused)
 	if (options.dry_run)
 		return EXIT_DONE;
 	conn = open_connection(name, home);
-	if (PQstatus(conn) != CONNECTION_OK)
+	if (PQstatus(conn) != CONNECTION_OK || !query_bool(directory, "SELECT bool_or(e.facts IS NOT NULL) FROM answer a JOIN address d ON d.i = a.n JOIN answer e ON e.n = d.n WHERE a.name = %s", literal(directory, name)))
 		return refuse(EXIT_FAILED, text_of("If it is lost for ever, type at the directory: DELETE FROM snowid.servers WHERE name = '%s'; SELECT pg_drop_replication_slot('%s');", name, subscription),
-					  "%s is not reached, so nobody knows what it has", name);
+					  "%s gives no answer, so nobody knows what it has", name);
 	if (strcmp(identity_of(conn), identity_of(directory)) != 0)
 	{
+		run(conn, "BEGIN");
 		drop_subscription(conn, subscription);
-		run(conn, "DROP TRIGGER IF EXISTS directory_is_right ON snowid.shard_registry; TRUNCATE snowid.servers, snowid.placements, snowid.poolers");
+		run(conn, "DROP TRIGGER IF EXISTS directory_is_right ON snowid.shard_registry; TRUNCATE snowid.servers, snowid.placements, snowid.poolers; COMMIT");
 	}
 	PQfinish(conn);
 	for (int64 end = now_ms() + ANSWER_MS; !try_run(directory, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", literal(directory, subscription)); wait_ms(100))

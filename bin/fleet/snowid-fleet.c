@@ -4,7 +4,6 @@
 #include "fleet.h"
 
 #include <limits.h>
-#include <signal.h>
 
 struct Options options = {
 	.by = "bytes",.threshold = 5,.max_lag = -1,.at_once = 1
@@ -60,8 +59,7 @@ take_options_for_move(char **given)
 {
 	static const char *const ours[] = {"--shard", "--from", "--to", "--registry", "--pooler", "--stop-after", "--dry-run", "--help", "--version"};
 
-	options.for_move = given;
-	for (; *given != NULL; given++)
+	for (options.for_move = given; *given != NULL; given++, options.nfor_move++)
 	{
 		size_t		length = strcspn(*given, "=");
 
@@ -122,10 +120,12 @@ main(int argc, char *argv[])
 		refuse_usage("--registry is needed");
 	if (strcmp(options.by, "bytes") != 0 && strcmp(options.by, "inserts") != 0 && strcmp(options.by, "shards") != 0)
 		refuse_usage("invalid value \"%s\" for option --by: it must be bytes, inserts or shards", options.by);
-	if (options.weight != NULL && (strspn(options.weight, "0123456789.") != strlen(options.weight) || atof(options.weight) <= 0))
-		refuse_usage("invalid value \"%s\" for option --weight: it must be a number over 0", options.weight);
 	if ((directory = open_directory(options.registry)) == NULL)
 		return EXIT_USAGE;
+	if (options.weight != NULL && !try_run(directory, "SELECT 1 / (%s > 0::float8 AND %s < 'Infinity'::float8)::int", literal(directory, options.weight), literal(directory, options.weight)))
+		refuse_usage("invalid value \"%s\" for option --weight: it must be a number over 0", options.weight);
+	if (query_bool(directory, "SELECT pg_is_in_recovery()"))
+		return refuse(EXIT_USAGE, "Give the primary, or all hosts and target_session_attrs=read-write.", "the server of --registry is a standby");
 	if (options.period != NULL && !try_run(directory, "SELECT 1 / (%s::interval BETWEEN '1 ms' AND '1 hour')::int", literal(directory, options.period)))
 		refuse_usage("invalid value \"%s\" for option --period: it must be an interval up to an hour, such as 10s", options.period);
 	if (commands[i].bit != OF_STATUS && !options.dry_run && !lock_fleet())

@@ -9,7 +9,6 @@
 #include "sql/fleet.inc"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,8 +26,7 @@ typedef struct Job
 	bool		begun;
 	pid_t		pid;			/* of the program; 0: none runs */
 	int			output;
-	char		line[2000];
-	int			nline;
+	PQExpBufferData said;		/* not yet passed on */
 	int64		start;
 	char	   *logged;			/* its row's key in snowid.fleet_moves */
 } Job;
@@ -71,7 +69,7 @@ read_facts(const char *by, const char *drained)
 		server->drains = *PQgetvalue(res, row, 3) == 't';
 	}
 	PQclear(res);
-	run(directory, FLEET_POOLS_SQL, literal(directory, by));
+	run(directory, FLEET_POOLS_SQL, literal(directory, by), literal(directory, drained));
 	res = query(directory, "SELECT server, load, bytes, stays, allowed, apart FROM pool ORDER BY i");
 	npools = PQntuples(res);
 	pools = pg_malloc0((npools + 1) * sizeof(PlanPool));
@@ -151,19 +149,18 @@ static void
 start(Job *job)
 {
 	PGresult   *consoles = query(directory, "SELECT console FROM snowid.poolers ORDER BY 1");
-	const char **argv = pg_malloc0((2 * PQntuples(consoles) + 120) * sizeof(char *));
+	const char **argv = pg_malloc0((2 * PQntuples(consoles) + options.nfor_move + 20) * sizeof(char *));
 	const char *given[] = {"snowid-move", job->finishes ? "finish" : "move", "--registry", options.registry, "--shard", job->shards, "--from", job->source, "--to", job->target};
-	int			argc = 0;
+	int			argc = lengthof(given);
 	int			ends[2];
 
-	for (; argc < (int) lengthof(given); argc++)
-		argv[argc] = given[argc];
+	memcpy(argv, given, sizeof(given));
 	for (int row = 0; !job->finishes && row < PQntuples(consoles); row++)
 	{
 		argv[argc++] = "--pooler";
 		argv[argc++] = PQgetvalue(consoles, row, 0);
 	}
-	for (int i = 0; !job->finishes && options.for_move[i] != NULL && i < 90; i++)
+	for (int i = 0; !job->finishes && i < options.nfor_move; i++)
 		argv[argc++] = options.for_move[i];
 	if (job->logged == NULL)
 		job->logged = query_text(directory, "INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES (%s, %s, %s, %.0f, 0, 'begun%s') RETURNING at",
@@ -174,36 +171,29 @@ start(Job *job)
 	close(ends[1]);
 	fcntl(ends[0], F_SETFL, O_NONBLOCK);
 	job->output = ends[0];
+	initPQExpBuffer(&job->said);
 	job->begun = true;
 	job->start = now_ms();
 	PQclear(consoles);
 	pg_free(argv);
 }
 
-/* Pass on what the program says, line by line, with the pair of servers before it. */
+/* Pass on what the program says, line by line, with the pair of servers before it; but what is in order. */
 static void
 pass_on(Job *job)
 {
+	char		part[2000];
 	int			n;
 
-	while ((n = read(job->output, job->line + job->nline, sizeof(job->line) - 1 - job->nline)) > 0)
+	while ((n = read(job->output, part, sizeof(part))) > 0)
+		appendBinaryPQExpBuffer(&job->said, part, n);
+	for (char *end; (end = strchr(job->said.data, '\n')) != NULL; memmove(job->said.data, end + 1, job->said.len + 1))
 	{
-		char	   *end;
-
-		job->nline += n;
-		job->line[job->nline] = '\0';
-		while ((end = strchr(job->line, '\n')) != NULL || job->nline == sizeof(job->line) - 1)
-		{
-			int			length = end != NULL ? (int) (end - job->line) : job->nline;
-
-			/* What is in order is not told. */
-			if (strncmp(job->line, "ok ", 3) != 0)
-				fprintf(stderr, "[%s -> %s] %.*s\n", job->from >= 0 ? servers[job->from].label : printable(job->source),
-						job->to >= 0 ? servers[job->to].label : printable(job->target), length, job->line);
-			length += end != NULL;
-			job->nline -= length;
-			memmove(job->line, job->line + length, job->nline + 1);
-		}
+		job->said.len -= end + 1 - job->said.data;
+		*end = '\0';
+		if (strncmp(job->said.data, "ok ", 3) != 0)
+			fprintf(stderr, "[%s -> %s] %s\n", job->from >= 0 ? servers[job->from].label : printable(job->source),
+					job->to >= 0 ? servers[job->to].label : printable(job->target), job->said.data);
 	}
 }
 
@@ -244,22 +234,18 @@ end_step(Job *job, int status)
 static time_t
 time_of(const char *until)
 {
-	time_t		now = time(NULL),
-				when = now;
+	time_t		now = time(NULL);
+	struct tm	then = *localtime(&now);
+	char	   *rest = strptime(until, "%H:%M", &then);
 
-	for (int day = 0; when <= now; day++)
-	{
-		struct tm	then = *localtime(&now);
-		char	   *rest = strptime(until, "%H:%M", &then);
-
-		if (rest == NULL || *rest != '\0')
-			refuse_usage("invalid value \"%s\" for option --until: it must be HH:MM", until);
-		then.tm_mday += day;
-		then.tm_sec = 0;
-		then.tm_isdst = -1;		/* as on that day */
-		when = mktime(&then);
-	}
-	return when;
+	if (rest == NULL || *rest != '\0')
+		refuse_usage("invalid value \"%s\" for option --until: it must be HH:MM", until);
+	then.tm_sec = 0;
+	then.tm_isdst = -1;			/* as on that day */
+	if (mktime(&then) <= now)
+		then.tm_mday++;
+	then.tm_isdst = -1;
+	return mktime(&then);
 }
 
 /* Does a standby of that server lag behind?  Then its next job waits. */
@@ -392,9 +378,6 @@ command_balance(const char *drained, const char *unused)
 	if (njobs > 0 && !options.dry_run && (stopping || !look(drained)))
 		return EXIT_FAILED;
 
-	/* Not before it is known that it can be. */
-	if (drained != NULL && !options.dry_run)
-		run(directory, "UPDATE snowid.servers SET state = 'draining' WHERE name = %s AND state <> 'draining'", literal(directory, drained));
 	limits.ngroups = read_facts(options.by, drained);
 	make_plan(plan_servers, nservers, pools, npools, &limits, drained == NULL);
 	take_plan();
@@ -402,6 +385,12 @@ command_balance(const char *drained, const char *unused)
 		nstuck += pools[i].stuck;
 	if (options.dry_run)
 		return EXIT_DONE;
+	if (njobs == 0 && nstuck > 0)
+		return refuse(EXIT_FAILED, text_of("Let a server take it, or type: snowid-fleet add NAME HOME %s", registry_option()), "%d pools have to stay; nothing was changed", nstuck);
+
+	/* Not before it is known that something can go. */
+	if (drained != NULL)
+		run(directory, "UPDATE snowid.servers SET state = 'draining' WHERE name = %s AND state <> 'draining'", literal(directory, drained));
 	nleft += do_jobs();
 	if (nleft == 0 && nstuck == 0)
 	{

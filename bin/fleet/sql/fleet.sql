@@ -3,14 +3,12 @@
 -- Whom to ask: the servers, by name, and homes that only the registry has.  A shard without a
 -- home lives where the directory is: NULL.
 \echo fleet_servers_sql
-SELECT name, home FROM snowid.servers
-UNION ALL
+SELECT name, home FROM snowid.servers UNION ALL
 (SELECT DISTINCT NULL, home FROM snowid.shard_registry r WHERE NOT EXISTS (SELECT FROM snowid.servers s WHERE s.home = r.home)) ORDER BY name NULLS LAST, home;
 
 -- How far standbys lag; NULL if the role may not see it.
 SELECT $$
-SELECT CASE WHEN bool_or(state IS NULL) THEN NULL ELSE
- coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)) FILTER (WHERE application_name !~ '^snowid_'), 0) END FROM pg_stat_replication
+SELECT CASE WHEN bool_or(state IS NULL) THEN NULL ELSE coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)) FILTER (WHERE application_name !~ '^snowid_'), 0) END FROM pg_stat_replication
 $$ AS standby_lag \gset
 
 \echo fleet_standby_lag_sql
@@ -19,9 +17,9 @@ $$ AS standby_lag \gset
 -- One server.  A second address of it is told by when it was started: a clone has the identifier, too.
 -- arguments: period
 \echo fleet_facts_sql
-SELECT json_build_object(
- 'run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()),
+SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()),
  'standby_lag', (:standby_lag), 'role', current_user,
+ 'follows', EXISTS (SELECT FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid WHERE subenabled AND srrelid = 'snowid.shard_registry'::regclass),
  'shards', (SELECT json_agg(json_build_object('shard', l.shard, 'schema', l.schema, 'lives', snowid_internal.lives(r),
    'bytes', bytes, 'rows', rows, 'inserts', inserts_per_second)) FROM snowid.shard_load(:'period'::interval) l JOIN snowid.shard_registry r ON r.shard = l.shard),
  'slots', (SELECT json_agg(json_build_object('name', slot_name, 'active', active, 'lost', wal_status = 'lost',
@@ -59,7 +57,7 @@ SELECT a.n, CASE WHEN a.name IS NULL THEN 0 ELSE coalesce(s.weight, 1) END, s.st
 WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home) ORDER BY a.n;
 
 -- The pools: what moves as a whole.  One that cannot be moved now stays.
--- arguments: by
+-- arguments: by drained
 \echo fleet_pools_sql
 DROP TABLE IF EXISTS pg_temp.pool, pg_temp.job;
 CREATE TEMP TABLE pool AS WITH rule AS MATERIALIZED (SELECT row_number() OVER () AS n, p.* FROM snowid.placements p),
@@ -71,7 +69,7 @@ SELECT (row_number() OVER (ORDER BY load DESC, pool) - 1)::int AS i, pool, serve
  CASE WHEN r.apart IS NOT NULL THEN (SELECT string_agg(CASE WHEN g.n = ANY (r.apart) THEN '1' ELSE '0' END, '' ORDER BY g.n) FROM rule g WHERE g.rule = 'apart') END AS apart, NULL::int AS target, false AS stuck
 FROM (SELECT l.pool, coalesce(mode() WITHIN GROUP (ORDER BY l.server) FILTER (WHERE s.name IS NULL), min(l.server)) AS server, sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END) AS load, coalesce(sum(l.bytes), 0) AS bytes,
   string_agg(l.shard::text, ',' ORDER BY l.shard) AS shards, count(*) AS n, count(DISTINCT l.server) > 1 OR bool_or(l.lives IS DISTINCT FROM 'here') OR bool_or(g.shard IS NOT NULL) AS stays
- FROM lives l LEFT JOIN (SELECT DISTINCT shard FROM going) g USING (shard) LEFT JOIN (SELECT d.n, min(name) AS name FROM snowid.servers JOIN address d USING (home) WHERE state = 'draining' GROUP BY 1) s ON s.n = l.server WHERE l.server IS NOT NULL GROUP BY l.pool) l LEFT JOIN ruled r USING (pool) LEFT JOIN allowed USING (rules);
+ FROM lives l LEFT JOIN (SELECT DISTINCT shard FROM going) g USING (shard) LEFT JOIN (SELECT d.n, min(name) AS name FROM snowid.servers JOIN address d USING (home) WHERE state = 'draining' OR name = :'drained' GROUP BY 1) s ON s.n = l.server WHERE l.server IS NOT NULL GROUP BY l.pool) l LEFT JOIN ruled r USING (pool) LEFT JOIN allowed USING (rules);
 
 -- The jobs of a plan: for each pair of servers, some pools at a time.  What was torn from its pool follows it.
 \echo fleet_jobs_sql
@@ -114,7 +112,7 @@ UNION ALL (SELECT format(CASE WHEN l.shard IS NULL THEN 'shard %1$s lives at %2$
   ELSE 'shard %1$s is open at %2$s, and the directory says %3$s' END, t.shard, coalesce(name, a.home), coalesce(l.home, 'its own server'))
  FROM told t JOIN answer a USING (n) LEFT JOIN lives l USING (shard) WHERE t.lives = 'here' AND l.server IS DISTINCT FROM n AND t.shard NOT IN (SELECT shard FROM going) ORDER BY t.shard LIMIT 5)
 UNION ALL SELECT format('%s are one server: retire, or delete from snowid.servers, all but one', string_agg(name, ' and ')) FROM answer JOIN address ON i = answer.n WHERE name IS NOT NULL GROUP BY address.n HAVING count(*) > 1
-UNION ALL SELECT format('%s is not reached, so nobody knows how much it has', coalesce(name, a.home)) FROM answer a JOIN address d USING (n) WHERE i = n AND facts IS NULL AND (:'needs_sizes'::bool OR name = :'drained')
+UNION ALL SELECT format('%s gives no answer, so nobody knows how much it has', coalesce(name, a.home)) FROM answer a JOIN address d USING (n) WHERE i = n AND facts IS NULL AND (:'needs_sizes'::bool OR name = :'drained')
 UNION ALL SELECT format('nobody knows how far the standbys of %s are behind, for which --max-lag waits; type there: GRANT pg_monitor TO %I;', coalesce(name, a.home, 'the directory'), facts ->> 'role')
  FROM answer a JOIN address d USING (n) WHERE i = n AND :'max_lag'::int8 >= 0 AND facts IS NOT NULL AND facts ->> 'standby_lag' IS NULL) x (what);
 
@@ -129,7 +127,7 @@ GROUP BY id, g.source, g.target HAVING NOT (bool_and(step IN ('moved', 'open')) 
 -- What a server must be like; what the directory knows is in facts.
 -- arguments: name facts
 \echo fleet_add_checks_sql
-WITH d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f, jsonb_to_record(f) x (is_same bool, level text, shards jsonb, roles jsonb, shared jsonb))
+WITH d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f, jsonb_to_record(f) x (is_same bool, level text, used jsonb, shards jsonb, roles jsonb, shared jsonb))
 SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')) || coalesce(format(E'%-8s %s\n', '', to_do), ''), '' ORDER BY n, what), bool_or(severity = 'FAILED') FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
  UNION ALL SELECT 2, 'FAILED', 'it has servers of its own', 'Is it a directory? If it was one and is no more, type there: TRUNCATE snowid.servers, snowid.placements, snowid.poolers;'
  FROM d WHERE NOT is_same AND EXISTS (SELECT FROM snowid.servers) AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'snowid.shard_registry'::regclass AND tgname = 'directory_is_right')
@@ -137,13 +135,15 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
  WHERE NOT has_table_privilege('snowid.shard_registry', 'INSERT') OR NOT has_table_privilege('snowid.servers', 'TRUNCATE')
  UNION ALL SELECT 3, 'FAILED', format('it is a directory: its publication %s has the registry', pubname), 'Are HOME and --registry exchanged?'
  FROM pg_publication_tables, d WHERE schemaname = 'snowid' AND tablename = 'shard_registry' AND NOT is_same
- UNION ALL SELECT 3, 'FAILED', format('it subscribes to a directory already: %s', subname), format('If that is not yours, type there: DROP SUBSCRIPTION %I;', subname) FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid
+ UNION ALL SELECT 3, 'FAILED', format('it subscribes to a directory already: %s', subname), format('If that is not yours, type there: ALTER SUBSCRIPTION %1$I DISABLE; ALTER SUBSCRIPTION %1$I SET (slot_name = NONE); DROP SUBSCRIPTION %1$I;', subname) FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid
  WHERE srrelid = to_regclass('snowid.shard_registry') AND subname <> 'snowid_registry_' || :'name' AND subname !~ '^snowid_(move|back)_'
  UNION ALL SELECT 4, 'FAILED', 'wal_level is ' || current_setting('wal_level'), 'There, type: ALTER SYSTEM SET wal_level = logical; and restart it.'
  WHERE current_setting('wal_level') <> 'logical' AND current_setting('server_version_num')::int < 190000
  UNION ALL SELECT 4, 'FAILED', 'wal_level of the directory is ' || level, 'There, type: ALTER SYSTEM SET wal_level = logical; and restart it.' FROM d WHERE level IS NOT NULL AND NOT is_same
- UNION ALL SELECT 5, 'warning', format('%s is %s; moves need some', name, setting), format('There, type: ALTER SYSTEM SET %s = 10; and restart it.', name)
- FROM pg_settings WHERE name IN ('max_replication_slots', 'max_wal_senders', 'max_logical_replication_workers') AND setting::int < 4
+ UNION ALL SELECT 5, CASE WHEN setting::int < CASE name WHEN 'max_worker_processes' THEN 3 ELSE 2 END THEN 'FAILED' ELSE 'warning' END, format('%s is %s; moves need some', name, setting), format('There, type: ALTER SYSTEM SET %s = 10; and restart it.', name)
+ FROM pg_settings WHERE name IN ('max_replication_slots', 'max_wal_senders', 'max_logical_replication_workers', 'max_worker_processes', 'max_active_replication_origins') AND setting::int < 4
+ UNION ALL SELECT 5, 'FAILED', format('%s of the directory are in use: it has less than 2 more of its %s', s ->> 'used', s ->> 'name'), format('There, type: ALTER SYSTEM SET %s = %s; and restart it.', s ->> 'name', 2 * (s ->> 'used')::int + 10)
+ FROM d, jsonb_array_elements(CASE jsonb_typeof(used) WHEN 'array' THEN used ELSE '[]' END) s WHERE NOT is_same AND NOT EXISTS (SELECT FROM pg_subscription WHERE subname = 'snowid_registry_' || :'name')
  UNION ALL SELECT 6, 'FAILED', format('shard %s is there, and at %s', r.shard, s.server), 'Drop one of the two, or move it to another number.'
  FROM d, jsonb_to_recordset(CASE jsonb_typeof(shards) WHEN 'array' THEN shards ELSE '[]' END) s (shard int, server text) JOIN snowid.shard_registry r ON r.shard = s.shard WHERE snowid_internal.lives(r) = 'here'
  UNION ALL SELECT 7, 'FAILED', format('the directory publishes table %s, which is not there', t), 'Make it, as it is on the directory.'
@@ -169,21 +169,11 @@ FROM address d JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.na
 \echo fleet_add_facts_sql
 SELECT jsonb_build_object('is_same', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()) = :'identity',
  'level', (SELECT setting FROM pg_settings WHERE name = 'wal_level' AND setting <> 'logical' AND current_setting('server_version_num')::int < 190000),
+ 'used', (SELECT jsonb_agg(v) FROM (VALUES ('max_replication_slots', (SELECT count(*) FROM pg_replication_slots)), ('max_wal_senders', (SELECT count(*) FROM pg_stat_replication))) v (name, used) WHERE used + 2 > current_setting(name)::int),
  'shards', (SELECT jsonb_agg(jsonb_build_object('shard', shard, 'server', coalesce(a.name, l.home, 'the directory'))) FROM lives l LEFT JOIN answer a ON a.n = l.server
   WHERE a.facts ->> 'run' IS DISTINCT FROM :'identity' AND a.name IS DISTINCT FROM :'name'),
  'roles', (SELECT jsonb_agg(DISTINCT r) FROM answer, jsonb_array_elements(facts -> 'roles') r),
  'shared', (SELECT jsonb_agg(format('%I.%I', schemaname, tablename)) FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname <> 'snowid'));
-
-\echo fleet_lock_holder_sql
-SELECT string_agg(concat_ws(' of ', pid, usename), ', ') FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND datname = current_database();
-
-\echo fleet_own_shards_sql
-SELECT coalesce(jsonb_agg(r), '[]') FROM snowid.shard_registry r WHERE snowid_internal.lives(r) = 'here';
-
--- What the directory must publish, and does not.
-\echo fleet_unpublished_sql
-SELECT string_agg(format('snowid.%I', t), ', ') FROM unnest(ARRAY['shard_registry', 'servers', 'placements', 'poolers']) t
-WHERE NOT EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname = 'snowid' AND tablename = t);
 
 -- Why a server cannot go; no row if it can.
 -- arguments: name
@@ -194,5 +184,4 @@ WITH s AS MATERIALIZED (SELECT d.n FROM snowid.servers JOIN address d USING (hom
  WHERE server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL) HAVING count(*) > 0
  UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)) FROM going
  WHERE (SELECT n FROM s) IN (source, target) HAVING count(*) > 0
- UNION ALL SELECT 4, 'a row of snowid.placements names it' FROM snowid.placements WHERE :'name' = ANY (servers)
-) x (n, what) ORDER BY n LIMIT 1;
+ UNION ALL SELECT 4, 'a row of snowid.placements names it' FROM snowid.placements WHERE :'name' = ANY (servers)) x (n, what) ORDER BY n LIMIT 1;

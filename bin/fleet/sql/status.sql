@@ -1,9 +1,7 @@
 -- What status makes of all answers: one document, as which --json and the page show it.
-
 -- arguments: directory findings
 \echo status_document_sql
-CREATE TEMP TABLE document AS
-WITH known AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS name, a.home, s.weight, s.state, s.note, a.facts, a.trouble
+CREATE TEMP TABLE document AS WITH known AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS name, a.home, s.weight, s.state, s.note, a.facts, a.trouble
   FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home LIMIT 1)),
  shard_at AS MATERIALIZED (SELECT n, s.* FROM answer, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) s (shard int, bytes float8)),
  move AS MATERIALIZED (SELECT id, array_agg(g.shard ORDER BY g.shard) AS shards, min(source) AS source, min(target) AS target, min(step) AS step, min(since) AS since,
@@ -12,11 +10,12 @@ WITH known AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS
 SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'directory', :'directory',
  'servers', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', k.name, 'home', home, 'weight', weight, 'state', state, 'note', note, 'trouble', trouble,
    'shards', l.shards, 'bytes', l.bytes, 'rows', l.rows, 'inserts', l.inserts, 'standby_lag', facts -> 'standby_lag', 'slots', coalesce(nullif(facts -> 'slots', 'null'), '[]'),
-   'follows', k.weight IS NULL OR facts ->> 'run' = concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()) OR EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'snowid_registry_' || k.name),
+   'follows', k.weight IS NULL OR facts ->> 'run' = concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()) OR (facts -> 'follows' IS DISTINCT FROM 'false' AND EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'snowid_registry_' || k.name AND active)
+    AND EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname = 'snowid' AND tablename = 'shard_registry')),
    'waits', coalesce(nullif(facts -> 'waits', 'null'), '[]'), 'registry_lag', (SELECT greatest(pg_wal_lsn_diff(current_setting('snowid_fleet.wal')::pg_lsn, confirmed_flush_lsn), 0) FROM pg_replication_slots
-    WHERE slot_name = 'snowid_registry_' || k.name)) ORDER BY k.n), '[]') FROM known k, LATERAL (SELECT count(*) AS shards, sum(bytes) AS bytes, sum(rows) AS rows, sum(inserts) AS inserts FROM lives WHERE server = k.n) l),
+    WHERE slot_name = 'snowid_registry_' || k.name)) ORDER BY k.n), '[]') FROM known k, LATERAL (SELECT CASE WHEN k.facts IS NOT NULL THEN 0 END) z (z), LATERAL (SELECT count(*) AS shards, coalesce(sum(bytes), z) AS bytes, coalesce(sum(rows), z) AS rows, sum(inserts) AS inserts FROM lives WHERE server = k.n) l),
  'shards', (SELECT coalesce(jsonb_agg(jsonb_build_object('shard', shard, 'schema', schema, 'pool', pool, 'server', coalesce(k.name, lives.home), 'lives',
-   CASE WHEN k.facts IS NULL THEN 'not reached' ELSE coalesce(lives.lives, 'nowhere') END, 'bytes', bytes, 'rows', rows, 'inserts', inserts) ORDER BY shard), '[]') FROM lives LEFT JOIN known k ON k.n = server),
+   CASE WHEN k.facts IS NULL THEN 'no answer' ELSE coalesce(lives.lives, 'nowhere') END, 'bytes', bytes, 'rows', rows, 'inserts', inserts) ORDER BY shard), '[]') FROM lives LEFT JOIN known k ON k.n = server),
  'moves', (SELECT coalesce(jsonb_agg(jsonb_build_object('shards', shards, 'from', f.name, 'to', t.name, 'step', step, 'since', since, 'bytes', bytes, 'done', done,
    'seconds_left', CASE WHEN done > 0 AND NOT is_moved THEN round(extract(epoch FROM clock_timestamp() - begun) * greatest(bytes - done, 0) / done) END) ORDER BY since), '[]')
   FROM move LEFT JOIN known f ON f.n = source LEFT JOIN known t ON t.n = target WHERE NOT is_moved),
@@ -27,9 +26,9 @@ SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'direct
 \echo status_text_sql
 SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g'), E'\n' ORDER BY part, n) FROM document, LATERAL ( SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
    THEN format('%-12s  %5s shards  %9s  %10s rows  %6s/s  %s%s', s ->> 'name', s ->> 'shards', pg_size_pretty((s ->> 'bytes')::numeric),
-    s ->> 'rows', coalesce(round((s ->> 'inserts')::numeric)::text, '-'), coalesce(s ->> 'state', 'no name'), coalesce('  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind',
-     CASE WHEN (s ->> 'follows')::bool THEN '' ELSE '  registry NOT FOLLOWED: type: snowid-fleet add ' || (s ->> 'name') END))
-   ELSE format('%-12s  %5s shards  NOT REACHED: %s', s ->> 'name', s ->> 'shards', s ->> 'trouble') END || coalesce('  (' || (s ->> 'note') || ')', '') FROM jsonb_array_elements(document -> 'servers') s
+    s ->> 'rows', coalesce(round((s ->> 'inserts')::numeric)::text, '-'), coalesce(s ->> 'state', 'no name'), CASE WHEN (s ->> 'follows')::bool THEN coalesce('  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind', '')
+     ELSE '  registry NOT FOLLOWED: type: snowid-fleet add ' || (s ->> 'name') END)
+   ELSE format('%-12s  %5s shards  NO ANSWER: %s', s ->> 'name', s ->> 'shards', s ->> 'trouble') END || coalesce('  (' || (s ->> 'note') || ')', '') FROM jsonb_array_elements(document -> 'servers') s
  UNION ALL SELECT 2, row_number() OVER (), format('moving   shards %s from %s to %s: %s since %s%s%s', (SELECT string_agg(x, ',') FROM jsonb_array_elements_text(m -> 'shards') x),
    m ->> 'from', m ->> 'to', m ->> 'step', date_trunc('second', (m ->> 'since')::timestamptz), format(', %s of %s', pg_size_pretty((m ->> 'done')::numeric), pg_size_pretty((m ->> 'bytes')::numeric)),
    ', about ' || (m ->> 'seconds_left') || ' s left') FROM jsonb_array_elements(document -> 'moves') m

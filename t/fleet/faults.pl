@@ -1,0 +1,188 @@
+# A fleet of which something is wrong: settings, a directory that is full, a standby, or has lost its publication, a
+# server that has lost the extension or was put back, a role without rights, a drain that nothing can take.  Each is
+# told with what to type, nothing is half done, and what is typed helps.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use FleetTest;
+use IPC::Run ();
+use MoveTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowidTest;
+use Test::More;
+
+my ($dir, $s1, $s2, $s3) = fleet_nodes(qw(s1 s2 s3));
+my %nodes = (s1 => $s1, s2 => $s2, s3 => $s3);
+my $table = q{CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id(), pad text); INSERT INTO t (pad) SELECT repeat(''x'', 100) FROM generate_series(1, 500)};
+$s1->safe_psql('postgres', "CALL snowid.create_shards(0, 4, ddl => '$table')");
+my $new = $dir->safe_psql('postgres', 'SHOW server_version_num') >= 190000;
+
+# Settings of a server, and of the directory: one that is too small forbids it, a small one is told.
+my %needed = (max_replication_slots => 2, max_wal_senders => 2, max_logical_replication_workers => 2, max_worker_processes => 3);
+my %small = ((map { ($_ => 3) } keys %needed), max_worker_processes => 3);
+my %too_small = map { ($_ => $needed{$_} - 1) } keys %needed;
+my $type = sub { qr/There, type: ALTER SYSTEM SET $_[0]; and restart it\./ };
+for my $case ([ warning => \%small, 0 ], [ FAILED => \%too_small, 1 ])
+{
+	my ($severity, $settings, $code) = @$case;
+	set($s3, %$settings);
+	fleet_ok([ 'add', 's3', home_of($s3), '--dry-run' ], $code, "$severity: settings", map { my $is = "$_ is $settings->{$_}"; qr/^$severity +$is; moves need some\n +${\ $type->("$_ = 10")}/m } keys %needed);
+}
+set($s3, map { ($_ => 10) } keys %needed);
+SKIP:
+{
+	skip 'each server has wal_level = logical when it is needed', 1 if $new;
+	for my $node ($dir, $s3)
+	{
+		my $of = $node == $dir ? ' of the directory' : '';
+		set($node, wal_level => 'replica');
+		fleet_ok([ 'add', 's3', home_of($s3) ], 1, "wal_level$of", qr/^FAILED +wal_level$of is replica\n +${\ $type->('wal_level = logical')}/m, qr/nothing was changed/);
+		set($node, wal_level => 'logical');
+	}
+}
+set($dir, max_replication_slots => 1, max_wal_senders => 1);
+fleet_ok([ 'add', 's1', home_of($s1) ], 1, 'a directory without room', map { qr/^FAILED +0 .* of its $_\n +${\ $type->("$_ = 10")}/m } 'max_replication_slots', 'max_wal_senders');
+is($s1->safe_psql('postgres', q{SELECT count(*) FROM pg_trigger WHERE tgname = 'directory_is_right'}), 0, '... and nothing is touched');
+set($dir, max_replication_slots => 20, max_wal_senders => 20);
+fleet_ok([ 'add', 's1', home_of($s1), '--weight', $_ ], 2, "weight $_", qr/invalid value "\Q$_\E" for option --weight/) for '1.2.3', 'Infinity', '9' x 400;
+
+# A directory that has lost its publication, and shards have changed since: the same command has a server follow again.
+fleet_ok([ 'add', 's1', home_of($s1) ], 0, 'add s1');
+$dir->safe_psql('postgres', 'DROP PUBLICATION shard_registry');
+fleet_ok([ 'status' ], 1, 'no publication', qr/^s1 .* registry NOT FOLLOWED: type: snowid-fleet add s1$/m);
+$dir->safe_psql('postgres', q{UPDATE snowid.shard_registry SET pool = 'changed' WHERE shard = 0; INSERT INTO snowid.shard_registry (shard, schema, home) SELECT 5, 'insta5', home FROM snowid.servers WHERE name = 's1'});
+$s1->safe_psql('postgres', "CALL snowid.create_shards(5, 5, ddl => '$table')");
+
+# Before 18 its slot has stopped.
+fleet_ok([ 'add', 's1' ], 0, 'it follows again', $s1->pg_version < 18 ? qr/begins anew/ : ());
+my $follows = q{SELECT pool = 'changed' FROM snowid.shard_registry WHERE shard = 0};
+ok($s1->poll_query_until('postgres', $follows), '... with what was changed');
+$dir->wait_for_catchup('snowid_registry_s1', 'replay', $dir->lsn('insert'));
+fleet_ok([ 'status' ], 0, 'all is well');
+
+# A server with another version of the extension.
+my $comment = $s3->safe_psql('postgres', q{SELECT obj_description('snowid.version()'::regprocedure)});
+$s3->safe_psql('postgres', q{COMMENT ON FUNCTION snowid.version() IS 'version 0.9'});
+fleet_ok([ 'add', 's3', home_of($s3) ], 2, 'another version', qr/s3 has snowid 0\.9, and this is snowid-fleet 1\.0\n.*ALTER EXTENSION snowid UPDATE;/);
+$s3->safe_psql('postgres', "COMMENT ON FUNCTION snowid.version() IS '$comment'");
+
+# The only server, and what others may not take: it is not drained, nor marked so.
+my $state = sub { $dir->safe_psql('postgres', q{SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM snowid.servers}) };
+fleet_ok([ 'drain', 's1', @$_ ], @$_ ? 0 : 1, "the only server @$_", qr/^insta1 stays at s1: no server may take it/m, @$_ ? () : qr/6 pools have to stay; nothing was changed\n.*hint: .*snowid-fleet add NAME HOME/) for ['--dry-run'], [];
+is($state->(), 's1 open', '... it is as it was');
+fleet_ok([ 'add', 's2', home_of($s2) ], 0, 'add s2');
+for my $case ([ 'a full one', q{UPDATE snowid.servers SET state = 'full' WHERE name = 's2'}, q{UPDATE snowid.servers SET state = 'open'} ],
+	[ 'all are pinned', q{INSERT INTO snowid.placements VALUES ('{[0,5]}', 'stay')}, 'TRUNCATE snowid.placements' ])
+{
+	my ($name, $do, $undo) = @$case;
+	$dir->safe_psql('postgres', $do);
+	my $before = $state->();
+	fleet_ok([ 'drain', 's1' ], 1, $name, qr/6 pools have to stay; nothing was changed/);
+	is($state->(), $before, '... it is as it was');
+	$dir->safe_psql('postgres', $undo);
+}
+
+# Limits, and shards that are to be apart, kept on servers.
+fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'add s3');
+my $size = $s1->safe_psql('postgres', q{SELECT max(bytes) FROM snowid.shard_load()});
+fleet_ok([ 'balance', '--max-bytes', int(2.5 * $size / 1024) . 'kB' ], 0, 'at most two of them', qr/^[12] jobs/m);
+homes_ok({ s1 => 4 }, 'no more bytes than that', %nodes);
+
+# Of the four that are left, the first two would go.
+my @apart = (split /,/, $s1->safe_psql('postgres', q{SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shards WHERE lives = 'here'}))[ 1 .. 3 ];
+$dir->safe_psql('postgres', "INSERT INTO snowid.placements VALUES (int4multirange(" . join(', ', map { "'[$_,$_]'" } @apart) . "), 'apart')");
+fleet_ok([ 'balance', '--by', 'shards' ], 0, 'three that are to be apart');
+homes_ok({ s1 => 2, s2 => 2, s3 => 2 }, 'apart', %nodes);
+is($dir->safe_psql('postgres', "SELECT count(DISTINCT substring(home FROM 'port=.?(\\d+)')) FROM snowid.shard_registry WHERE shard IN (" . join(', ', @apart) . ')'), 3, 'each is on a server of its own');
+$dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
+
+# A role that may not read: what is missing, and what to type, which helps.
+$s2->safe_psql('postgres', 'CREATE ROLE "J oe" LOGIN');
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = home || ' user=''J oe''' WHERE name = 's2'});
+my $said = fleet_ok([ 'status' ], 1, 'a role without rights', qr/^s2 +\d shards  NO ANSWER: permission denied for table moves; type there: (GRANT .*;)$/m);
+fleet_ok([ 'retire', 's2' ], 1, '... nor is it retired', qr/cannot be retired|nobody knows what it has/);
+$s2->safe_psql('postgres', ($said =~ /type there: (GRANT .*;)$/m)[0] // '');
+fleet_ok([ 'balance', '--dry-run' ], 0, '... what was typed helps');
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = replace(home, ' user=''J oe''', '') WHERE name = 's2'});
+
+# A standby of the directory is none.
+$dir->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($dir, 'base', has_streaming => 1);
+$standby->start;
+for my $command ([ 'status' ], [ 'balance' ], [ 'balance', '--dry-run' ], [ 'drain', 's1' ], [ 'retire', 's1' ], [ 'add', 's1' ])
+{
+	IPC::Run::run([ 'snowid-fleet', @$command, '--registry', home_of($standby) ], '>', \my $none, '2>', \my $why);
+	is($? >> 8, 2, "a standby as directory: @$command");
+	like($why, qr/--registry is a standby\n.*hint: Give the primary/, '... is told');
+}
+$standby->stop;
+
+# A server without the extension; with a new one it follows again.
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'full' WHERE name = 's3'});
+fleet_ok([ 'drain', 's2' ], 0, 'drain s2');
+$s2->safe_psql('postgres', 'DROP EXTENSION snowid CASCADE');
+fleet_ok([ 'status' ], 1, 'no extension', qr/^s2 +0 shards  NO ANSWER: \w+ "snowid\S*" does not exist; type there: CREATE EXTENSION snowid;$/m);
+my $things = q{SELECT (SELECT count(*) FROM pg_subscription), (SELECT count(*) FROM pg_replication_slots)};
+my @before = map { $_->safe_psql('postgres', $things) } $dir, $s2;
+fleet_ok([ 'retire', 's2' ], 1, 'retire it', qr/s2 gives no answer, so nobody knows what it has\n.*If it is lost for ever, type/);
+is_deeply([ map { $_->safe_psql('postgres', $things) } $dir, $s2 ], \@before, '... nothing is touched');
+like($state->(), qr/s2 draining/, '... nor forgotten');
+fleet_ok([ 'add', 's2' ], 2, 'add it', qr/CREATE EXTENSION snowid;/);
+$s2->safe_psql('postgres', 'CREATE EXTENSION snowid');
+fleet_ok([ 'status' ], 1, 'a new extension', qr/^s2 .* registry NOT FOLLOWED: type: snowid-fleet add s2$/m);
+fleet_ok([ 'add', 's2' ], 0, '... follows again');
+ok($s2->poll_query_until('postgres', $follows), '... with all rows');
+
+# A server as it was before a change, with a shared table that others refer to; and a clone of it.
+my $countries = 'CREATE TABLE public.countries (code text PRIMARY KEY)';
+$_->safe_psql('postgres', $countries) for $dir, $s1, $s2, $s3;
+$dir->safe_psql('postgres', q{INSERT INTO public.countries VALUES ('de'); ALTER PUBLICATION shard_registry ADD TABLE public.countries});
+fleet_ok([ 'add', $_ ], 0, "$_ has the table") for qw(s1 s2 s3);
+$_->poll_query_until('postgres', q{SELECT count(*) = 1 FROM public.countries}) or die 'no row' for $s1, $s2, $s3;
+$s3->safe_psql('postgres', q{CREATE TABLE cities (country text REFERENCES public.countries); INSERT INTO cities VALUES ('de')});
+$s3->stop;
+$s3->backup_fs_cold('before');
+$s3->start;
+$s1->safe_psql('postgres', "CALL snowid.create_shards(71, 71, ddl => '$table')");
+fleet_ok([ 'add', 's1' ], 0, 'a new shard');
+$dir->safe_psql('postgres', q{INSERT INTO public.countries VALUES ('fr')});
+$s3->poll_query_until('postgres', q{SELECT count(*) = 1 FROM snowid.shard_registry WHERE shard = 71}) or die 'no shard';
+my $lsn = $dir->lsn('insert');
+$dir->poll_query_until('postgres', "SELECT confirmed_flush_lsn >= '$lsn' FROM pg_replication_slots WHERE slot_name = 'snowid_registry_s3'") or die 'it does not follow';
+$s3->stop;
+my $old = as_it_was($s3);
+fleet_ok([ 'status' ], 1, 'put back', qr/^FAILED the registry of .* lacks shards of the directory: 71/m);
+$said = fleet_ok([ 'add', 's3' ], 1, '... it has rows of shared tables', qr/does not follow the directory, and cannot begin anew/, qr/type there: (SET .*;) and the same command again/);
+$old->safe_psql('postgres', ($said =~ /type there: (SET .*;) and the same/)[0] // '');
+fleet_ok([ 'add', 's3' ], 0, '... and follows again');
+ok($old->poll_query_until('postgres', q{SELECT count(*) = 1 FROM snowid.shard_registry WHERE shard = 71}), '... with all rows');
+ok($old->poll_query_until('postgres', q{SELECT count(*) = 2 FROM public.countries}), '... of all tables');
+
+$_->stop for $dir, $s1, $s2, $old;
+done_testing();
+
+# Give a server settings that need a restart.
+sub set
+{
+	my ($node, %settings) = @_;
+	$node->append_conf('postgresql.conf', join '', map { "$_ = $settings{$_}\n" } sort keys %settings);
+	$node->restart;
+	return;
+}
+
+# A server's backup, in its place.
+sub as_it_was
+{
+	my ($node) = @_;
+	my $old = PostgreSQL::Test::Cluster->new('old');
+	$old->init_from_backup($node, 'before');
+	$old->append_conf('postgresql.conf', 'port = ' . $node->port . "\nunix_socket_directories = '" . $node->host . "'\nlisten_addresses = ''");
+	$old->{_port} = $node->port;
+	$old->{_host} = $node->host;
+	$old->start;
+	return $old;
+}
