@@ -48,7 +48,7 @@ my $longest = longest_wait(@clients);
 my $noise = longest_wait($unconcerned);
 stop_clients($unconcerned);
 note "longest wait $longest ms; of who is not concerned, $noise ms";
-cmp_ok($longest, '<=', 500 + $noise, 'nobody waits for longer than half a second, and what the machine takes from who is not concerned');
+cmp_ok($longest, '<=', 500 + ($noise > 100 ? $noise : 0), 'nobody waits for longer than half a second, and what a busy machine takes from who is not concerned');
 rows_ok('four servers');
 
 # Drained, in spite of everything.

@@ -8,6 +8,7 @@ use lib "$FindBin::RealBin/../lib";
 use FleetTest;
 use IPC::Run ();
 use JSON::PP;
+use POSIX 'strftime';
 use MoveTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -38,6 +39,15 @@ my $said = fleet_ok([ 'balance', '--dry-run' ], 0, 'the time is known', qr/^1 jo
 fleet_ok([ 'balance', '--until', '06:00' ], 1, 'until', qr/not begun, to be done at 06:00/, qr/1 jobs were not done\n.*same command again/);
 fleet_ok([ 'balance', '--until', 'dawn' ], 2, 'no time', qr/invalid value "dawn" for option --until: it must be HH:MM/);
 homes_ok({ s1 => 8, s2 => 0 }, 'nothing has moved', s1 => $s1, s2 => $s2);
+
+# What takes ten hours begins for a time that was two hours ago, and is again tomorrow; not for one in two hours.
+$dir->safe_psql('postgres', 'TRUNCATE snowid.fleet_moves; INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES (\'1\', \'x\', \'y\', '
+	  . $s1->safe_psql('postgres', q{SELECT max(bytes) FROM snowid.shard_load()}) . q{, 36000, 'finished')});
+my ($ago, $soon) = map { strftime('%H:%M', localtime(time + $_ * 3600)) } -2, 2;
+fleet_ok([ 'balance', '--max-moves', 1, '--until', $soon ], 1, 'until soon', qr/not begun, to be done at $soon/);
+homes_ok({ s1 => 8, s2 => 0 }, 'nothing has moved', s1 => $s1, s2 => $s2);
+fleet_ok([ 'balance', '--max-moves', 1, '--until', $ago ], 0, 'until tomorrow');
+homes_ok({ s1 => 7, s2 => 1 }, 'one has moved', s1 => $s1, s2 => $s2);
 $dir->safe_psql('postgres', 'TRUNCATE snowid.fleet_moves');
 
 # A standby that lags is waited for; Ctrl-C ends the wait.  A role that may not see the lag is told what it needs.
@@ -70,7 +80,7 @@ $run->pump until $err =~ /waiting for the standbys of s1/;
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
 $run->finish;
 is($run->result(0), 0, 'it goes on when the standby has followed');
-homes_ok({ s1 => 7, s2 => 1 }, 'one has moved', s1 => $s1, s2 => $s2);
+homes_ok({ s1 => 6, s2 => 2 }, 'one more has moved', s1 => $s1, s2 => $s2);
 $standby->stop;
 
 # Ctrl-C while a move is under way: that one is ended.
@@ -104,6 +114,7 @@ append_to_file("$work/write", join('', map { "INSERT INTO insta$_.t DEFAULT VALU
 my $writer = IPC::Run::start([ 'psql', '-XAtq', '-d', $s1->connstr('postgres'), '-f', "$work/write", '-o', '/dev/null' ]);
 $s1->poll_query_until('postgres', q{SELECT count(*) = 2 FROM snowid.shard_load('0.5 s') WHERE inserts_per_second > 0}) or die 'nobody writes';
 $said = fleet_ok([ 'balance', '--by', 'inserts', '--period', '3s', '--dry-run' ], 0, 'by inserts', qr/^s1 +#+ +100 % +#+ +\d\d %$/m, qr/^s3 +0 % +0 %$/m, qr/^s1 -> s2: .*, shards [01]$/m);
+fleet_ok([ 'status', '--period', '1s' ], 0, 'inserts', qr{^s1 .* +[1-9]\d*/s  open}m, qr{^s2 +0 shards +0 bytes +0 rows .* open}m);
 $writer->signal('KILL');
 $writer->finish;
 
