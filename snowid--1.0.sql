@@ -584,6 +584,24 @@ $$;
 COMMENT ON FUNCTION snowid_internal.refuse_unknown(int) IS
 'raises the error of a shard that does not exist';
 
+-- One place for the error of who may not write to a table of ours: 42501.
+CREATE FUNCTION snowid_internal.check_right(what text, "table" regclass, needed text)
+RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT has_table_privilege("table", needed) THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = format('permission denied to %s shards', what),
+			HINT = format('The extension''s owner can type: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %I;', "table", current_user);
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.check_right(text, regclass, text) IS
+'refuses who may not write to a table of snowid''s';
+
 /*
  * claim_shard: claims a number and a schema's name for a shard.
  *
@@ -625,11 +643,7 @@ BEGIN
 			MESSAGE = format('ids with epoch %s cannot be made now', epoch),
 			DETAIL = 'An epoch must be in the past, and not more than 34 years ago.';
 	END IF;
-	IF NOT has_table_privilege('snowid.shard_registry', 'INSERT') THEN
-		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-			MESSAGE = 'permission denied to create shards',
-			HINT = format('The extension''s owner can type: GRANT INSERT, UPDATE, DELETE ON snowid.shard_registry TO %I;', current_user);
-	END IF;
+	PERFORM snowid_internal.check_right('create'::text, 'snowid.shard_registry'::regclass, 'INSERT'::text);
 
 	INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch)
 	VALUES (shard, schema, sequence, epoch)
@@ -1107,8 +1121,10 @@ DECLARE
 	e_detail text;
 	is_copy boolean := EXISTS (SELECT FROM snowid.moves m WHERE m.shard = drop_shard.shard AND m.closed AND m.step = 'fenced');
 BEGIN
+	PERFORM snowid_internal.check_right('drop'::text, 'snowid.shard_registry'::regclass, 'DELETE'::text);
 	-- A move has a name; only its writers may read the details.
 	IF is_copy THEN
+		PERFORM snowid_internal.check_right('drop'::text, 'snowid.moves'::regclass, 'SELECT'::text);
 		SELECT NOT m.details ? 'move_id' INTO is_copy FROM snowid.moves m WHERE m.shard = drop_shard.shard;
 	END IF;
 	IF is_copy AND cascade THEN
@@ -2704,7 +2720,8 @@ BEGIN
 			HINT = format('To move it, type: SELECT citus_schema_move(%L, host, port);', n);
 	END IF;
 
-	-- First, so that rights are checked before anybody has to wait.
+	-- First, before anybody has to wait.
+	PERFORM snowid_internal.check_right('close'::text, 'snowid.moves'::regclass, 'INSERT'::text);
 	WITH i AS (
 		INSERT INTO snowid.moves AS m (shard, schema, role, step, closed)
 		SELECT r.shard, r.schema, 'source', CASE WHEN close_shards.home IS NULL THEN 'closed' ELSE 'fenced' END, true
@@ -2805,6 +2822,7 @@ DECLARE
 	t oid;
 	tables oid[];
 BEGIN
+	PERFORM snowid_internal.check_right('open'::text, 'snowid.moves'::regclass, 'UPDATE'::text);
 	PERFORM FROM snowid.moves j WHERE j.shard = ANY (shards) AND j.closed ORDER BY j.shard FOR UPDATE;
 	FOR m IN
 		SELECT u AS shard, j.shard AS found, j.peer, j.step

@@ -19,7 +19,7 @@ my @suites = qw(layout vectors next_id epochs set_to_id cache errors privileges 
   shards_privileges shard_of safe_upper_id partitions newest_rows fence);
 
 my $node = new_node('portable');
-$node->append_conf('postgresql.conf', 'max_prepared_transactions = 10');
+$node->append_conf('postgresql.conf', "max_prepared_transactions = 10\nwal_level = logical");
 $node->start;
 # The name is in some hints.
 portable_database($node, 'contrib_regression');
