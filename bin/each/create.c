@@ -124,7 +124,7 @@ command_create(PGconn *registry)
 	model = query(conn, "SELECT schema, %s FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = schema "
 				  "WHERE shard = %d AND snowid_internal.lives(r) = 'here'", options.trust_owners ? "NULL" : UNTRUSTED, options.like);
 	if (PQntuples(model) == 0)
-		refuse_call("shard %d is not where the registry says", options.like);
+		exit(refuse(EXIT_USAGE, KNOWN_SHARDS, "shard %d is not where the registry says", options.like));
 	if (!PQgetisnull(model, 0, 1))
 		exit(refuse(EXIT_USAGE, "Connect as that role; or say that it may run its code as you: --trust-owners.",
 					"what is in shard %d is of another role: %s", options.like, PQgetvalue(model, 0, 1)));

@@ -115,6 +115,8 @@ extern int	build_of(const char *statement);
 extern State run_program(PGconn *conn, Task *task, const char *schema, const char *path);
 extern void take_command(char **argv);
 
+#define KNOWN_SHARDS	"There, SELECT * FROM snowid.shards; shows those that it knows."
+
 /* ledger.c */
 
 #define LEDGER "snowid_migrations"

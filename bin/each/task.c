@@ -150,13 +150,16 @@ read_registry(PGconn *registry)
 	int			of_server[lengthof(servers)] = {0};
 	int			wanted = 0;
 
+	if (first && res == NULL)
+		exit(refuse(EXIT_USAGE, "Name a database that has the registry; to make one there, type: CREATE EXTENSION snowid;",
+					"registry: %s", last_message));
 	if (first)
 	{
 		tasks = mmap(NULL, (MAX_SHARD + 1) * sizeof(Task), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 		identify(0, registry);
 	}
-	if (first && (res == NULL || tasks == MAP_FAILED))
-		refuse_call("registry: %s", res == NULL ? PQerrorMessage(registry) : strerror(errno));
+	if (first && tasks == MAP_FAILED)
+		refuse_call("registry: %m");
 	task = tasks;
 	for (int row = 0; res != NULL && row < PQntuples(res); row++)
 	{
@@ -179,7 +182,7 @@ read_registry(PGconn *registry)
 		PQreset(registry);
 	PQclear(res);
 	if (first && wanted < options.shards.n)
-		refuse_call("the registry does not know all of these shards");
+		exit(refuse(EXIT_USAGE, KNOWN_SHARDS, "the registry does not know all of these shards"));
 }
 
 /* Let the servers be the tasks. */

@@ -276,13 +276,16 @@ lock_shards(const Move *move, const Side *side)
 			return true;
 		if (now_ms() > until)
 		{
+			char	   *pids = query_text(side->conn,
+										  "SELECT string_agg(DISTINCT pid::text, ', ') FROM pg_locks "
+										  "WHERE locktype = 'advisory' AND classid = %d AND objid IN (%s) "
+										  "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+										  "AND granted AND pid <> pg_backend_pid()", LOCK_CLASS, locked);
+
+			if (side == &move->target && pids != NULL && atoi(pids) == PQbackendPID(move->source.conn))
+				return refuse(false, "Give --to the other server.", "source and target are the same database");
 			report_error("another snowid-move is at work on shard %s", locked);
-			report_detail("On the %s, it is the session with process id %s.", side->label,
-						  query_text(side->conn,
-									 "SELECT string_agg(DISTINCT pid::text, ', ') FROM pg_locks "
-									 "WHERE locktype = 'advisory' AND classid = %d AND objid IN (%s) "
-									 "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-									 "AND granted AND pid <> pg_backend_pid()", LOCK_CLASS, locked));
+			report_detail("On the %s, it is the session with process id %s.", side->label, pids);
 			return false;
 		}
 		wanted = locked;

@@ -32,7 +32,10 @@ subtest 'the command line' => sub {
 		like($said, $_->[1], 'it says why');
 		unlike($said, qr/secret/, 'and no password');
 	}
-	each_ok($a, 2, qr/does not know all of these shards/, '--name', 'x', '--shard', '19-20');
+	each_ok($a, 2, qr/does not know all of these shards\n.*SELECT \* FROM snowid\.shards;/, '--name', 'x', '--shard', '19-20');
+	my ($code, $said) = snowid_each('--registry', $a->connstr('template1'), 'status');
+	is($code, 2, 'a database without snowid');
+	like($said, qr/registry: relation "snowid\.shard_registry" does not exist\n.*CREATE EXTENSION snowid;/, '... of which it says so');
 	each_ok($a, 2, qr/could not read file/, '--name', 'x', '--file', '/nowhere');
 	each_ok($a, 2, qr/the script is empty/, '--name', 'x', '--file', script_file(''));
 	each_ok($a, 2, qr/no shard has done "x"; say where it is: --file/, '--name', 'x');

@@ -65,6 +65,7 @@ subtest 'another one at work' => sub {
 	my $pid = $other->query_safe(sprintf 'SELECT pg_backend_pid() FROM pg_advisory_lock(%d, 5)', 0x534E4F57);
 	moves_ok($a, $b, 5, [], 1, 'another one is at work', qr/another snowid-move is at work on shard 5.*process id $pid\./s);
 	$other->quit;
+	moves_ok($a, $a, 5, [], 1, '... or itself', qr/error: source and target are the same database\n.*Give --to the other server/s);
 	nothing_left_ok($_, 'refused') for $a, $b;
 
 	# What any role can lock is waited for by nobody.
