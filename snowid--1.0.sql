@@ -25,7 +25,9 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'duplicate_schema',
 			MESSAGE = pg_catalog.format('schema "%s" already exists'::text, taken),
 			DETAIL = 'The extension creates this schema itself, so that nobody else has objects in it.',
-			HINT = pg_catalog.format('If the schema is not needed, type: DROP SCHEMA %I;'::text, taken);
+			HINT = CASE WHEN pg_catalog.to_regprocedure('snowid_internal.take_slots(regclass, timestamptz, int)') IS NULL
+				THEN pg_catalog.format('If the schema is not needed, type: DROP SCHEMA %I;'::text, taken)
+				ELSE 'It is the portable edition. Create the extension in another database, and bring the shards there by a dump or by snowid-move.' END;
 	END IF;
 END
 $$;
