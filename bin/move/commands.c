@@ -23,7 +23,8 @@ check_source(const Move *move)
 		if (shard->failed)
 			report_error("shard %d does not %s on the source", shard->number, home == NULL ? "exist" : "live");
 		if (home == NULL)
-			report_hint("Type there: SELECT * FROM snowid.shards;");
+			report_hint("%s", query_bool(move->source.conn, "SELECT to_regclass('snowid.shard_registry') IS NULL") ?
+						"Its database has no snowid: give --from the one where the shard is." : "Type there: SELECT * FROM snowid.shards;");
 		else if (shard->failed)
 			report_detail("The source's registry says: %s", home);
 	}

@@ -5,6 +5,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use IPC::Run;
 use lib "$FindBin::RealBin/../lib";
 use MoveTest;
 use PostgreSQL::Test::Utils;
@@ -65,7 +66,10 @@ subtest 'another one at work' => sub {
 	my $pid = $other->query_safe(sprintf 'SELECT pg_backend_pid() FROM pg_advisory_lock(%d, 5)', 0x534E4F57);
 	moves_ok($a, $b, 5, [], 1, 'another one is at work', qr/another snowid-move is at work on shard 5.*process id $pid\./s);
 	$other->quit;
-	moves_ok($a, $a, 5, [], 1, '... or itself', qr/error: source and target are the same database\n.*Give --to the other server/s);
+	my $command = [ 'snowid-move', '--shard', 5, '--from', $a->connstr('template1'), '--to', $b->connstr('postgres') ];
+	IPC::Run::run($command, '>&', \my $said);
+	like($said, qr/shard 5 does not exist on the source\n.*Its database has no snowid: give --from/, 'a database without snowid');
+	moves_ok($a, $a, 5, [], 1, 'source and target are one', qr/error: source and target are the same database\n.*Give --to the other server/s);
 	nothing_left_ok($_, 'refused') for $a, $b;
 
 	# What any role can lock is waited for by nobody.
