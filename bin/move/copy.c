@@ -127,7 +127,7 @@ watch(Copy *copy)
 	if (now - copy->watched < WATCH_MS)
 		return STATUS_DONE;
 	copy->watched = now;
-	status = check_slot(copy->move);
+	status = check_slot(copy->move, copy->move->options->max_wal);
 	for (int i = 0; i < copy->jobs; i++)
 		if (copy->workers[i].piece != NULL && copy->workers[i].waits_since > 0 && now - copy->workers[i].told >= TELL_MS)
 		{

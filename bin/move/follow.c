@@ -72,8 +72,8 @@ tell_lost(const Move *move, const char *lost)
  * Give up if the slot is lost, its publication, without which it sends nothing, or
  * keeps more log than it may.  A full disk on the source would be worse than no move.
  */
-static Status
-look_at_slot(const Move *move, int64 max_wal)
+Status
+check_slot(const Move *move, int64 max_wal)
 {
 	const Side *from = &move->source;
 	const char *name = move->name;
@@ -96,18 +96,12 @@ look_at_slot(const Move *move, int64 max_wal)
 	return STATUS_UNDO;
 }
 
-Status
-check_slot(const Move *move)
-{
-	return look_at_slot(move, move->options->max_wal);
-}
-
 /* The same once the target follows, or with another limit: has somebody ended that there? */
 Status
 check_following(const Move *move, int64 max_wal)
 {
 	PGconn	   *conn = move->target.aux;
-	Status		status = look_at_slot(move, max_wal);
+	Status		status = check_slot(move, max_wal);
 	char	   *enabled = query_text(conn, "SELECT subenabled::int FROM pg_subscription WHERE subname = %s", literal(conn, move->name));
 
 	if (status != STATUS_DONE)

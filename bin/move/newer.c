@@ -134,13 +134,19 @@ noted_there(const Newer *newer)
 	return newer->from_copy ? journal->copied_fingerprint : journal->fingerprint;
 }
 
+/* What was brought may be in the target's note alone: it was made while that was, or the program died between both notes. */
 static bool
 has_newer_there(const Newer *newer)
 {
-	return !is_as_noted(noted_there(newer), note_definitions(newer->single, &newer->single->target)[0]);
+	PGconn	   *conn = newer->single->target.conn;
+	bool		has = !is_as_noted(noted_there(newer), note_definitions(newer->single, &newer->single->target)[0]);
+
+	for (int row = 0; row < PQntuples(newer->tables) && !has; row++)
+		has = query_bool(conn, "SELECT to_regclass(%s) IS NOT NULL", literal(conn, PQgetvalue(newer->tables, row, 1)));
+	return has;
 }
 
-/* Drop what is newer on the target; false if that is not only what was brought. */
+/* Drop that; false if it is not only what was brought. */
 static bool
 drop_newer_there(const Newer *newer)
 {
@@ -148,7 +154,9 @@ drop_newer_there(const Newer *newer)
 	Shard	   *shard = newer->single->shards[0];
 	PGresult   *tables = new_tables(to->conn, shard->schema, noted_there(newer));
 	bool		ours = tables != NULL;
-	char	   *list;
+	const char *again = list_tables(newer->tables, 1, "rp");
+	const char *there = list_tables(tables, 1, "rp");
+	const char *list;
 
 	for (int row = 0; row < PQntuples(tables); row++)
 		ours = ours && (*PQgetvalue(tables, row, 0) == 'S' || *PQgetvalue(tables, row, 5) == 't');
@@ -159,8 +167,8 @@ drop_newer_there(const Newer *newer)
 		return false;
 	}
 	run(to->conn, "BEGIN");
-	if (*(list = list_tables(tables, 1, "rp")) != '\0')
-		run_and_tell(to, to->conn, to->aux, "DROP TABLE %s", list);
+	if (*again != '\0' || *there != '\0')
+		run_and_tell(to, to->conn, to->aux, "DROP TABLE IF EXISTS %s%s%s", again, *again != '\0' && *there != '\0' ? ", " : "", there);
 	if (*(list = list_tables(tables, 1, "S")) != '\0')
 		run(to->conn, "DROP SEQUENCE IF EXISTS %s", list);
 	run(to->conn, FORGET_SEQUENCES_SQL, text_of("%d", shard->number));

@@ -122,7 +122,7 @@ extern void run_and_tell(const Side *side, PGconn *conn, PGconn *observer,
 
 /* follow.c: waiting for the other server */
 
-extern Status check_slot(const Move *move);
+extern Status check_slot(const Move *move, int64 max_wal);
 extern Status check_following(const Move *move, int64 max_wal);
 extern Status check_names(const Move *move);
 extern int64 count_errors(const Side *to, const char *name, const char *kind);

@@ -181,6 +181,24 @@ subtest 'changed after it was brought' => sub {
 	ends_ok('twice');
 };
 
+# Each comes once, also one that is made when what is new has been noted, and is looked at.
+subtest 'one after the other' => sub {
+	follows('many');
+	my $made = q{SELECT count(*) > 0 FROM pg_class WHERE relnamespace = 'insta5'::regnamespace AND relname = 'made1'};
+	my $said = '';
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/write';
+	append_to_file($file, join("\n",
+		map { ("CREATE TABLE insta5.made$_ (id bigint PRIMARY KEY); INSERT INTO insta5.made$_ VALUES ($_); SELECT pg_sleep(0.003);") } 1 .. 80));
+	my $writer = IPC::Run::start([ 'psql', '-Xqo', '/dev/null', '-f', $file, $a->connstr('postgres') ]);
+	$a->poll_query_until('postgres', $made) or die 'makes none';
+	my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said);
+	$_->finish for $writer, $tool;
+	is($? >> 8, 0, 'tables that are made one after the other') or diag $said;
+	is($b->safe_psql('postgres', q{SELECT string_agg(format('TABLE insta5.made%s', i), ' UNION ALL ') FROM generate_series(1, 80) i \gexec}),
+		join("\n", 1 .. 80), 'each row has come');
+	ends_ok('many');
+};
+
 subtest 'what cannot be published' => sub {
 	follows('no key');
 	$a->safe_psql('postgres', 'CREATE TABLE insta5.no_key (n int); INSERT INTO insta5.no_key VALUES (1)');

@@ -28,6 +28,11 @@ subject 'tables without a key' => sub {
 	case_ok('replica identity', 'FAILED', 'insta5.log', 'REPLICA IDENTITY',
 		do => [ [ 'a', 'ALTER TABLE insta5.log ADD m int PRIMARY KEY DEFERRABLE' ] ],
 		undo => [ [ 'a', 'DROP TABLE insta5.log' ] ]);
+	case_ok('replica identity', 'warning', 'a partition of table insta5.days that is made during the move has none', 'ALTER TABLE insta5.days ADD PRIMARY KEY \\(day, ...\\);',
+		do => [ [ 'a', 'CREATE TABLE insta5.days (day int, n int) PARTITION BY RANGE (day)' ] ]);
+	sql('a', 'ALTER TABLE insta5.days ADD PRIMARY KEY (day)');
+	unlike((plan_of())[1], qr/insta5\.days/, 'a key will do');
+	sql('a', 'DROP TABLE insta5.days');
 	case_ok('rows without a key', 'FAILED', 'column pages of table insta5.docs has type json, which has no equality', 'ALTER TABLE insta5.docs ADD PRIMARY KEY',
 		do => [ [ 'a', q{
 	CREATE DOMAIN public.page AS json;

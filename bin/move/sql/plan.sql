@@ -428,7 +428,14 @@ FROM pg_class c LEFT JOIN LATERAL (
  ORDER BY x.indnkeyatts, i.relname LIMIT 1) u ON true
 WHERE c.relnamespace :in_shard AND c.relkind = 'r' AND c.relpersistence = 'p' AND c.relreplident <> 'f'
 AND NOT EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indimmediate AND x.indisvalid
- AND CASE c.relreplident WHEN 'd' THEN x.indisprimary WHEN 'i' THEN x.indisreplident END) ORDER BY 2;
+ AND CASE c.relreplident WHEN 'd' THEN x.indisprimary WHEN 'i' THEN x.indisreplident END)
+-- Partitions get their table's key, but not its replica identity.
+UNION ALL SELECT 'warning', format('a partition of table %s that is made during the move has none, and stops it', partrelid::regclass),
+ CASE WHEN 0 = ANY (partattrs) THEN 'Make none until it is done, or with ADD PRIMARY KEY in the same transaction.'
+ ELSE format('Type: ALTER TABLE %s ADD PRIMARY KEY (%s, ...);', partrelid::regclass,
+  (SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = partrelid AND attnum = ANY (partattrs))) END, NULL
+FROM pg_partitioned_table JOIN pg_class c ON c.oid = partrelid
+WHERE relnamespace :in_shard AND NOT relispartition AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = partrelid AND indisprimary) ORDER BY 2;
 
 \echo rows without a key
 -- of tables
