@@ -40,6 +40,7 @@ typedef struct Server
 	char	   *home;			/* NULL: where the directory is */
 	char	   *label;			/* for messages */
 	PGconn	   *conn;
+	bool		is_asked;
 	PGresult   *answer;			/* of the last question; NULL: none came */
 	char	   *trouble;		/* why not */
 	char	   *place;			/* host, port and database */

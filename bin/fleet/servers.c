@@ -36,11 +36,9 @@ lock_fleet(void)
 {
 	if (!query_bool(directory, "SELECT has_table_privilege('snowid.servers', 'UPDATE') AND has_table_privilege('snowid.fleet_moves', 'INSERT, UPDATE')"))
 		return refuse(false, "Give --registry the role that owns the extension there.", "role %s may not write the tables of snowid at the directory", PQuser(directory));
-	run(directory, "SET lock_timeout = %d", ANSWER_MS / 4);
-	if (!try_run(directory, "SELECT pg_advisory_lock(" FLEET_LOCK ")"))
+	if (!try_run(directory, "SET LOCAL lock_timeout = %d; SELECT pg_advisory_lock(" FLEET_LOCK ")", ANSWER_MS / 4))
 		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: process %s", query_text(directory, "SELECT string_agg(concat_ws(' of ', pid, usename), ', ') FROM pg_locks JOIN pg_stat_activity USING (pid) "
 																												   "WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND datname = current_database()"));
-	run(directory, "SET lock_timeout = 0");
 	return true;
 }
 
@@ -60,7 +58,7 @@ go_on(Server *server, const char *sql, int limit_ms)
 {
 	PGresult   *res;
 
-	if (PQstatus(server->conn) != CONNECTION_OK)
+	if (!server->is_asked)
 	{
 		PostgresPollingStatusType status = PQconnectPoll(server->conn);
 
@@ -74,6 +72,7 @@ go_on(Server *server, const char *sql, int limit_ms)
 										  "pg_catalog.set_config('statement_timeout', '%d', false), pg_catalog.set_config('lock_timeout', '%d', false), "
 										  "pg_catalog.set_config('datestyle', 'ISO', false), pg_catalog.set_config('jit', 'off', false); %s",
 										  limit_ms, ANSWER_MS / 4, sql));
+		server->is_asked = true;
 	}
 	if (!PQconsumeInput(server->conn))
 		return give_up(server, PQerrorMessage(server->conn));
@@ -103,7 +102,8 @@ ask_all(const char *sql, int more_ms)
 		const char *const keywords[] = {"dbname", "fallback_application_name", "client_encoding", NULL};
 		const char *const values[] = {servers[i].home != NULL ? servers[i].home : options.registry, progname, "UTF8", NULL};
 
-		servers[i].conn = PQconnectStartParams(keywords, values, true);
+		/* Who waits for a connection goes on to the next host. */
+		servers[i].conn = (strchr(values[0], ',') != NULL ? PQconnectdbParams : PQconnectStartParams) (keywords, values, true);
 		servers[i].place = home_of_connection(servers[i].home != NULL ? servers[i].conn : directory);
 		for (servers[i].at = 0; strcmp(servers[servers[i].at].place, servers[i].place) != 0;)
 			servers[i].at++;

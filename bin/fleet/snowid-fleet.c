@@ -126,6 +126,8 @@ main(int argc, char *argv[])
 		refuse_usage("invalid value \"%s\" for option --weight: it must be a number over 0", options.weight);
 	if (query_bool(directory, "SELECT pg_is_in_recovery()"))
 		return refuse(EXIT_USAGE, "Give the primary, or all hosts and target_session_attrs=read-write.", "the server of --registry is a standby");
+	if (!query_bool(directory, "SELECT has_database_privilege(current_database(), 'TEMP')"))
+		return refuse(EXIT_USAGE, text_of("There, type: GRANT TEMP ON DATABASE %s TO %s;", ident(directory, PQdb(directory)), ident(directory, PQuser(directory))), "at the directory you may make no temporary tables");
 	if (options.period != NULL && !try_run(directory, "SELECT 1 / (%s::interval BETWEEN '1 ms' AND '1 hour')::int", literal(directory, options.period)))
 		refuse_usage("invalid value \"%s\" for option --period: it must be an interval up to an hour, such as 10s", options.period);
 	if (commands[i].bit != OF_STATUS && !options.dry_run && !lock_fleet())

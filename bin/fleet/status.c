@@ -38,7 +38,7 @@ findings(int *status)
 		appendPQExpBuffer(&said, "\nFAILED audit has not ended in %d s; type: snowid-move audit %s", AUDIT_MS / 1000, registry_option());
 	close(ends[0]);
 	waitpid(pid, status, 0);
-	return query_text(directory, "SELECT coalesce(jsonb_agg(regexp_replace(f, '\\s+', ' ', 'g')), '[]') FROM regexp_split_to_table(%s, '\\n(?=FAILED|snowid-move: |\\d+ servers)') f WHERE f ~ '^FAILED|^snowid-move: (error|fatal)'",
+	return query_text(directory, "SELECT coalesce(jsonb_agg(trim(regexp_replace(f, '\\s+', ' ', 'g'))), '[]') FROM regexp_split_to_table(%s, '\\n(?=FAILED|snowid-move: |\\d+ servers)') f WHERE f ~ '^FAILED|^snowid-move: (error|fatal)'",
 					  literal(directory, said.data));
 }
 
@@ -67,6 +67,6 @@ command_status(const char *unused, const char *unused_too)
 		puts(query_text(directory, "SELECT document FROM document"));
 	else if (options.html == NULL)
 		puts(query_text(directory, STATUS_TEXT_SQL, literal(directory, registry_option())));
-	nmissing += query_bool(directory, "SELECT document @? '$.servers[*] ? (@.follows == false)' FROM document");
+	nmissing += query_bool(directory, "SELECT document @? '$.servers[*] ? (@.follows == false)' OR document @? '$.findings[0]' FROM document");
 	return nmissing == 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;
 }

@@ -106,13 +106,12 @@ take_jobs(PGresult *res)
 		int			from = atoi(PQgetvalue(res, row, 1));
 		int			to = atoi(PQgetvalue(res, row, 2));
 		char	   *peer = field(res, row, 4);
-		bool		is_moved = *PQgetvalue(res, row, 5) == 't';
 
-		if (!is_moved || !options.keep)
+		if (*PQgetvalue(res, row, 5) == 'f' || !options.keep)
 			jobs[njobs++] = (Job)
 		{
 			.shards = field(res, row, 0),.from = from,.to = to,.source = from >= 0 ? home_to_type(from) : peer,.target = to >= 0 ? home_to_type(to) : peer,
-				.bytes = atof(PQgetvalue(res, row, 3)),.finishes = is_moved
+				.bytes = atof(PQgetvalue(res, row, 3)),.finishes = *PQgetvalue(res, row, 5) == 't'
 		};
 	}
 	PQclear(res);

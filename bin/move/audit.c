@@ -34,6 +34,18 @@ server_at(const Audit *audit, const char *name)
 	return NULL;
 }
 
+/* Is all there, and may we read it?  Else the server counts as one that is not reached. */
+static bool
+may_be_asked(PGconn *conn, const char *name)
+{
+	char	   *to_do = query_text(conn, "SELECT CASE WHEN to_regclass('snowid.moves') IS NULL THEN 'CREATE EXTENSION snowid;' "
+								   "WHEN NOT has_table_privilege('snowid.moves', 'SELECT') THEN format('GRANT SELECT ON snowid.moves TO %%I;', current_user) END");
+
+	if (to_do != NULL)
+		report_error("%s cannot be asked what it has; type there: %s", name, to_do);
+	return to_do == NULL;
+}
+
 /* One more, unless it is known. */
 static void
 open_server(Audit *audit, const char *name)
@@ -46,9 +58,10 @@ open_server(Audit *audit, const char *name)
 	server = &audit->servers[audit->nservers++];
 	server->name = name;
 	server->conn = open_connection(name, name);
-	if (PQstatus(server->conn) == CONNECTION_OK)
+	if (PQstatus(server->conn) != CONNECTION_OK)
+		report_error("%s", PQerrorMessage(server->conn));
+	else if (may_be_asked(server->conn, name))
 		return;
-	report_error("%s", PQerrorMessage(server->conn));
 	PQfinish(server->conn);
 	server->conn = NULL;
 	audit->nfound++;
@@ -64,6 +77,8 @@ open_servers(Audit *audit)
 		report_error("%s", PQerrorMessage(audit->directory));
 		return false;
 	}
+	if (!may_be_asked(audit->directory, "the directory"))
+		return false;
 	audit->servers = pg_malloc(sizeof(Server));
 	audit->servers[0].name = home_of_connection(audit->directory);
 	audit->servers[0].conn = audit->directory;

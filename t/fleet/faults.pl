@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use FleetTest;
+use IO::Socket::UNIX;
 use IPC::Run ();
 use MoveTest;
 use PostgreSQL::Test::Cluster;
@@ -102,11 +103,37 @@ $dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
 # A role that may not read: what is missing, and what to type, which helps.
 $s2->safe_psql('postgres', 'CREATE ROLE "J oe" LOGIN');
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = home || ' user=''J oe''' WHERE name = 's2'});
-my $said = fleet_ok([ 'status' ], 1, 'a role without rights', qr/^s2 +\d shards  NO ANSWER: permission denied for table moves; type there: (GRANT .*;)$/m);
+my $said = fleet_ok([ 'status' ], 1, 'a role without rights', qr/^s2 +\d shards  NO ANSWER: permission denied for table moves; type there: (GRANT .*;)$/m,
+	qr/^snowid-move: error: .* cannot be asked what it has; type there: GRANT SELECT ON snowid\.moves TO "J oe";$/m);
 fleet_ok([ 'retire', 's2' ], 1, '... nor is it retired', qr/cannot be retired|nobody knows what it has/);
 $s2->safe_psql('postgres', ($said =~ /type there: (GRANT .*;)$/m)[0] // '');
 fleet_ok([ 'balance', '--dry-run' ], 0, '... what was typed helps');
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = replace(home, ' user=''J oe''', '') WHERE name = 's2'});
+
+# At the directory, too.
+$dir->safe_psql('postgres', 'CREATE ROLE joe LOGIN; REVOKE TEMP ON DATABASE postgres FROM PUBLIC');
+for my $needs (qr/at the directory you may make no temporary tables\n.*hint: There, type: (GRANT .*;)$/m, qr/the directory cannot be asked what it has; type there: (GRANT .*;)$/m, undef)
+{
+	IPC::Run::run([ 'snowid-fleet', 'status', '--registry', home_of($dir) . ' user=joe' ], '>&', \$said);
+	is($? != 0, defined $needs || '', 'a role that may only look') or diag $said;
+	next unless $needs;
+	like($said, $needs, '... is told what it needs');
+	$dir->safe_psql('postgres', ($said =~ $needs)[0] // '');
+}
+
+# A slot that a server has left behind; a home of two hosts, of which the first does not answer.
+$dir->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('snowid_registry_gone', 'pgoutput')});
+$said = fleet_ok([ 'status' ], 1, 'a slot of nobody', qr/^slot snowid_registry_gone of the directory is that of no server, and keeps .*; type there: (SELECT .*;)$/m);
+$dir->safe_psql('postgres', ($said =~ /type there: (SELECT .*;)$/m)[0] // '');
+{
+	local $ENV{PGCONNECT_TIMEOUT} = 2;
+	my $path = PostgreSQL::Test::Utils::tempdir_short();
+	my $silent = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$path/.s.PGSQL.5432", Listen => 5) or die "no socket: $!";
+	$dir->safe_psql('postgres', "UPDATE snowid.servers SET home = 'host=$path," . $s2->host . ' port=5432,' . $s2->port . q{ dbname=postgres' WHERE name = 's2'});
+	$dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
+	fleet_ok([ 'status' ], 0, 'the first of two hosts does not answer', qr/^s2 +2 shards .* open/m);
+	$dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = '} . home_of($s2) . q{' WHERE name = 's2'});
+}
 
 # A standby of the directory is none.
 $dir->backup('base');
@@ -125,7 +152,11 @@ $standby->stop;
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'full' WHERE name = 's3'});
 fleet_ok([ 'drain', 's2' ], 0, 'drain s2');
 $s2->safe_psql('postgres', 'DROP EXTENSION snowid CASCADE');
-fleet_ok([ 'status' ], 1, 'no extension', qr/^s2 +0 shards  NO ANSWER: \w+ "snowid\S*" does not exist; type there: CREATE EXTENSION snowid;$/m);
+$s3->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 DISABLE');
+fleet_ok([ 'status' ], 1, 'no extension', qr/^s2 +0 shards  NO ANSWER: \w+ "snowid\S*" does not exist; type there: CREATE EXTENSION snowid;$/m,
+	qr/^snowid-move: error: .* cannot be asked what it has; type there: CREATE EXTENSION snowid;$/m,
+	qr/^FAILED .*snowid_registry_s3/m);
+$s3->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 ENABLE');
 my $things = q{SELECT (SELECT count(*) FROM pg_subscription), (SELECT count(*) FROM pg_replication_slots)};
 my @before = map { $_->safe_psql('postgres', $things) } $dir, $s2;
 fleet_ok([ 'retire', 's2' ], 1, 'retire it', qr/s2 gives no answer, so nobody knows what it has\n.*If it is lost for ever, type/);

@@ -25,11 +25,9 @@ SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg
  'slots', (SELECT json_agg(json_build_object('name', slot_name, 'active', active, 'lost', wal_status = 'lost',
    'kept', pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn))) FROM pg_replication_slots WHERE database = current_database() OR database IS NULL),
  'waits', (SELECT json_agg(DISTINCT format('shard %s is locked by process %s of %s, %s, in a transaction of %s s', shard, a.pid, usename, state, extract(epoch FROM clock_timestamp() - xact_start)::int))
-   FROM snowid.moves m JOIN pg_namespace n ON nspname = m.schema JOIN pg_class c ON relnamespace = n.oid
-   JOIN pg_locks l ON relation = c.oid AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) JOIN pg_stat_activity a USING (pid)
+   FROM snowid.moves m JOIN pg_namespace n ON nspname = m.schema JOIN pg_class c ON relnamespace = n.oid JOIN pg_locks l ON relation = c.oid AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) JOIN pg_stat_activity a USING (pid)
    WHERE details ? 'move_id' AND step NOT IN ('moved', 'open') AND a.application_name !~ '^(snowid|pg_)' AND clock_timestamp() - xact_start > interval '1 s'),
- 'roles', (SELECT json_agg(rolname) FROM pg_roles WHERE rolname !~ '^pg_'),
- 'moves', (SELECT json_agg(json_build_object('shard', shard, 'role', role, 'step', step, 'peer', peer, 'id', details ->> 'move_id',
+ 'roles', (SELECT json_agg(rolname) FROM pg_roles WHERE rolname !~ '^pg_'), 'moves', (SELECT json_agg(json_build_object('shard', shard, 'role', role, 'step', step, 'peer', peer, 'id', details ->> 'move_id',
    'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at, 'begun', started_at, 'keeps', coalesce((details ->> 'reverse')::bool, false),
    'bytes', (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace AND nspname = m.schema WHERE relkind = 'r'))) FROM snowid.moves m WHERE details ? 'move_id' AND NOT details ? 'split'));
 
@@ -41,8 +39,7 @@ CREATE TEMP TABLE answer AS SELECT NULL::int AS n, NULL::text AS name, NULL::tex
 -- Their shards are in told.  The same server twice counts once: address leads from each to the first of its n.
 \echo fleet_told_sql
 CREATE TEMP TABLE address AS SELECT n AS i, home, place, (SELECT min(b.n) FROM answer b WHERE b.place = a.place OR b.facts ->> 'run' = a.facts ->> 'run') AS n FROM answer a;
-CREATE TEMP TABLE told AS SELECT n, s.* FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END)
- s (shard int, lives text, bytes float8, inserts float8, rows float8) WHERE i = n;
+CREATE TEMP TABLE told AS SELECT n, s.* FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END) s (shard int, lives text, bytes float8, inserts float8, rows float8) WHERE i = n;
 CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, t.lives, t.bytes, t.inserts, t.rows
 FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home LEFT JOIN told t ON t.n = d.n AND t.shard = r.shard;
 CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, CASE WHEN is_source THEN n ELSE p END AS source, CASE WHEN is_source THEN p ELSE n END AS target

@@ -20,7 +20,8 @@ SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'direct
    'seconds_left', CASE WHEN done > 0 AND NOT is_moved THEN round(extract(epoch FROM clock_timestamp() - begun) * greatest(bytes - done, 0) / done) END) ORDER BY since), '[]')
   FROM move LEFT JOIN known f ON f.n = source LEFT JOIN known t ON t.n = target WHERE NOT is_moved),
  'copies', (SELECT coalesce(jsonb_agg(jsonb_build_object('shards', shards, 'at', f.name, 'since', since) ORDER BY since), '[]') FROM move LEFT JOIN known f ON f.n = source WHERE is_moved),
- 'findings', CAST(:'findings' AS jsonb)) AS document;
+ 'findings', CAST(:'findings' AS jsonb) || (SELECT coalesce(jsonb_agg(format('slot %s of the directory is that of no server, and keeps %s of log; type there: SELECT pg_drop_replication_slot(%1$L);', slot_name, pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)))), '[]')
+  FROM pg_replication_slots WHERE slot_name ^@ 'snowid_registry_' AND NOT active AND database = current_database() AND NOT EXISTS (SELECT FROM snowid.servers WHERE slot_name = 'snowid_registry_' || name))) AS document;
 
 -- arguments: registry
 \echo status_text_sql
