@@ -447,6 +447,58 @@ entries_of(char *script, bool details)
 	return entries;
 }
 
+/* Past what a server says otherwise once it has read its own text: casts in the list of an IN. */
+static const char *
+skip_casts(const char *p)
+{
+	static const char *const casts[] = {")::text[]", ")::text", "::text", "::character varying"};
+
+	for (int i = 0; i < (int) lengthof(casts);)
+		if (strncmp(p, casts[i], strlen(casts[i])) == 0)
+		{
+			p += strlen(casts[i]);
+			i = 0;
+		}
+		else
+			i++;
+	return p + (strncmp(p, "((ARRAY[", 8) == 0 || strncmp(p, "('", 2) == 0);
+}
+
+/* Nor does it give a name then to what has none. */
+static const char *
+skip_name(const char *p)
+{
+	return strncmp(p, " AS ", 4) == 0 ? p + strcspn(p, ",\n)") : p;
+}
+
+/* Are they the same but for that?  What is quoted, or a function's, is literal. */
+static bool
+is_same_body(const Entry *a, const Entry *b)
+{
+	const char *x = a->body;
+	const char *y = b->body;
+	bool		literal = false;
+
+	if (strstr(a->header, "; Type: FUNCTION;") != NULL || strstr(a->header, "; Type: PROCEDURE;") != NULL)
+		return strcmp(x, y) == 0;
+	for (;; x++, y++)
+	{
+		if (!literal)
+		{
+			x = skip_casts(x);
+			y = skip_casts(y);
+			if (*x != *y)
+			{
+				x = skip_name(x);
+				y = skip_name(y);
+			}
+		}
+		if (*x != *y || *x == '\0')
+			return *x == *y;
+		literal ^= *x == '\'';
+	}
+}
+
 /* Tell what an object lacks, and leave its shard: all of them, if it belongs to none. */
 static void
 tell_difference(const Move *move, const Entry *entry, const char *what)
@@ -491,7 +543,7 @@ compare_definitions(const Move *move, int archive)
 			tell_difference(move, w, "this is missing");
 		else if (order > 0 && !has_ddl)
 			tell_difference(move, m, "there is also");
-		else if (order == 0 && strcmp(w->body, m->body) != 0)
+		else if (order == 0 && !is_same_body(w, m))
 		{
 			tell_difference(move, w, "this is another");
 			report_verbose("%s, and on the target %s", w->body, m->body);

@@ -21,6 +21,15 @@ my $secured = q{SELECT count(*) FROM pg_class WHERE relrowsecurity AND relnamesp
 $_->start for $a, $b;
 $_->safe_psql('postgres', 'CREATE EXTENSION snowid; CREATE ROLE app; CREATE ROLE other') for $a, $b;
 
+# A server says some expressions in another way once it has read its own text.
+fresh();
+$a->safe_psql('postgres', q{
+CREATE TABLE insta5.kinds (id int PRIMARY KEY, kind varchar(9) CHECK (kind IN ('a', '(b)::text', 'c''s')));
+CREATE VIEW insta5.unnamed AS SELECT id FROM (SELECT id, NULL::int FROM insta5.kinds UNION ALL SELECT id, 7 FROM insta5.kinds) x});
+moves_ok($a, $b, 5, [], 0, 'moved with a list of varchar');
+is(sqlstate($b, q{INSERT INTO insta5.kinds VALUES (1, 'b')}), '23514', 'which it has');
+moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+
 # The target's default privileges are there before and after, and give nothing.
 fresh();
 $b->safe_psql('postgres', q{
