@@ -624,7 +624,8 @@ pause_pools(const Move *move, const Side *from, int64 until)
 		while ((c = next_answer(NULL, until)) != NULL)
 		{
 			if (!has_obeyed(c) && c->asked >= 0)
-				return text_of("the pooler at %s does not pause pool \"%s\": %s", c->name, move->shards[c->asked]->pool, error_of(c));
+				return text_of("the pooler at %s does not pause pool \"%s\": %s%s", c->name, move->shards[c->asked]->pool, error_of(c),
+							   strstr(error_of(c), "already") == NULL ? "" : "; somebody has paused it, or told it to end: there, type: RESUME; or start it again");
 			ask_next(c, move, "PAUSE");
 		}
 		for (c = consoles; c < consoles + nconsoles && c->asked >= move->nshards; c++)

@@ -13,6 +13,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 plan skip_all => 'pgbouncer is not installed' unless have_pgbouncer();
 
@@ -132,6 +133,37 @@ subtest 'the pooler is killed' => sub {
 	restart_pooler($p);
 	ends_ok('the same command', [ clients($p, 'insta5', 0, 5) ], $b, 0, @options);
 	moves_ok($a, $b, 5, [ 'finish', @options ], 0, 'finish');
+};
+
+# What a signal means depends on the version: to end at once, or when servers or clients have ended.
+subtest 'the pooler is told to end' => sub {
+	for my $signal ('INT', 'TERM')
+	{
+		fresh_shard($a, $b);
+		write_entries($p, $a);
+		system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
+		moves_ok($a, $b, 5, [ @options, '--stop-after', 'copied' ], 0, 'copied');
+		my $pid = slurp_file("$p->{dir}/pid") + 0;
+		my ($in, $out) = ("BEGIN;\nINSERT INTO insta5.users (name) VALUES ('slow') RETURNING 'open';\n", '');
+		my $slow = IPC::Run::start([ 'psql', '-XAtq', '-d', pooled($p, 'insta5') ], '<', \$in, '>', \$out, '2>', \my $lost);
+		$slow->pump until $out =~ /open/;
+		kill $signal, $pid;
+		moves_ok($a, $b, 5, [ @options, '--verify', 'none', '--pause-limit', 300 ], 1, "$signal: a client goes on", 
+			qr/error: (the pooler at .* cannot be reached|.* does not pause pool "insta5": already .*paused; .* told it to end: there, type: RESUME; or start it again|pool "insta5" .* is held by client)/);
+		$in .= "COMMIT;\n";
+		finish $slow;
+		kill 'KILL', $pid;
+		usleep(10_000) while kill 0, $pid;
+		restart_pooler($p);
+		$pid = slurp_file("$p->{dir}/pid") + 0;
+		my ($code, $said) = snowid_move($a, $b, 5, @options, '--pooler-command', "kill -$signal $pid; :");
+		like("$code $said", qr/^(0|3 .*hint: Its clients get SN001).*now lives at/s, "$signal: in the pause");
+		kill 'KILL', $pid;
+		usleep(10_000) while kill 0, $pid;
+		restart_pooler($p);
+		ends_ok("$signal: the same command", [ clients($p, 'insta5', 0, 5) ], $b, 0, @options);
+		moves_ok($a, $b, 5, [ 'finish', @options ], 0, 'finish');
+	}
 };
 
 subtest 'who reads the messages goes' => sub {

@@ -127,6 +127,14 @@ subtest 'several processes on one port' => sub {
 	moves_ok($a, $b, '1,4', [ @plan, '--pooler', console($p[0]) ], 1, 'one of two', qr/FAILED +poolers: .* several \(so_reuseport\) processes that clients come to, of which 1 is named/);
 	moves_ok($a, $b, '1,4', [ @plan, map { ('--pooler', console($_)) } @p ], 0, 'each', qr/ok +poolers/);
 	stop_pooler($_) for @p;
+
+	# The first to have peers.
+	return if pgbouncer_version() < 1019;
+	my @port = map { PostgreSQL::Test::Cluster::get_free_port() } 1, 2;
+	@p = map { start_pooler($a, "peer_id = $_\nlisten_addr = 127.0.0.1\n[peers]\n" . join('', map { "$_ = host=127.0.0.1 port=$port[$_ - 1]\n" } 1, 2), $p->{file}, $port[ $_ - 1 ]) } 1, 2;
+	moves_ok($a, $b, '1,4', [ @plan, '--pooler', console($p[0]) ], 1, 'one of two peers', qr/FAILED +poolers: .* is one of 2 processes that clients come to, of which 1 is named/);
+	moves_ok($a, $b, '1,4', [ @plan, map { ('--pooler', console($_)) } @p ], 0, 'each peer', qr/ok +poolers/);
+	stop_pooler($_) for @p;
 };
 
 subtest 'what other versions say' => sub {
