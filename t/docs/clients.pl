@@ -55,7 +55,9 @@ my @clients = (
 	{
 		name => 'sqlalchemy',
 		run => [ @python, 'photos.py' ],
-		try => [ @python, '-c', 'import sqlalchemy, psycopg2' ],
+		try => [ @python, '-c', q{import sqlalchemy
+try: import psycopg
+except ImportError: import psycopg2} ],
 		needs => 'packages python3-sqlalchemy, python3-psycopg2',
 		one_insert => 1,
 	},

@@ -7,11 +7,19 @@ import time
 from datetime import timedelta
 from functools import lru_cache
 
-from psycopg2.extensions import parse_dsn
 from sqlalchemy import BigInteger, Column, Text, create_engine, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, declarative_base
 from sqlalchemy.pool import NullPool
+
+try:
+    from sqlalchemy.dialects.postgresql import psycopg as dialect  # of SQLAlchemy 2
+    from psycopg.conninfo import conninfo_to_dict as parse_dsn
+    OPTIONS = {"prepare_threshold": None}  # PgBouncer may have another server next time
+except ImportError:
+    from sqlalchemy.dialects.postgresql import psycopg2 as dialect
+    from psycopg2.extensions import parse_dsn
+    OPTIONS = {}
 
 SHARDS = 2000
 # SN001: the shard has moved.  SN002: it is not open there yet.  3F000, 42P01: the
@@ -38,7 +46,7 @@ homes = {}  # by shard, where it is not the first server
 def engine_of(home):
     """A home is a connection string as the registry has it; what it lacks is from
     PGHOST, PGPORT and so on.  PgBouncer is the pool, so none here."""
-    return create_engine("postgresql+psycopg2://", connect_args=parse_dsn(home), poolclass=NullPool)
+    return create_engine(f"postgresql+{dialect.dialect.driver}://", connect_args={**parse_dsn(home), **OPTIONS}, poolclass=NullPool)
 
 
 def in_shard_of(user_id, work, seconds=30):
