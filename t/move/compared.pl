@@ -25,7 +25,7 @@ $_->safe_psql('postgres', 'CREATE EXTENSION snowid; CREATE ROLE app; CREATE ROLE
 fresh();
 $a->safe_psql('postgres', q{
 CREATE TABLE insta5.kinds (id int PRIMARY KEY, kind varchar(9) CHECK (kind IN ('a', '(b)::text', 'c''s')));
-CREATE VIEW insta5.unnamed AS SELECT id FROM (SELECT id, NULL::int FROM insta5.kinds UNION ALL SELECT id, 7 FROM insta5.kinds) x});
+CREATE VIEW insta5.unnamed AS SELECT x.id, x.n FROM (SELECT id, id AS n FROM insta5.kinds UNION ALL SELECT id, NULL FROM insta5.kinds) x});
 moves_ok($a, $b, 5, [], 0, 'moved with a list of varchar');
 is(sqlstate($b, q{INSERT INTO insta5.kinds VALUES (1, 'b')}), '23514', 'which it has');
 moves_ok($a, $b, 5, ['finish'], 0, 'finished');
