@@ -267,7 +267,8 @@ CREATE TABLE snowid.shard_registry (
 	home text CONSTRAINT home_without_password
 		CHECK (home !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
 	pool text,
-	entry_options text CHECK (entry_options !~ '[\r\n]|(^|[[:space:]])password[[:space:]]*='),
+	entry_options text CHECK (entry_options !~* '[\r\n]|(^|[[:space:]''])(host|port|dbname|user|password|auth_[a-z]+)[[:space:]]*='
+		AND length(replace(entry_options, '''', '')) % 2 = length(entry_options) % 2),
 	homes jsonb CHECK (homes @@ 'strict $.type() == "array" && !exists($[*] ? (
 			!(@.since like_regex "^[0-9-]+T[0-9:.+-]+$") || (@.since like_regex "^[0-9-]+T[0-9:.+-]+$") is unknown))') NOT NULL DEFAULT '[]'
 );
@@ -1622,6 +1623,7 @@ BEGIN
 							|| string_agg(DISTINCT pg_describe_object(CASE WHEN w.oid IS NULL AND g.oid IS NULL THEN d.classid ELSE 'pg_class'::regclass END,
 								coalesce(w.ev_class, g.adrelid, d.objid), coalesce(g.adnum, 0)), ', ') || '.'
 						FROM narrow n JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = n.rel AND d.refobjsubid = n.att
+							JOIN pg_attribute b ON (b.attrelid, b.attnum) = (n.rel, n.att) AND NOT snowid_internal.is_bigint(b.atttypid)
 							LEFT JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid AND w.rulename = '_RETURN'
 							LEFT JOIN pg_attrdef g ON d.classid = 'pg_attrdef'::regclass AND g.oid = d.objid AND (g.adrelid, g.adnum) <> (n.rel, n.att)
 						WHERE g.oid IS NOT NULL OR d.classid IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass, 'pg_policy'::regclass,

@@ -34,7 +34,7 @@ open_directory(const char *conninfo)
 char *
 identity_of(PGconn *conn)
 {
-	return query_text(conn, "SELECT concat_ws(' ', system_identifier, pg_postmaster_start_time(), current_database()) FROM pg_control_system()");
+	return query_text(conn, "SELECT concat_ws(' ', system_identifier, extract(epoch FROM pg_postmaster_start_time()), current_database()) FROM pg_control_system()");
 }
 
 /* Is that the name of a server, and no connection string? */

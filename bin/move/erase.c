@@ -23,12 +23,6 @@ typedef struct Erasure
 	char	   *schema;			/* what the shard is called everywhere */
 } Erasure;
 
-static char *
-run_of(const Side *side)
-{
-	return query_text(side->conn, "SELECT concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database())");
-}
-
 /* One more server, unless it is known by another name; false if it is needed, or its facts do not fit. */
 static bool
 visit(Erasure *e, const char *address)
@@ -50,7 +44,7 @@ visit(Erasure *e, const char *address)
 	side->label = side->home;
 	set_label(side->conn, side->home);
 	for (int i = 0; i < e->nplaces; i++)
-		if (strcmp(run_of(&e->places[i]->source), run_of(side)) == 0)
+		if (strcmp(identity_of(e->places[i]->source.conn), identity_of(side->conn)) == 0)
 		{
 			close_side(side);
 			return true;

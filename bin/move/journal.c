@@ -282,7 +282,8 @@ lock_shards(const Move *move, const Side *side)
 										  "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
 										  "AND granted AND pid <> pg_backend_pid()", LOCK_CLASS, locked);
 
-			if (side == &move->target && pids != NULL && atoi(pids) == PQbackendPID(move->source.conn))
+			if (side == &move->target && pids != NULL && atoi(pids) == PQbackendPID(move->source.conn) &&
+				strcmp(identity_of(side->conn), identity_of(move->source.conn)) == 0)
 				return refuse(false, "Give --to the other server.", "source and target are the same database");
 			report_error("another snowid-move is at work on shard %s", locked);
 			report_detail("On the %s, it is the session with process id %s.", side->label, pids);
@@ -483,7 +484,7 @@ claim_target(const Move *move)
 	PGconn	   *conn = target->conn;
 	const Journal *claimed = set_journal(move, &move->source);
 	char	   *given = query_text(move->source.conn,
-								   "SELECT jsonb_agg(to_jsonb(r) || jsonb_build_object('home', %s::text)) FROM snowid.shard_registry r WHERE shard IN (%s)",
+								   "SELECT jsonb_agg('{\"homes\": []}'::jsonb || to_jsonb(r) || jsonb_build_object('home', %s::text)) FROM snowid.shard_registry r WHERE shard IN (%s)",
 								   literal(move->source.conn, move->source.home), shard_list(move));
 	char	   *others;
 

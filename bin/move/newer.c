@@ -172,7 +172,11 @@ drop_newer_there(const Newer *newer)
 	if (*(list = list_tables(tables, 1, "S")) != '\0')
 		run(to->conn, "DROP SEQUENCE IF EXISTS %s", list);
 	run(to->conn, FORGET_SEQUENCES_SQL, text_of("%d", shard->number));
+
+	/* Should what follows fail, nothing is missing. */
+	record_detail(newer->single, to->conn, newer->from_copy ? "fingerprint" : "brought", note_definitions(newer->single, to)[0]);
 	run(to->conn, "COMMIT");
+	read_journal(newer->single, to);
 	PQclear(tables);
 	return true;
 }

@@ -625,7 +625,7 @@ pause_pools(const Move *move, const Side *from, int64 until)
 		{
 			if (!has_obeyed(c) && c->asked >= 0)
 				return text_of("the pooler at %s does not pause pool \"%s\": %s%s", c->name, move->shards[c->asked]->pool, error_of(c),
-							   strstr(error_of(c), "already") == NULL ? "" : "; somebody has paused it, or told it to end: there, type: RESUME; or start it again");
+							   strstr(error_of(c), "already") == NULL ? "" : "; somebody has paused it, or told it to end: if nobody needs that any more, type there: RESUME; or start it again");
 			ask_next(c, move, "PAUSE");
 		}
 		for (c = consoles; c < consoles + nconsoles && c->asked >= move->nshards; c++)

@@ -562,12 +562,17 @@ command_there(const Move *move, const char *verb, const char *from, const char *
 
 /* Is that the home of a shard that should be here, whatever it is called? */
 static bool
-leads_here(PGconn *conn, const char *home)
+leads_here(const Side *side, const char *home)
 {
-	PGconn	   *there = strchr(home, '=') != NULL ? connect_briefly(home, NULL) : NULL;
-	bool		here = there != NULL && strcmp(identity_of(there), identity_of(conn)) == 0;
+	PGconn	   *there;
+	bool		here = is_home_of(home, side->system, side);
 
-	PQfinish(there);
+	if (!here && strchr(home, '=') != NULL && (there = connect_briefly(home, PQuser(side->conn))) != NULL)
+	{
+		set_up_session(there);
+		here = strcmp(identity_of(there), identity_of(side->conn)) == 0;
+		PQfinish(there);
+	}
 	return here;
 }
 
@@ -580,7 +585,7 @@ check_place(const Move *move, const char *schema)
 	char	   *lives = query_text(conn, "SELECT snowid_internal.lives(r) FROM snowid.shard_registry r WHERE shard = %d", shard);
 	char	   *keys = query_text(conn, REFERRERS_SQL, literal(conn, schema));
 
-	if (is_any_known(move, &move->target) || (lives != NULL && strcmp(lives, "here") != 0 && strcmp(lives, "missing") != 0 && !leads_here(conn, lives)))
+	if (is_any_known(move, &move->target) || (lives != NULL && strcmp(lives, "here") != 0 && strcmp(lives, "missing") != 0 && !leads_here(&move->target, lives)))
 		return refuse(false, "To see that, type there: SELECT * FROM snowid.moves; SELECT * FROM snowid.shards; Give the server where it lives as --to.",
 					  "shard %d is not open at %s: it is being moved, closed, or lives elsewhere: %s", shard, move->target.home, lives != NULL ? lives : "");
 	if (keys != NULL)
@@ -637,7 +642,7 @@ restore_one(const MoveOptions *options, int i)
 	if (move->shards[0]->schema == NULL)
 	{
 		run(conn, "INSERT INTO snowid.shard_registry SELECT r.* FROM CAST(%s AS jsonb) f, "
-			"jsonb_populate_record(NULL::snowid.shard_registry, f || CASE WHEN f ->> 'home' IS NULL THEN '{}' ELSE jsonb_build_object('home', %s::text) END) r",
+			"jsonb_populate_record(NULL::snowid.shard_registry, '{\"homes\": []}'::jsonb || f || CASE WHEN f ->> 'home' IS NULL THEN '{}' ELSE jsonb_build_object('home', %s::text) END) r",
 			literal(conn, copy.facts), literal(conn, move->target.home));
 		move->shards[0]->schema = pg_strdup(copy.schema);
 		move->shards[0]->pool = query_text(conn, "SELECT coalesce(pool, schema) FROM snowid.shard_registry WHERE shard = %d", shard);
@@ -681,7 +686,7 @@ has_home(const Move *move)
 	PGresult   *res = NULL;
 	bool		found = lives != NULL && strcmp(lives, "here") == 0;
 
-	if (!found && lives != NULL && strchr(lives, '=') != NULL && (there = connect_briefly(lives, NULL)) != NULL)
+	if (!found && lives != NULL && strchr(lives, '=') != NULL && (there = connect_briefly(lives, PQuser(conn))) != NULL)
 	{
 		res = try_query(there, "SET statement_timeout = %d; SELECT FROM snowid.shard_registry r JOIN pg_catalog.pg_namespace ON nspname = schema "
 						"WHERE shard = %d AND snowid_internal.lives(r) = 'here'", LIMIT_MS, shard);

@@ -464,7 +464,7 @@ skip_casts(const char *p)
 	return p + (strncmp(p, "((ARRAY[", 8) == 0 || strncmp(p, "('", 2) == 0);
 }
 
-/* Nor does it give a name then to what has none. */
+/* In a subselect, it gives a name then to what has none. */
 static const char *
 skip_name(const char *p)
 {
@@ -477,25 +477,28 @@ is_same_body(const Entry *a, const Entry *b)
 {
 	const char *x = a->body;
 	const char *y = b->body;
-	bool		literal = false;
+	char		quote = '\0';
+	int			depth = 0;
 
 	if (strstr(a->header, "; Type: FUNCTION;") != NULL || strstr(a->header, "; Type: PROCEDURE;") != NULL)
 		return strcmp(x, y) == 0;
 	for (;; x++, y++)
 	{
-		if (!literal)
+		if (quote == '\0')
 		{
 			x = skip_casts(x);
 			y = skip_casts(y);
-			if (*x != *y)
-			{
-				x = skip_name(x);
+			if (*x != *y && depth > 0)
 				y = skip_name(y);
-			}
 		}
 		if (*x != *y || *x == '\0')
 			return *x == *y;
-		literal ^= *x == '\'';
+		if (quote == '\0')
+			depth += (*x == '(') - (*x == ')');
+		if (quote == '\0' && (*x == '\'' || *x == '"'))
+			quote = *x;
+		else if (*x == quote)
+			quote = '\0';
 	}
 }
 

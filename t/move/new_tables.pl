@@ -199,6 +199,29 @@ subtest 'one after the other' => sub {
 	ends_ok('many');
 };
 
+# The program dies between both notes; the next time ends when it has dropped what it brings anew.
+subtest 'dropped, and not brought again' => sub {
+	follows('again');
+	my $writer = write_new();
+	my $hold = hold_at_step($a, 'verified');
+	my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', '/dev/null');
+	wait_until_held($a) or die 'does not get there';
+	$tool->kill_kill;
+	$hold->quit;
+	let_go_steps($a);
+	is($b->safe_psql('postgres', q{SELECT count(*) FROM pg_subscription_rel WHERE srrelid = 'insta5.fresh'::regclass AND srsubstate = 'r'}), '1', 'brought');
+	is($a->safe_psql('postgres', q{UPDATE snowid.moves SET details = details - 'brought' WHERE shard = 5 AND details ? 'brought' RETURNING 1}), '1', 'the source has noted it');
+	my $reader = IPC::Run::start([ 'psql', '-XAtq', $a->connstr('postgres') ], '<', \my $in, '>', \my $out, '2>', \my $err);
+	$in = "BEGIN; LOCK TABLE insta5.fresh IN ROW EXCLUSIVE MODE; SELECT 'locked';\n";
+	$reader->pump until $out =~ /locked/;
+	moves_ok($a, $b, 5, [ '--retries', 1, '--lock-timeout', 10 ], 1, 'it cannot be published', qr/could not publish what is new in shard 5/);
+	$in .= "COMMIT;\n";
+	$reader->finish;
+	moves_ok($a, $b, 5, [], 0, 'the same command');
+	written_ok($writer, 'again');
+	ends_ok('again');
+};
+
 subtest 'what cannot be published' => sub {
 	follows('no key');
 	$a->safe_psql('postgres', 'CREATE TABLE insta5.no_key (n int); INSERT INTO insta5.no_key VALUES (1)');

@@ -31,7 +31,7 @@ subtest 'route' => sub {
 	like($said, qr/\A; entries of PgBouncer, from the registry at .* as of .*\n\[databases\]\n/, 'says of what and when');
 	is($said =~ s/\A.*\n.*\n//r, join('', map { "$_->[0] = $home_a $_->[1]\n" } [ insta7 => q{connect_query='SET search_path = insta7'} ], map { [ $_, 'pool_size=4' ] } qw(insta8 p0 p1)),
 		'an entry for each pool, sorted, with its options');
-	is(sqlstate($a, "UPDATE snowid.shard_registry SET entry_options = E'$_'"), '23514', 'no options') for 'x=1\\ny = host=z', 'x=1 password=y';
+	is(sqlstate($a, "UPDATE snowid.shard_registry SET entry_options = E'$_'"), '23514', 'no options') for 'x=1\\ny = host=z', 'x=1 password=y', 'USER =z', q{x=''''y''''auth_query=z}, q{x=''};
 
 	my @wrong = (
 		(map { [ "pool = '$_' WHERE shard = 3", qr/pool "\Q$_\E" of shard 3 cannot be the name of an entry/ ] } 'a b', '', 'pgbouncer', "a\n", 'x' x 64),

@@ -149,7 +149,7 @@ subtest 'the pooler is told to end' => sub {
 		$slow->pump until $out =~ /open/;
 		kill $signal, $pid;
 		moves_ok($a, $b, 5, [ @options, '--verify', 'none', '--pause-limit', 300 ], 1, "$signal: a client goes on", 
-			qr/error: (the pooler at .* cannot be reached|.* does not pause pool "insta5": already .*paused; .* told it to end: there, type: RESUME; or start it again|pool "insta5" .* is held by client)/);
+			qr/error: (the pooler at .* cannot be reached|.* does not pause pool "insta5": already .*paused; .* told it to end: .*type there: RESUME; or start it again|pool "insta5" .* is held by client)/);
 		$in .= "COMMIT;\n";
 		finish $slow;
 		kill 'KILL', $pid;

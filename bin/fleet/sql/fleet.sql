@@ -17,7 +17,7 @@ $$ AS standby_lag \gset
 -- One server.  A second address of it is told by when it was started: a clone has the identifier, too.
 -- arguments: period
 \echo fleet_facts_sql
-SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()),
+SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database()),
  'standby_lag', (:standby_lag), 'role', current_user,
  'follows', EXISTS (SELECT FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid WHERE subenabled AND srrelid = 'snowid.shard_registry'::regclass),
  'shards', (SELECT json_agg(json_build_object('shard', l.shard, 'schema', l.schema, 'lives', snowid_internal.lives(r),
@@ -164,7 +164,7 @@ FROM address d JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.na
 
 -- arguments: identity name
 \echo fleet_add_facts_sql
-SELECT jsonb_build_object('is_same', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()) = :'identity',
+SELECT jsonb_build_object('is_same', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database()) = :'identity',
  'level', (SELECT setting FROM pg_settings WHERE name = 'wal_level' AND setting <> 'logical' AND current_setting('server_version_num')::int < 190000),
  'used', (SELECT jsonb_agg(v) FROM (VALUES ('max_replication_slots', (SELECT count(*) FROM pg_replication_slots)), ('max_wal_senders', (SELECT count(*) FROM pg_stat_replication))) v (name, used) WHERE used + 2 > current_setting(name)::int),
  'shards', (SELECT jsonb_agg(jsonb_build_object('shard', shard, 'server', coalesce(a.name, l.home, 'the directory'))) FROM lives l LEFT JOIN answer a ON a.n = l.server

@@ -4,7 +4,7 @@
 -- is told by when it was started: a clone has the system identifier, too.
 \echo audit_facts_sql
 SELECT json_build_object(
- 'run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(), current_database()),
+ 'run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database()),
  'system', (SELECT system_identifier::text FROM pg_control_system()),
  'is_standby', pg_is_in_recovery(),
  'version', (SELECT substring(obj_description(oid) FROM '[0-9.]+$') FROM pg_proc WHERE oid = to_regprocedure('snowid.version()')),
