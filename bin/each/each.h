@@ -151,7 +151,8 @@ extern void take_command(char **argv);
 	"(SELECT oprowner FROM pg_operator WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT typowner FROM pg_type WHERE (tableoid, oid) = (o.classid, o.objid))), NULL " \
 	"UNION ALL SELECT grantee, privilege_type FROM (SELECT nspacl FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid) " \
-	"UNION ALL SELECT relacl FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid)) c (acl), aclexplode(acl) " \
+	"UNION ALL SELECT relacl FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid) " \
+	"UNION ALL SELECT attacl FROM pg_attribute WHERE ('pg_class'::regclass, attrelid) = (o.classid, o.objid)) c (acl), aclexplode(acl) " \
 	"WHERE privilege_type IN ('CREATE', 'TRIGGER', 'REFERENCES')) f (f, by), " \
 	"coalesce(CASE f WHEN 'pg_database_owner'::regrole THEN datdba END, f) owner, " \
 	"CAST(CASE owner WHEN 0 THEN 'PUBLIC' ELSE owner::regrole::text END AS text) who WHERE (o.classid, o.objid) NOT IN (SELECT tableoid, oid FROM pg_proc " \

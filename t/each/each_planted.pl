@@ -157,12 +157,12 @@ for (
 }
 
 # Nor is a script run where a role could put its code while the script waits for a lock.
-for ([ 'TRIGGER', 'ALL TABLES IN SCHEMA' ], [ 'REFERENCES', 'ALL TABLES IN SCHEMA' ], [ 'CREATE', 'SCHEMA' ])
+for ([ 'TRIGGER', 'ALL TABLES IN SCHEMA' ], [ 'REFERENCES', 'ALL TABLES IN SCHEMA' ], [ 'REFERENCES', 'ALL TABLES IN SCHEMA', 'REFERENCES (v) ON insta9.t' ], [ 'CREATE', 'SCHEMA' ])
 {
-	my ($right, $on) = @$_;
+	my ($right, $on, $granted) = @$_;
 	for my $role ('planter', 'PUBLIC')
 	{
-		$node->safe_psql('postgres', "GRANT $right ON $on insta9 TO $role");
+		$node->safe_psql('postgres', 'GRANT ' . ($granted // "$right ON $on insta9") . " TO $role");
 		each_harmless(1, qr/of another role: $role, by GRANT \(type: REVOKE $right ON $on \.\.\. FROM $role;\); connect as/,
 			'--name', "by $role", '--shard', 9, '--file', $file);
 		$node->safe_psql('postgres', "REVOKE $right ON $on insta9 FROM $role");
