@@ -94,7 +94,7 @@ static void
 ask_all(const char *sql, int more_ms)
 {
 	struct pollfd *waits = pg_malloc((nservers + 1) * sizeof(struct pollfd));
-	int64		end = now_ms() + ANSWER_MS + more_ms;
+	int64		end;
 	int			left;
 
 	for (int i = 0; i < nservers; i++)
@@ -114,6 +114,7 @@ ask_all(const char *sql, int more_ms)
 		waits[i].fd = -1;
 		waits[i].events = waits[i].revents = POLLOUT;
 	}
+	end = now_ms() + ANSWER_MS + more_ms;
 	do
 	{
 		left = 0;
@@ -276,7 +277,9 @@ subscribe(Side *server, const char *name, const char *home)
 	run(conn, "BEGIN");
 	drop_subscription(conn, subscription);
 	run(conn, "TRUNCATE snowid.servers, snowid.placements, snowid.poolers; COMMIT");
-	run(directory, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s AND NOT active", literal(directory, subscription));
+	for (int64 end = now_ms() + ANSWER_MS; !try_run(directory, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", literal(directory, subscription)); wait_ms(100))
+		if (now_ms() > end)
+			return refuse(false, "End what reads it, and type the same command again.", "%s cannot begin anew yet: %s", name, last_message);
 	run(directory, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", literal(directory, subscription));
 	if (try_run(conn, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION shard_registry WITH (create_slot = false)", subscription, literal_for_subscription(conn, &publisher)))
 		return true;

@@ -54,14 +54,12 @@ command_status(const char *unused, const char *unused_too)
 	run(directory, STATUS_DOCUMENT_SQL, literal(directory, without_password("--registry", options.registry)), literal(directory, findings(&status)));
 	if (options.html != NULL)
 	{
+		/* Nothing of it ends the script that it stands in. */
+		char	   *document = query_text(directory, "SELECT replace(document::text, '<', '\\u003c') FROM document");
 		FILE	   *file = fopen(options.html, "w");
 
-		/* Nothing of it ends the script that it stands in. */
-		if (file == NULL || fprintf(file, "%s%s%s", PAGE_BEGIN, query_text(directory, "SELECT replace(document::text, '<', '\\u003c') FROM document"), PAGE_END) < 0 || fclose(file) != 0)
-		{
-			report_error("could not write \"%s\": %m", options.html);
-			return EXIT_USAGE;
-		}
+		if (file == NULL || fprintf(file, "%s%s%s", PAGE_BEGIN, document, PAGE_END) < 0 || fclose(file) != 0)
+			return report_error("could not write \"%s\": %m", options.html), EXIT_USAGE;
 	}
 	if (options.json)
 		puts(query_text(directory, "SELECT document FROM document"));

@@ -234,36 +234,36 @@ static time_t
 time_of(const char *until)
 {
 	time_t		now = time(NULL);
-	struct tm	then = *localtime(&now);
+	struct tm	then = *localtime(&now),
+				today;
 	char	   *rest = strptime(until, "%H:%M", &then);
 
 	if (rest == NULL || *rest != '\0')
 		refuse_usage("invalid value \"%s\" for option --until: it must be HH:MM", until);
 	then.tm_sec = 0;
 	then.tm_isdst = -1;			/* as on that day */
-	if (mktime(&then) <= now)
-		then.tm_mday++;
-	then.tm_isdst = -1;
+	today = then;				/* mktime() puts right what is no time today */
+	then.tm_mday += mktime(&today) <= now;
 	return mktime(&then);
 }
 
-/* Does a standby of that server lag behind?  Then its next job waits. */
+/* Does a standby of that server lag behind?  Then its next job waits.  What is down is snowid-move's to tell. */
 static bool
 lags(int server)
 {
 	PGconn	   *conn;
-	bool		lagging;
+	PGresult   *res;
 
 	if (options.max_lag < 0 || server < 0 || now_ms() < servers[server].lags_until)
 		return options.max_lag >= 0 && server >= 0;
 	conn = open_connection(servers[server].label, home_to_type(server));
-	lagging = PQstatus(conn) != CONNECTION_OK ||
-		query_bool(conn, "SELECT coalesce((" FLEET_STANDBY_LAG_SQL ") > " INT64_FORMAT ", true)", options.max_lag);
+	res = try_query(conn, "SELECT WHERE coalesce((" FLEET_STANDBY_LAG_SQL ") > " INT64_FORMAT ", true)", options.max_lag);
+	servers[server].lags_until = PQntuples(res) > 0 ? now_ms() + 2000 : 0;
+	PQclear(res);
 	PQfinish(conn);
-	servers[server].lags_until = lagging ? now_ms() + 2000 : 0;
-	if (lagging)
+	if (servers[server].lags_until > 0)
 		tell_now_and_then("waiting for the standbys of %s", servers[server].label);
-	return lagging;
+	return servers[server].lags_until > 0;
 }
 
 static bool
@@ -295,16 +295,18 @@ do_jobs(void)
 			if (jobs[i].begun || stopping)
 				continue;
 			waiting++;
-			if (is_busy(jobs[i].from) || is_busy(jobs[i].to) || lags(jobs[i].from) || lags(jobs[i].to))
+			if (is_busy(jobs[i].from) || is_busy(jobs[i].to))
 				continue;
 			if (options.until != NULL && time(NULL) + (rate() > 0 ? jobs[i].bytes / rate() : 0) >= deadline)
 			{
 				report_warning("shards %s: not begun, to be done at %s", jobs[i].shards, options.until);
 				jobs[i].begun = jobs[i].failed = true;
-				continue;
 			}
-			start(&jobs[i]);
-			running++;
+			else if (!lags(jobs[i].from) && !lags(jobs[i].to))
+			{
+				start(&jobs[i]);
+				running++;
+			}
 		}
 		if (stopping && !told && (told = true))
 			report_info("no further move is begun; %d are being ended", running);

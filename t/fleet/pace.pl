@@ -55,10 +55,8 @@ $s1->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($s1, 'base', has_streaming => 1);
 $standby->start;
-$s1->wait_for_catchup($standby, 'replay', $s1->lsn('flush'));
-$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
-$standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'replay goes on';
-$s1->safe_psql('postgres', 'CREATE TABLE public.filler AS SELECT generate_series(1, 20000)');
+$s1->safe_psql('postgres', 'CREATE TABLE public.filler (n int)');
+lag_behind();
 $s1->safe_psql('postgres', 'CREATE ROLE joe LOGIN; GRANT SELECT ON snowid.moves TO joe');
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = home || ' user=joe' WHERE name = 's1'});
 fleet_ok([ 'balance', '--by', 'shards', '--max-lag', '64kB', '--dry-run' ], 1, 'a role that may not see a lag', qr/the standbys of s1 .*; type there: GRANT pg_monitor TO joe;$/m);
@@ -75,6 +73,28 @@ $run->signal('INT');
 $run->finish;
 is($run->result(0) , 1, 'Ctrl-C ends it');
 like($err, qr/no further move is begun; 0 are being ended/, '... and is told');
+
+# So does --until, though it lags; and the server's end, of which the move tells.
+($out, $err) = ('', '');
+$run = IPC::Run::start([ fleet_command('balance', '--max-lag', '64kB', '--until', $soon) ], '>', \$out, '2>', \$err);
+$run->pump until $err =~ /waiting for the standbys of s1/;
+$dir->safe_psql('postgres', q{INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES ('1', 'x', 'y', 1, 36000, 'finished')});
+$run->finish;
+is($run->result(0), 1, '--until ends it');
+like($err, qr/not begun, to be done at $soon/, '... and is told');
+$dir->safe_psql('postgres', 'TRUNCATE snowid.fleet_moves');
+($out, $err) = ('', '');
+$run = IPC::Run::start([ fleet_command('balance', '--max-lag', '64kB') ], '>', \$out, '2>', \$err);
+$run->pump until $err =~ /waiting for the standbys of s1/;
+$s1->stop('immediate');
+$run->finish;
+is($run->result(0), 1, 'a server that is down is not waited for');
+like($err, qr/not all of shards .* have moved/, '... and is told');
+$s1->start;
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+$s1->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name !~ '^snowid_'}) or die 'no standby';
+lag_behind();
+($out, $err) = ('', '');
 $run = IPC::Run::start([ fleet_command('balance', '--max-lag', '64kB', '--max-moves', 1) ], '>', \$out, '2>', \$err);
 $run->pump until $err =~ /waiting for the standbys of s1/;
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
@@ -120,3 +140,13 @@ $writer->finish;
 
 $_->stop for $dir, $s1, $s2, $s3;
 done_testing();
+
+# The standby stops where it is.
+sub lag_behind
+{
+	$s1->wait_for_catchup($standby, 'replay', $s1->lsn('flush'));
+	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+	$standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'replay goes on';
+	$s1->safe_psql('postgres', 'INSERT INTO public.filler SELECT generate_series(1, 20000)');
+	return;
+}

@@ -16,6 +16,7 @@ use Test::More;
 
 my ($dir, $s1, $s2, $s3) = fleet_nodes(qw(s1 s2 s3));
 my %nodes = (s1 => $s1, s2 => $s2, s3 => $s3);
+my %home = map { ($_ => home_of($nodes{$_})) } keys %nodes;
 my $table = q{CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id(), pad text); INSERT INTO t (pad) SELECT repeat(''x'', 100) FROM generate_series(1, 200)};
 $s1->safe_psql('postgres', "CALL snowid.create_shards(0, 8, ddl => '$table')");
 
@@ -93,12 +94,17 @@ for my $line (split /\n/, (fleet('status'))[1])
 }
 is($_->safe_psql('postgres', q{SELECT count(*) FROM snowid.moves}), 0, 'finished') for values %nodes;
 
-# A person's own move, after one of ours that failed, is not ours to end.
+# A person's own move, after one of ours that failed, or was killed before it began, is not ours to end.
 my $own = (split /,/, $s1->safe_psql('postgres', q{SELECT string_agg(shard::text, ',') FROM snowid.shards WHERE lives = 'here'}))[0];
-$dir->safe_psql('postgres', "INSERT INTO snowid.fleet_moves (at, shards, source, target, bytes, seconds, outcome) VALUES (now() - interval '1 h', '$own', 'x', 'y', 1, 1, 'failed')");
+$dir->safe_psql('postgres', "TRUNCATE snowid.fleet_moves; INSERT INTO snowid.fleet_moves (at, shards, source, target, bytes, seconds, outcome) VALUES (now() - interval '1 h', '$own', '$home{s1}', '$home{s2}', 1, 1, 'failed')");
 moves_ok($s1, $s2, $own, [ '--registry', home_of($dir) ], 0, 'a move by hand');
-fleet_ok([ 'balance', '--by', 'shards', '--threshold', 90 ], 0, 'balance');
-is($s1->safe_psql('postgres', $kept), 1, 'its copy is there');
+for my $sides ([ 's1', 's2' ], [ 's1', 's3' ], [ 's3', 's2' ])
+{
+	$dir->safe_psql('postgres', "UPDATE snowid.fleet_moves SET source = '$home{$sides->[0]}', target = '$home{$sides->[1]}' WHERE shards = '$own' AND bytes = 1");
+	fleet_ok([ 'balance', '--by', 'shards', '--threshold', 90 ], 0, "balance, after @$sides");
+	is($s1->safe_psql('postgres', $kept), 1, '... its copy is there');
+	$dir->safe_psql('postgres', "UPDATE snowid.fleet_moves SET outcome = 'begun' WHERE shards = '$own' AND bytes = 1");
+}
 moves_ok($s1, $s2, $own, [ 'finish', '--registry', home_of($dir) ], 0, 'finished by hand');
 
 # A pool of which one shard could not move comes together again.
@@ -106,6 +112,17 @@ my @two = (split /,/, $s3->safe_psql('postgres', q{SELECT string_agg(shard::text
 $dir->safe_psql('postgres', "UPDATE snowid.shard_registry SET pool = 'both' WHERE shard IN ($two[0], $two[1])");
 moves_ok($s3, $s1, $two[0], [ '--registry', home_of($dir) ], 0, 'torn');
 moves_ok($s3, $s1, $two[0], [ 'finish', '--registry', home_of($dir) ], 0, 'finished');
+for my $case ([ '', qr/^s3 -> s1: .*, shards $two[1]$/m ], [ "VALUES ('{[$two[1],$two[1]]}', 'stay')", qr/^0 jobs/m ],
+	[ "VALUES ('{[$two[0],$two[0]]}', 'only', '{s2,s3}')", qr/^s1 -> s3: .*, shards $two[0]$/m ])
+{
+	my ($rule, $plan) = @$case;
+	$dir->safe_psql('postgres', "INSERT INTO snowid.placements $rule") if $rule;
+	fleet_ok([ 'balance', '--by', 'shards', '--threshold', 900, '--dry-run' ], 0, "torn: $rule", $plan, qr/^(?!2 jobs)\d jobs/m);
+	$dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
+}
+$s1->stop;
+fleet_ok([ 'balance', '--by', 'shards', '--threshold', 900, '--dry-run' ], 0, 'torn, to a server that is down', qr/^0 jobs/m);
+$s1->start;
 fleet_ok([ 'drain', 's3' ], 0, 'drained');
 my ($where) = $dir->safe_psql('postgres', q{SELECT count(DISTINCT home) FROM snowid.shard_registry WHERE pool = 'both'});
 is($where, 1, 'the pool is whole');
@@ -127,9 +144,17 @@ $dir->safe_psql('postgres', q{DELETE FROM snowid.servers WHERE name = 'twin'});
 # A member that has lost its subscription.
 $s3->safe_psql('postgres', q{ALTER SUBSCRIPTION snowid_registry_s3 DISABLE; ALTER SUBSCRIPTION snowid_registry_s3 SET (slot_name = NONE); DROP SUBSCRIPTION snowid_registry_s3});
 $dir->poll_query_until('postgres', q{SELECT NOT active FROM pg_replication_slots WHERE slot_name = 'snowid_registry_s3'}) or die 'it is read';
-$dir->safe_psql('postgres', q{SELECT pg_drop_replication_slot('snowid_registry_s3')});
 fleet_ok([ 'status' ], 1, 'who does not follow', qr/^s3 .* registry NOT FOLLOWED: type: snowid-fleet add s3/m);
-fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'it follows again');
+
+# Its slot is still read.
+my $reader = IPC::Run::start([ 'pg_recvlogical', '-d', $dir->connstr('postgres'), '--slot', 'snowid_registry_s3', '--start', '-f', '-', '-o', 'proto_version=1', '-o', 'publication_names=shard_registry' ], '>', \$out, '2>', \$err);
+$dir->poll_query_until('postgres', q{SELECT active FROM pg_replication_slots WHERE slot_name = 'snowid_registry_s3'}) or die 'nobody reads';
+$run = IPC::Run::start([ fleet_command('add', 's3') ], '>&', \my $added);
+$dir->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query ~ '^SELECT pg_drop_replication_slot'}) or die "it does not wait: $added";
+$reader->signal('KILL');
+$reader->finish;
+$run->finish;
+is($run->result(0), 0, 'it follows again, once the slot is free') or diag $added;
 
 # A server as it was before a move: shards are open twice.
 $s2->stop;

@@ -3,8 +3,7 @@
 -- Whom to ask: the servers, by name, and homes that only the registry has.  A shard without a
 -- home lives where the directory is: NULL.
 \echo fleet_servers_sql
-SELECT name, home FROM snowid.servers UNION ALL
-(SELECT DISTINCT NULL, home FROM snowid.shard_registry r WHERE NOT EXISTS (SELECT FROM snowid.servers s WHERE s.home = r.home)) ORDER BY name NULLS LAST, home;
+SELECT name, home FROM snowid.servers UNION ALL (SELECT DISTINCT NULL, home FROM snowid.shard_registry r WHERE NOT EXISTS (SELECT FROM snowid.servers s WHERE s.home = r.home)) ORDER BY name NULLS LAST, home;
 
 -- How far standbys lag; NULL if the role may not see it.
 SELECT $$
@@ -40,8 +39,7 @@ CREATE TEMP TABLE answer AS SELECT NULL::int AS n, NULL::text AS name, NULL::tex
 \echo fleet_told_sql
 CREATE TEMP TABLE address AS SELECT n AS i, home, place, (SELECT min(b.n) FROM answer b WHERE b.place = a.place OR b.facts ->> 'run' = a.facts ->> 'run') AS n FROM answer a;
 CREATE TEMP TABLE told AS SELECT n, s.* FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END) s (shard int, lives text, bytes float8, inserts float8, rows float8) WHERE i = n;
-CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, t.lives, t.bytes, t.inserts, t.rows
-FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home LEFT JOIN told t ON t.n = d.n AND t.shard = r.shard;
+CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, t.lives, t.bytes, t.inserts, t.rows FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home LEFT JOIN told t ON t.n = d.n AND t.shard = r.shard;
 CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, CASE WHEN is_source THEN n ELSE p END AS source, CASE WHEN is_source THEN p ELSE n END AS target
 FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz, keeps bool),
  LATERAL (SELECT coalesce((SELECT min(o.n) FROM address o WHERE m.peer IN (o.home, o.place)), -1)) x (p) WHERE i = n
@@ -57,23 +55,22 @@ WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home)
 -- arguments: by drained
 \echo fleet_pools_sql
 DROP TABLE IF EXISTS pg_temp.pool, pg_temp.job;
-CREATE TEMP TABLE pool AS WITH rule AS MATERIALIZED (SELECT row_number() OVER () AS n, p.* FROM snowid.placements p),
- ruled AS MATERIALIZED (SELECT l.pool, bool_or(rule = 'stay') AS stays, array_agg(DISTINCT n) FILTER (WHERE rule = 'only') AS rules, array_agg(DISTINCT n) FILTER (WHERE rule = 'apart') AS apart
+CREATE TEMP TABLE pool AS WITH rule AS MATERIALIZED (SELECT row_number() OVER () AS n, p.* FROM snowid.placements p), ruled AS MATERIALIZED (SELECT l.pool, bool_or(rule = 'stay') AS stays, array_agg(DISTINCT n) FILTER (WHERE rule = 'only') AS rules, array_agg(DISTINCT n) FILTER (WHERE rule = 'apart') AS apart
   FROM rule r JOIN lives l ON r.shards @> l.shard GROUP BY 1),
  allowed AS MATERIALIZED (SELECT rules, string_agg(is_in, '' ORDER BY n) AS allowed FROM (SELECT rules, a.n, CASE WHEN bool_and(coalesce(a.name = ANY (servers), false)) THEN '1' ELSE '0' END AS is_in
    FROM (SELECT DISTINCT rules FROM ruled WHERE rules IS NOT NULL) o JOIN rule r ON r.n = ANY (rules) CROSS JOIN answer a GROUP BY 1, 2) x GROUP BY 1)
 SELECT (row_number() OVER (ORDER BY load DESC, pool) - 1)::int AS i, pool, server, load, bytes, shards, l.n, l.stays OR coalesce(r.stays, false) AS stays, allowed,
  CASE WHEN r.apart IS NOT NULL THEN (SELECT string_agg(CASE WHEN g.n = ANY (r.apart) THEN '1' ELSE '0' END, '' ORDER BY g.n) FROM rule g WHERE g.rule = 'apart') END AS apart, NULL::int AS target, false AS stuck
-FROM (SELECT l.pool, coalesce(mode() WITHIN GROUP (ORDER BY l.server) FILTER (WHERE s.name IS NULL), min(l.server)) AS server, sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END) AS load, coalesce(sum(l.bytes), 0) AS bytes,
+FROM (SELECT l.pool, coalesce(mode() WITHIN GROUP (ORDER BY l.server) FILTER (WHERE s.name IS NULL AND fits), mode() WITHIN GROUP (ORDER BY l.server) FILTER (WHERE fits), mode() WITHIN GROUP (ORDER BY l.server) FILTER (WHERE s.name IS NULL), min(l.server)) AS server, sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END) AS load, coalesce(sum(l.bytes), 0) AS bytes,
   string_agg(l.shard::text, ',' ORDER BY l.shard) AS shards, count(*) AS n, count(DISTINCT l.server) > 1 OR bool_or(l.lives IS DISTINCT FROM 'here') OR bool_or(g.shard IS NOT NULL) AS stays
- FROM lives l LEFT JOIN (SELECT DISTINCT shard FROM going) g USING (shard) LEFT JOIN (SELECT d.n, min(name) AS name FROM snowid.servers JOIN address d USING (home) WHERE state = 'draining' OR name = :'drained' GROUP BY 1) s ON s.n = l.server WHERE l.server IS NOT NULL GROUP BY l.pool) l LEFT JOIN ruled r USING (pool) LEFT JOIN allowed USING (rules);
+ FROM lives l LEFT JOIN (SELECT DISTINCT shard FROM going) g USING (shard) LEFT JOIN (SELECT d.n, min(name) AS name FROM snowid.servers JOIN address d USING (home) WHERE state = 'draining' OR name = :'drained' GROUP BY 1) s ON s.n = l.server LEFT JOIN ruled r USING (pool) LEFT JOIN allowed USING (rules), LATERAL (SELECT coalesce(substr(allowed, l.server + 1, 1), '1') = '1') f (fits) WHERE l.server IS NOT NULL GROUP BY l.pool) l LEFT JOIN ruled r USING (pool) LEFT JOIN allowed USING (rules);
 
 -- The jobs of a plan: for each pair of servers, some pools at a time.  What was torn from its pool follows it.
 \echo fleet_jobs_sql
 CREATE TEMP TABLE job AS SELECT server, target, string_agg(shards, ',' ORDER BY i) AS shards, sum(bytes) AS bytes
 FROM (SELECT *, floor(greatest((sum(n) OVER w - n) / 64, (sum(bytes) OVER w - bytes) / 8e9)) AS part FROM pool WHERE target <> server WINDOW w AS (PARTITION BY server, target ORDER BY i)) p GROUP BY server, target, part
 UNION ALL SELECT l.server, p.server, string_agg(l.shard::text, ',' ORDER BY l.shard), sum(l.bytes) FROM lives l JOIN pool p USING (pool)
-WHERE l.server <> p.server AND l.lives = 'here' AND l.shard NOT IN (SELECT shard FROM going) GROUP BY pool, l.server, p.server;
+WHERE l.server <> p.server AND l.lives = 'here' AND l.shard NOT IN (SELECT shard FROM going) AND EXISTS (SELECT FROM answer a WHERE a.n = p.server AND facts IS NOT NULL) AND NOT EXISTS (SELECT FROM snowid.placements s WHERE rule = 'stay' AND s.shards @> l.shard) GROUP BY pool, l.server, p.server;
 
 -- The plan, for people; how long it takes, by the last moves.
 -- arguments: rate
@@ -114,11 +111,11 @@ UNION ALL SELECT format('nobody knows how far the standbys of %s are behind, for
  FROM answer a JOIN address d USING (n) WHERE i = n AND :'max_lag'::int8 >= 0 AND facts IS NOT NULL AND facts ->> 'standby_lag' IS NULL) x (what);
 
 -- Moves that an earlier run has begun and not ended, oldest first; and which only want to be finished: what the
--- newest row of the log has begun, and does not want to keep.  Clocks may differ by a minute.
+-- newest row of the log has begun, between these servers, and does not want to keep.  Clocks may differ by a minute.
 \echo fleet_unfinished_sql
 SELECT string_agg(g.shard::text, ',' ORDER BY g.shard), g.source, g.target, coalesce(sum(l.bytes), 0), min(peer), bool_and(step IN ('moved', 'open') AND lives = 'here')
 FROM going g LEFT JOIN lives l USING (shard), LATERAL (SELECT * FROM snowid.fleet_moves f WHERE g.shard = ANY (string_to_array(f.shards, ',')::int[]) ORDER BY at DESC LIMIT 1) f
-WHERE outcome NOT IN ('kept', 'finished') AND f.at > clock_timestamp() - interval '30 days' AND g.begun > f.at - interval '1 min' AND (outcome ~ '^begun' OR g.begun < f.at + interval '1 min' + interval '1 s' * seconds)
+WHERE outcome NOT IN ('kept', 'finished') AND f.at > clock_timestamp() - interval '30 days' AND g.begun > f.at - interval '1 min' AND (outcome ~ '^begun' OR g.begun < f.at + interval '1 min' + interval '1 s' * seconds) AND NOT EXISTS (SELECT FROM (VALUES (g.source, f.source), (g.target, f.target)) v (n, home) WHERE (v.n >= 0 OR v.home IS DISTINCT FROM peer) AND NOT EXISTS (SELECT FROM address a WHERE a.n = v.n AND v.home IN (a.home, a.place)))
 GROUP BY id, g.source, g.target HAVING NOT (bool_and(step IN ('moved', 'open')) AND bool_or(keeps OR outcome ~ 'to keep$')) ORDER BY min(since);
 
 -- What a server must be like; what the directory knows is in facts.
