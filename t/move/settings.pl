@@ -36,8 +36,10 @@ my %wanted = (
 	backslash_quote => 'off', IntervalStyle => 'sql_standard', log_timezone => undef, lc_monetary => undef,
 	default_toast_compression => undef,
 	# Less ends the walsender while a busy machine starts the workers that apply in parallel; and
-	# errors that it would get over end it, too, of which the plan warns.
-	wal_sender_timeout => '20s', transaction_timeout => '20s', exit_on_error => undef);
+	# errors that it would get over end it, too, of which the plan warns.  For developers: to send each
+	# change at once starts a worker for each of a move's messages, and they come faster than workers do.
+	wal_sender_timeout => '20s', transaction_timeout => '20s', exit_on_error => undef,
+	debug_logical_replication_streaming => undef, logical_decoding_mode => undef);
 my @settings;
 
 # It is always on there.
@@ -112,7 +114,7 @@ sub check_move
 	my $more = rows($node{$from});
 	ask($node{$from}, 'INSERT INTO insta5.names DEFAULT VALUES') if $more !~ /names.*names/s;
 	$more = rows($node{$from});
-	moves_ok($node{$from}, $node{$to}, 5, [ '--verify', 'checksums', '--trust-owners', '--pause-limit', 60000 ], 0, "$name: moved", qr/no difference/);
+	moves_ok($node{$from}, $node{$to}, 5, [ '--verify', 'checksums', '--trust-owners', '--pause-limit', 5000 ], 0, "$name: moved", qr/no difference/);
 	is(rows($node{$to}), $more, "$name: the bytes");
 	ask($node{$to}, 'DELETE FROM insta5.names WHERE id > (SELECT min(id) FROM insta5.names)', 'DELETE FROM insta5.odd WHERE id IN (SELECT 77 + id FROM insta5.odd)');
 	is(rows($node{$to}), $rows, "$name: all of them");
