@@ -204,16 +204,3 @@ sub set
 	$node->restart;
 	return;
 }
-
-# A server's backup, in its place.
-sub as_it_was
-{
-	my ($node) = @_;
-	my $old = PostgreSQL::Test::Cluster->new('old');
-	$old->init_from_backup($node, 'before');
-	$old->append_conf('postgresql.conf', 'port = ' . $node->port . "\nunix_socket_directories = '" . $node->host . "'\nlisten_addresses = ''");
-	$old->{_port} = $node->port;
-	$old->{_host} = $node->host;
-	$old->start;
-	return $old;
-}

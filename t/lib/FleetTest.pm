@@ -8,12 +8,13 @@ use Exporter 'import';
 use IPC::Run ();
 use MoveTest;
 use PoolerTest;
+use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(fleet_nodes home_of fleet fleet_command fleet_ok homes_ok paced_clients paced_client more_ids longest_wait stop_clients);
+our @EXPORT = qw(fleet_nodes home_of fleet fleet_command fleet_ok homes_ok paced_clients paced_client more_ids longest_wait stop_clients as_it_was);
 
 my $dir;
 
@@ -145,6 +146,19 @@ sub stop_clients
 	$_->{run}->signal('KILL') for @clients;
 	$_->{run}->finish for @clients;
 	return ([ map { slurp_file($_->{out}) =~ /^(\d+)$/mg } @clients ], [ map { grep { /ERROR|FATAL|lost/ } split /\n/, slurp_file($_->{err}) } @clients ]);
+}
+
+# A server's backup, in its place.
+sub as_it_was
+{
+	my ($node) = @_;
+	my $old = PostgreSQL::Test::Cluster->new('old');
+	$old->init_from_backup($node, 'before');
+	$old->append_conf('postgresql.conf', 'port = ' . $node->port . "\nunix_socket_directories = '" . $node->host . "'\nlisten_addresses = ''");
+	$old->{_port} = $node->port;
+	$old->{_host} = $node->host;
+	$old->start;
+	return $old;
 }
 
 1;
