@@ -127,9 +127,10 @@ extern void take_command(char **argv);
 /*
  * Who owns something in the schema n, or what its triggers, constraints, defaults,
  * indexes, policies, domains, views, children and cascades call, or has the right to put
- * a trigger, a function or a cascade there meanwhile; and would gain if we ran his code;
- * NULL if nobody.  What a function calls is its owner's affair; snowid's own, we call
- * ourselves.  pg_shdepend does not have what a predefined role owns.
+ * a trigger, a function or a cascade there meanwhile, also on what we shall make; and
+ * would gain if we ran his code; NULL if nobody.  What a function calls is its owner's
+ * affair; snowid's own, we call ourselves.  pg_shdepend does not have what a predefined
+ * role owns.
  */
 #define UNTRUSTED \
 	"(WITH RECURSIVE o (classid, objid) AS (SELECT 'pg_namespace'::regclass::oid, n.oid " \
@@ -142,18 +143,22 @@ extern void take_command(char **argv);
 	"UNION ALL SELECT refclassid, refobjid FROM pg_depend d WHERE (classid, objid) = (o.classid, o.objid) AND classid <> 'pg_proc'::regclass " \
 	"AND (refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass) OR classid = 'pg_rewrite'::regclass AND " \
 	"refclassid = 'pg_class'::regclass AND (SELECT relkind = 'v' FROM pg_class WHERE oid = refobjid))) x) " \
-	"SELECT concat(who, ', by GRANT (type: REVOKE ' || by || ' ON ' || CASE WHEN by <> 'CREATE' THEN 'ALL TABLES IN ' ELSE '' END || " \
-	"'SCHEMA ... FROM ' || who || ';)') FROM o JOIN pg_database d ON datname = current_database() " \
+	"SELECT concat(who, ', by ' || by || ' FROM ' || who || ';)') FROM o JOIN pg_database d ON datname = current_database() " \
 	"LEFT JOIN pg_shdepend s ON (s.classid, s.objid, s.deptype, s.dbid) = (o.classid, o.objid, 'o', d.oid), " \
 	"LATERAL (SELECT coalesce(s.refobjid, (SELECT nspowner FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT relowner FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT proowner FROM pg_proc WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT oprowner FROM pg_operator WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT typowner FROM pg_type WHERE (tableoid, oid) = (o.classid, o.objid))), NULL " \
-	"UNION ALL SELECT grantee, privilege_type FROM (SELECT nspacl FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid) " \
+	"UNION ALL SELECT grantee, concat('GRANT (type: REVOKE ', privilege_type, ' ON ', CASE WHEN privilege_type <> 'CREATE' THEN 'ALL TABLES IN ' END, 'SCHEMA ...') " \
+	"FROM (SELECT nspacl FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid) " \
 	"UNION ALL SELECT relacl FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid) " \
 	"UNION ALL SELECT attacl FROM pg_attribute WHERE ('pg_class'::regclass, attrelid) = (o.classid, o.objid)) c (acl), aclexplode(acl) " \
-	"WHERE privilege_type IN ('CREATE', 'TRIGGER', 'REFERENCES')) f (f, by), " \
+	"WHERE privilege_type IN ('CREATE', 'TRIGGER', 'REFERENCES') " \
+	"UNION ALL SELECT grantee, concat('default (type: ALTER DEFAULT PRIVILEGES FOR ROLE ', defaclrole::regrole, ' IN SCHEMA ' || nullif(defaclnamespace, 0)::regnamespace, " \
+	"' REVOKE ', privilege_type, CASE privilege_type WHEN 'CREATE' THEN ' ON SCHEMAS' ELSE ' ON TABLES' END) FROM pg_default_acl, aclexplode(defaclacl) " \
+	"WHERE o.classid = 'pg_namespace'::regclass AND defaclnamespace IN (0, o.objid) AND pg_get_userbyid(defaclrole) IN (session_user, current_user) " \
+	"AND privilege_type IN ('CREATE', 'TRIGGER', 'REFERENCES')) f (f, by), " \
 	"coalesce(CASE f WHEN 'pg_database_owner'::regrole THEN datdba END, f) owner, " \
 	"CAST(CASE owner WHEN 0 THEN 'PUBLIC' ELSE owner::regrole::text END AS text) who WHERE (o.classid, o.objid) NOT IN (SELECT tableoid, oid FROM pg_proc " \
 	"WHERE pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace)) AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"

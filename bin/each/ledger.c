@@ -64,7 +64,7 @@
 	"SELECT CASE WHEN NOT got THEN 'another snowid-each is at it: ' || coalesce(%s, '') " \
 	"WHEN owner IS NOT NULL THEN 'schema " SERVERS_SCHEMA " is of another role: ' || owner END, owner IS NOT NULL, " \
 	"'" SERVERS_SCHEMA "', (SELECT reset_val FROM pg_settings WHERE name = 'search_path') " \
-	"FROM (SELECT pg_try_advisory_lock(%d, %d) AS got, (SELECT " UNTRUSTED " FROM pg_namespace n WHERE nspname = '" SERVERS_SCHEMA "') AS owner) l"
+	"FROM (SELECT pg_try_advisory_lock(%d, %d) AS got, (SELECT " UNTRUSTED " FROM coalesce(to_regnamespace('" SERVERS_SCHEMA "'), 0) n (oid)) AS owner) l"
 
 /* The shard in which an attempt is made. */
 typedef struct Place

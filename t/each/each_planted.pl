@@ -169,6 +169,23 @@ for ([ 'TRIGGER', 'ALL TABLES IN SCHEMA' ], [ 'REFERENCES', 'ALL TABLES IN SCHEM
 	}
 }
 
+# ... also on what the script makes, or on the ledger.
+$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP SCHEMA snowid_each CASCADE');
+for ([ 'TRIGGER ON TABLES', ' IN SCHEMA insta9' ], [ 'TRIGGER ON TABLES', '' ], [ 'REFERENCES ON TABLES', ' IN SCHEMA insta9' ], [ 'CREATE ON SCHEMAS', '' ])
+{
+	my ($right, $in) = @$_;
+	for my $role ('planter', 'PUBLIC')
+	{
+		my $type = "ALTER DEFAULT PRIVILEGES FOR ROLE $superuser$in REVOKE $right FROM $role;";
+		$node->safe_psql('postgres', "ALTER DEFAULT PRIVILEGES$in GRANT $right TO $role");
+		each_harmless(1, qr/of another role: $role, by default \(type: \Q$type\E\); connect as/, '--name', "default $role", '--shard', 9, '--file', $file);
+		each_harmless(1, qr/of another role: $role, by default \(type: \Q$type\E\)/, '--name', "default $role", '--each-server', '--file', $file) if $in eq '';
+		$node->safe_psql('postgres', $type);
+	}
+}
+$node->safe_psql('postgres', 'CREATE ROLE another; ALTER DEFAULT PRIVILEGES FOR ROLE another GRANT TRIGGER ON TABLES TO planter;
+	ALTER DEFAULT PRIVILEGES IN SCHEMA evil GRANT TRIGGER ON TABLES TO planter; ALTER DEFAULT PRIVILEGES IN SCHEMA insta9 GRANT SELECT ON TABLES TO planter');
+
 # Who only uses what is in the shard cannot stop it.
 $node->safe_psql('postgres', q{
 CREATE DOMAIN insta9.plain AS text;
