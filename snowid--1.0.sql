@@ -593,17 +593,19 @@ RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	missing text := (SELECT string_agg(n, ', ') FROM unnest(string_to_array(needed, ', ')) n WHERE NOT has_table_privilege("table", n));
 BEGIN
-	IF NOT has_table_privilege("table", needed) THEN
+	IF missing IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
 			MESSAGE = format('permission denied to %s shards', what),
-			HINT = format('The extension''s owner can type: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %I;', "table", current_user);
+			HINT = format('The extension''s owner can type: GRANT %s ON %s TO %I;', missing, "table", current_user);
 	END IF;
 END
 $$;
 
 COMMENT ON FUNCTION snowid_internal.check_right(text, regclass, text) IS
-'refuses who may not write to a table of snowid''s';
+'refuses who lacks a right on a table of snowid''s, and names it';
 
 /*
  * claim_shard: claims a number and a schema's name for a shard.
@@ -646,7 +648,7 @@ BEGIN
 			MESSAGE = format('ids with epoch %s cannot be made now', epoch),
 			DETAIL = 'An epoch must be in the past, and not more than 34 years ago.';
 	END IF;
-	PERFORM snowid_internal.check_right('create'::text, 'snowid.shard_registry'::regclass, 'INSERT'::text);
+	PERFORM snowid_internal.check_right('create'::text, 'snowid.shard_registry'::regclass, 'SELECT, INSERT'::text);
 
 	INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch)
 	VALUES (shard, schema, sequence, epoch)
@@ -1124,10 +1126,10 @@ DECLARE
 	e_detail text;
 	is_copy boolean := EXISTS (SELECT FROM snowid.moves m WHERE m.shard = drop_shard.shard AND m.closed AND m.step = 'fenced');
 BEGIN
-	PERFORM snowid_internal.check_right('drop'::text, 'snowid.shard_registry'::regclass, 'DELETE'::text);
+	PERFORM snowid_internal.check_right('drop'::text, 'snowid.shard_registry'::regclass, 'SELECT, DELETE'::text);
 	-- A move has a name; only its writers may read the details.
 	IF is_copy THEN
-		PERFORM snowid_internal.check_right('drop'::text, 'snowid.moves'::regclass, 'SELECT'::text);
+		PERFORM snowid_internal.check_right('drop'::text, 'snowid.moves'::regclass, 'SELECT, DELETE'::text);
 		SELECT NOT m.details ? 'move_id' INTO is_copy FROM snowid.moves m WHERE m.shard = drop_shard.shard;
 	END IF;
 	IF is_copy AND cascade THEN
@@ -1967,7 +1969,8 @@ DECLARE
 	newest bigint;
 BEGIN
 	-- First, so that numbers and rights are checked before the rest.
-	PERFORM snowid_internal.claim_shard(shard, schema, 'id_seq'::name, epoch);
+	PERFORM snowid_internal.claim_shard(shard, schema, 'id_seq'::name, epoch),
+		snowid_internal.check_right('create'::text, 'snowid.shard_registry'::regclass, 'UPDATE'::text);
 
 	SELECT p.oid, p.prosrc, p.prosecdef,
 		   pg_get_function_arguments(p.oid) AS arguments INTO f
@@ -2725,7 +2728,8 @@ BEGIN
 	END IF;
 
 	-- First, before anybody has to wait.
-	PERFORM snowid_internal.check_right('close'::text, 'snowid.moves'::regclass, 'INSERT'::text);
+	PERFORM snowid_internal.check_right('close'::text, 'snowid.moves'::regclass, 'SELECT, INSERT, UPDATE'::text),
+		snowid_internal.check_right('close'::text, 'snowid.shard_registry'::regclass, 'SELECT, UPDATE'::text);
 	WITH i AS (
 		INSERT INTO snowid.moves AS m (shard, schema, role, step, closed)
 		SELECT r.shard, r.schema, 'source', CASE WHEN close_shards.home IS NULL THEN 'closed' ELSE 'fenced' END, true
@@ -2826,7 +2830,8 @@ DECLARE
 	t oid;
 	tables oid[];
 BEGIN
-	PERFORM snowid_internal.check_right('open'::text, 'snowid.moves'::regclass, 'UPDATE'::text);
+	PERFORM snowid_internal.check_right('open'::text, 'snowid.moves'::regclass, 'SELECT, UPDATE, DELETE'::text),
+		snowid_internal.check_right('open'::text, 'snowid.shard_registry'::regclass, 'SELECT, UPDATE'::text);
 	PERFORM FROM snowid.moves j WHERE j.shard = ANY (shards) AND j.closed ORDER BY j.shard FOR UPDATE;
 	FOR m IN
 		SELECT u AS shard, j.shard AS found, j.peer, j.step

@@ -122,6 +122,34 @@ SELECT snowid.drop_shard(6, true);									-- ok
 RESET ROLE;
 SELECT snowid.drop_shard(7, true);
 SELECT snowid.drop_shard(8, true);
+
+-- What is missing is told, until nothing is.
+CREATE ROLE snowid_keeper;
+GRANT CREATE ON DATABASE :"db" TO snowid_keeper;
+CREATE FUNCTION public.typed(call text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE hint text;
+BEGIN
+	FOR i IN 1 .. 9 LOOP
+		BEGIN
+			SET ROLE snowid_keeper;
+			EXECUTE call;
+			RESET ROLE;
+			RETURN NEXT call;
+			EXIT;
+		EXCEPTION WHEN insufficient_privilege THEN
+			GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+			hint := substring(hint FROM 'can type: (.*)');
+			EXECUTE hint;
+			RETURN NEXT hint;
+		END;
+	END LOOP;
+END $$;
+SELECT typed FROM unnest(ARRAY['SELECT snowid.create_shard(9)', 'SELECT snowid.fence_shard(9)', 'SELECT snowid.unfence_shard(9)',
+	'SELECT snowid.drop_shard(9)']) call, public.typed(call);
+DROP FUNCTION public.typed(text);
+REVOKE ALL ON snowid.shard_registry, snowid.moves FROM snowid_keeper;
+REVOKE CREATE ON DATABASE :"db" FROM snowid_keeper;
+DROP ROLE snowid_keeper;
 REVOKE INSERT, UPDATE ON snowid.shard_registry FROM snowid_app;
 REVOKE INSERT, UPDATE, DELETE ON snowid.shard_registry FROM snowid_maker, snowid_creator;
 REVOKE CREATE ON DATABASE :"db" FROM snowid_maker, snowid_creator;
