@@ -269,8 +269,9 @@ CREATE TABLE snowid.shard_registry (
 	pool text,
 	entry_options text CHECK (entry_options !~* '[\r\n]|(^|[[:space:]''])(host|port|dbname|user|password|auth_[a-z]+)[[:space:]]*='
 		AND length(replace(entry_options, '''', '')) % 2 = length(entry_options) % 2),
-	homes jsonb CHECK (homes @@ 'strict $.type() == "array" && !exists($[*] ? (
-			!(@.since like_regex "^[0-9-]+T[0-9:.+-]+$") || (@.since like_regex "^[0-9-]+T[0-9:.+-]+$") is unknown))') NOT NULL DEFAULT '[]'
+	homes jsonb CHECK (homes = jsonb_path_query_array(homes, 'strict $[*] ? (
+			@.since like_regex "^[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[1-3][0-9])T[0-9:.]+[+-][0-9:]+$" && (
+				exists(@.since.datetime("YYYY-MM-DD\"T\"HH24:MI:SSTZH:TZM")) || exists(@.since.datetime("YYYY-MM-DD\"T\"HH24:MI:SS.USTZH:TZM"))))', silent => true)) NOT NULL DEFAULT '[]'
 );
 SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
 

@@ -123,8 +123,9 @@ EXCEPTION
 END $$;
 SELECT schema, public.refused(schema) FROM unnest('{snowid,snowid_internal,information_schema,pg_catalog,pg_toast,pgx,public}'::text[]) schema;
 SELECT homes, public.refused('homes', homes) FROM (VALUES ('{}'), ('"x"'), ('null'), ('[1]'), ('[[]]'), ('[{}]'), ('[{"home": "x"}]'),
-	('[{"home": "x", "since": "x"}]'), ('[[{"since": "2026-01-01T00:00:00+00:00"}]]'),
-	('[{"home": null, "since": "2026-01-01T00:00:00.5+00:00"}]'), ('[]')) h (homes);
+	('[{"home": "x", "since": "x"}]'), ('[[{"since": "2026-01-01T00:00:00+00:00"}]]'), ('[{"since": "9T9"}]'),
+	('[{"since": "2026-02-29T00:00:00+00:00"}]'), ('[{"since": "2026-01-00T00:00:00+00:00"}]'), ('[{"since": "2026-01-01T00:00:00.5+24:00"}]'),
+	('[{"home": null, "since": "2026-01-01T00:00:00.5+00:00"}]'), ('[{"since": "2028-02-29T23:59:59-03:30"}]'), ('[]')) h (homes);
 DROP FUNCTION public.refused(text, text), public.refused(text);
 \set VERBOSITY default
 DO $$
