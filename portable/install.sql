@@ -7,6 +7,7 @@ DECLARE
 	strings CONSTANT pg_catalog.text := pg_catalog.current_setting('standard_conforming_strings');
 	known pg_catalog.text[];	-- what is there
 	installed pg_catalog.text;	-- NULL, if there is none
+	hindering pg_catalog.text;	-- rows
 	s pg_catalog.record;
 BEGIN
 	-- To the end of this statement; the strings below are parsed under it.
@@ -51,6 +52,31 @@ BEGIN
 		WHERE p.pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace) AND p.oid::regprocedure::text <> ALL (known)
 	LOOP
 		EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO PUBLIC', s.name);
+	END LOOP;
+	-- A table that was there has the CHECKs of its namesake, which goes again.
+	FOR s IN
+		SELECT t.oid::regclass AS name, (SELECT attname FROM pg_attribute WHERE attrelid = t.oid AND attnum = 1) AS first,
+			k.conname, pg_get_constraintdef(k.oid) AS definition, pg_get_expr(k.conbin, k.conrelid) AS condition, o.oid IS NOT NULL AS is_there
+		FROM pg_class n JOIN pg_class t ON t.relname = n.relname AND t.relnamespace = 'snowid'::regnamespace
+		JOIN pg_constraint k ON k.conrelid = n.oid AND k.contype = 'c'
+		LEFT JOIN pg_constraint o ON o.conrelid = t.oid AND o.conname = k.conname
+		WHERE n.relnamespace = 'snowid_internal'::regnamespace AND n.relkind = 'r'
+		  AND pg_get_constraintdef(o.oid) IS DISTINCT FROM pg_get_constraintdef(k.oid)
+	LOOP
+		EXECUTE format('SELECT string_agg(to_jsonb(t) ->> %L, %L ORDER BY t) FROM %s t WHERE NOT %s', s.first, ', ', s.name, s.condition) INTO hindering;
+		IF hindering IS NOT NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'check_violation',
+				MESSAGE = format('rows of %s are not as version %s has them: %s %s', s.name, version, s.first, hindering),
+				HINT = format('Change them; to see them, type: SELECT * FROM %s WHERE NOT %s;', s.name, s.condition);
+		END IF;
+		EXECUTE format('ALTER TABLE %s %sADD CONSTRAINT %I %s', s.name, CASE WHEN s.is_there THEN format('DROP CONSTRAINT %I, ', s.conname) END,
+					   s.conname, s.definition);
+	END LOOP;
+	FOR s IN
+		SELECT n.oid::regclass AS name FROM pg_class n JOIN pg_class t ON t.relname = n.relname AND t.relnamespace = 'snowid'::regnamespace
+		WHERE n.relnamespace = 'snowid_internal'::regnamespace AND n.relkind = 'r'
+	LOOP
+		EXECUTE format('DROP TABLE %s', s.name);
 	END LOOP;
 	PERFORM set_config('standard_conforming_strings', strings, true), set_config('search_path', path, true);
 END

@@ -138,7 +138,8 @@ SELECT p.oid::regprocedure, p.proacl, md5(prosrc) FROM pg_proc p WHERE pronamesp
 	$node->safe_psql('app', $script . q{
 INSERT INTO snowid.shard_registry (shard, schema, pool) VALUES (5, 'insta5', 'p');
 DROP VIEW snowid.shards, snowid.shard_homes;
-ALTER TABLE snowid.shard_registry DROP homes, DROP pool;
+ALTER TABLE snowid.shard_registry DROP homes, DROP pool, DROP CONSTRAINT shard_registry_schema_check, DROP CONSTRAINT home_without_password;
+ALTER TABLE snowid.servers DROP CONSTRAINT servers_weight_check, ADD CONSTRAINT servers_weight_check CHECK (weight > -1);
 DROP TABLE snowid.placements, snowid.copies, snowid.fleet_moves;
 DROP SEQUENCE snowid_internal.flushed;
 ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO PUBLIC, other;
@@ -147,6 +148,24 @@ ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;}, as('owner'))
 	is(join('', $node->psql('app', $script, as('owner'))), '0', 'the same version is installed again, and says nothing');
 	is($node->safe_psql('app', $objects), $whole, 'all that it was without is there, as in a new database');
 	is($node->safe_psql('app', 'SELECT shard, schema, pool, homes FROM snowid.shard_registry'), '5|insta5||[]', 'its rows have what is new');
+
+	# A CHECK that an older one has otherwise, or not, is told of the rows that it would not have.
+	for ([ 'shard_registry_homes_check', q{homes = '[{"home": null, "since": "9T9"}]'} ],
+		[ 'shard_registry_entry_options_check', q{entry_options = 'host=x'} ], [ 'shard_registry_schema_check', q{schema = 'pg_' || shard} ])
+	{
+		my ($check, $change) = @$_;
+		$node->safe_psql('app', qq{
+INSERT INTO snowid.shard_registry (shard, schema) VALUES (6, 'insta6'), (7, 'insta7');
+ALTER TABLE snowid.shard_registry DROP CONSTRAINT $check;
+UPDATE snowid.shard_registry SET $change WHERE shard > 5;}, as('owner'));
+		my ($status, undef, $errors) = $node->psql('app', $script, as('owner'));
+		like($errors, qr/ERROR:  rows of snowid\.shard_registry are not as version \Q$version\E has them: shard 6, 7$/m, "rows that hinder $check are named");
+		my ($see) = $errors =~ /type: (.*);$/m;
+		is($node->safe_psql('app', "SELECT string_agg(shard::text, ' ' ORDER BY shard) FROM ($see) x"), '6 7', '... and shown by what is to be typed');
+		$node->safe_psql('app', 'DELETE FROM snowid.shard_registry WHERE shard > 5', as('owner'));
+		is(join('', $node->psql('app', $script, as('owner'))), '0', '... without them it is installed');
+	}
+	is($node->safe_psql('app', $objects), $whole, 'again, all is as in a new database');
 	is(sqlstate($node, version('0.10'), dbname => 'app', extra_params => [ '-U', 'owner' ]), '55000', 'an older one is refused');
 };
 
