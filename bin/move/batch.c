@@ -7,10 +7,7 @@
  */
 #include "commands.h"
 
-/* By default so many shards are copied together, */
-#define BATCH_MAX			400
-
-/* or fewer, if they have so many bytes, */
+/* Fewer are copied together if they have so many bytes, */
 #define BATCH_BYTES			(INT64CONST(1) << 30)
 
 /* or fewer, so that most of the lock table is free for others. */

@@ -37,7 +37,7 @@ check_shards(const Move *move)
 {
 	const Move *good;
 
-	tie_shards(move);
+	tie_shards(move, false);
 	run_prechecks(move);
 	fail_whole_pools(move);
 	good = by_pools(select_shards(move, has_not_failed, NULL));

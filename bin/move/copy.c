@@ -932,7 +932,7 @@ copy_batch(const Move *move)
 			close_worker(&copy.workers[i]);
 		PQfinish(copy.keeper);
 		fclose(archive);
-		tie_shards(move);
+		tie_shards(move, false);
 		fail_whole_pools(move);
 		failed = select_shards(move, has_failed, NULL);
 		if (status != STATUS_FAILED || failed->nshards == 0 || failed->nshards == move->nshards)

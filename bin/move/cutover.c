@@ -378,19 +378,19 @@ try_cut_over(CutOver *cut)
 	return attempt;
 }
 
-/* A foreign key between shards would be broken if one stays. */
+/* What may not be torn would be if one stays. */
 static bool
 is_torn(const Move *move, bool quiet)
 {
-	PGresult   *keys = query(move->source.conn, TIES_SQL, shard_list(move));
+	PGresult   *keys = query(move->source.conn, KEYS_SQL, shard_list(move));
 	bool		torn = false;
 
 	for (int row = 0; row < PQntuples(keys) && !torn; row++)
 	{
 		torn = find_shard(move, atoi(PQgetvalue(keys, row, 0))) == NULL || find_shard(move, atoi(PQgetvalue(keys, row, 1))) == NULL;
 		if (torn && !quiet)
-			(void) refuse(0, text_of("Move both at once, after: %s Or drop that key.", whole_command(move, "abort")),
-						  "foreign key %s leads from shard %s to shard %s, and only one would move", PQgetvalue(keys, row, 2), PQgetvalue(keys, row, 0), PQgetvalue(keys, row, 1));
+			(void) refuse(0, text_of("Move both at once, after: %s Or drop that.", whole_command(move, "abort")),
+						  "%s leads from shard %s to shard %s, and only one would move", PQgetvalue(keys, row, 2), PQgetvalue(keys, row, 0), PQgetvalue(keys, row, 1));
 	}
 	PQclear(keys);
 	return torn;
@@ -498,7 +498,7 @@ hand_over(const Move *move)
 	int			shortest = move->options->pause_limit_ms;
 	const Move *group;
 
-	tie_shards(move);
+	tie_shards(move, false);
 	move = by_pools(move);
 
 	/*
@@ -526,6 +526,8 @@ hand_over(const Move *move)
 			count = Max(count / 2, 1);
 		tell_now_and_then("%s", progress_of_set(move));
 	}
+	tie_shards(move, true);
+	move = by_pools(move);
 	for (int i = 0; i < move->nshards; i++)
 	{
 		Status		status;

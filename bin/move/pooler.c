@@ -300,14 +300,22 @@ is_first_of_pool(const Move *move, int i)
 	return i == 0 || strcmp(move->shards[i]->pool, move->shards[i - 1]->pool) != 0;
 }
 
+static bool
+is_tied(const Move *move, Shard *shard, const void *tie)
+{
+	return shard->tie == *(const int *) tie;
+}
+
 /*
- * Find out which shards go together: those of a pool, those with a foreign key from one
- * to the other, and all that go with one of these.
+ * Find out which shards go together: those of a pool, those of which one needs the other,
+ * and all that go with one of these.  What all others need, as a function, ties no more than
+ * a batch has; foreign keys always, or only_keys.
  */
 void
-tie_shards(const Move *move)
+tie_shards(const Move *move, bool only_keys)
 {
-	PGresult   *keys = query(move->source.conn, TIES_SQL, shard_list(move));
+	PGresult   *ties = move->nshards < 2 ? NULL : only_keys ? query(move->source.conn, KEYS_SQL, shard_list(move)) :
+	query(move->source.conn, TIES_SQL, shard_list(move));
 	const Move *sorted;
 
 	for (int i = 0; i < move->nshards; i++)
@@ -315,18 +323,20 @@ tie_shards(const Move *move)
 	sorted = by_pools(move);
 	for (int i = 0; i < move->nshards; i++)
 		sorted->shards[i]->tie = has_poolers(move) && !is_first_of_pool(sorted, i) ? sorted->shards[i - 1]->tie : sorted->shards[i]->number;
-	for (int row = 0; row < PQntuples(keys); row++)
+	for (int row = 0; row < PQntuples(ties); row++)
 	{
-		const Shard *a = find_shard(move, atoi(PQgetvalue(keys, row, 0)));
-		const Shard *b = find_shard(move, atoi(PQgetvalue(keys, row, 1)));
+		const Shard *a = find_shard(move, atoi(PQgetvalue(ties, row, 0)));
+		const Shard *b = find_shard(move, atoi(PQgetvalue(ties, row, 1)));
 		int			low = a == NULL || b == NULL ? 0 : Min(a->tie, b->tie);
 		int			high = a == NULL || b == NULL ? 0 : Max(a->tie, b->tie);
+		const Move *joined = select_shards(move, is_tied, &high);
 
-		for (int i = 0; i < move->nshards; i++)
-			if (move->shards[i]->tie == high)
-				move->shards[i]->tie = low;
+		if (low != high && !only_keys && *PQgetvalue(ties, row, 2) == 'f' && joined->nshards + select_shards(move, is_tied, &low)->nshards > BATCH_MAX)
+			continue;
+		for (int i = 0; i < joined->nshards; i++)
+			joined->shards[i]->tie = low;
 	}
-	PQclear(keys);
+	PQclear(ties);
 }
 
 /* So many shards from there on, or some more, so that none is torn from those that it goes with. */
@@ -357,7 +367,7 @@ fail_whole_pools(const Move *move)
 		if (has_poolers(move))
 			report_error("pool \"%s\" cannot be moved as a whole", pool->shards[0]->pool);
 		else
-			report_error("%s go together, by foreign keys, and cannot all be moved", pool->title);
+			report_error("%s go together, by what one has of another, and cannot all be moved", pool->title);
 		for (int i = 0; i < count; i++)
 			pool->shards[i]->failed = true;
 	}

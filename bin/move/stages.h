@@ -10,6 +10,9 @@
 /* How long to wait in silence. */
 #define SILENCE_MS			3000
 
+/* By default so many shards are copied together. */
+#define BATCH_MAX			400
+
 /*
  * Whatever is not done has been told, with its hint.  A shard for which a stage
  * could not be done, though it could for others, is marked as failed.
@@ -178,7 +181,7 @@ extern int	print_route(const MoveOptions *options);
 
 /* pooler.c: shards that go together; clients behind PgBouncer */
 
-extern void tie_shards(const Move *move);
+extern void tie_shards(const Move *move, bool only_keys);
 extern const Move *by_pools(const Move *move);
 extern int	whole_pools(const Move *move, int first, int count);
 extern void fail_whole_pools(const Move *move);

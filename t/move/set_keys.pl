@@ -1,5 +1,5 @@
-# Shards with foreign keys between them: those of one set go together, in one decision, with
-# their keys; and none goes without those that it is tied to.
+# Shards of which one needs another, by a foreign key, a view, a trigger or the like: those of one
+# set are copied together, and go together; and none goes without those that its keys lead to.
 use strict;
 use warnings;
 
@@ -89,7 +89,7 @@ subtest 'one fails a check, or goes away' => sub {
 	fresh();
 	moves_ok($a, $b, 6, ['plan'], 1, 'alone', qr/FAILED +foreign keys: users_chief_fkey leads from insta6\.users to insta3\.users, in another shard/);
 	$a->safe_psql('postgres', 'CREATE UNLOGGED TABLE insta8.t (id int PRIMARY KEY)');
-	moves_ok($a, $b, '1-8', ['plan'], 1, 'a check fails', qr/shards 3,6,8 go together, by foreign keys, and cannot all be moved/);
+	moves_ok($a, $b, '1-8', ['plan'], 1, 'a check fails', qr/shards 3,6,8 go together, by what one has of another, and cannot all be moved/);
 	$a->safe_psql('postgres', 'DROP TABLE insta8.t');
 	moves_ok($a, $b, '2,4', ['plan'], 0, 'others can');
 
@@ -102,6 +102,53 @@ subtest 'one fails a check, or goes away' => sub {
 	is(living($a), '1,2,3,4,5,6,7,8', 'all are where they were');
 	moves_ok($a, $b, '3,8', ['abort'], 0, 'aborted');
 	nothing_left_ok($_, 'goes away') for $a, $b;
+};
+
+# Copied one by one, each would lack what it needs; and it would be refused by the others' trigger.
+subtest 'what else one has of another' => sub {
+	fresh_set($a, $b);
+	$a->safe_psql('postgres', q{
+CREATE VIEW insta2.names AS SELECT name FROM insta6.users;
+CREATE FUNCTION insta8.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO insta8.users (name) VALUES (NEW.name); RETURN NEW; END $$;
+CREATE TRIGGER note AFTER INSERT ON insta1.users FOR EACH ROW EXECUTE FUNCTION insta8.note();
+CREATE TYPE insta7.mood AS ENUM ('sad', 'ok');
+ALTER TABLE insta3.users ADD mood insta7.mood[] DEFAULT '{ok}';
+CREATE SEQUENCE insta5.numbers;
+ALTER TABLE insta4.users ADD n bigint DEFAULT nextval('insta5.numbers');
+CREATE UNIQUE INDEX ON insta4.users (n)});
+	moves_ok($a, $b, 2, ['plan'], 1, 'alone', qr/FAILED +objects of other schemas: .*insta6\.users/);
+	$a->safe_psql('postgres', 'CREATE SCHEMA gone; CREATE TYPE gone.t AS (i int); CREATE TABLE insta5.t (id int PRIMARY KEY, t gone.t)');
+	moves_ok($a, $b, '1-8', ['plan'], 1, 'a check fails', qr/\nshards 4-5 cannot be moved yet.*shards 4-5 go together, by what one has of another/s);
+	$a->safe_psql('postgres', 'DROP TABLE insta5.t; DROP SCHEMA gone CASCADE');
+	moves_ok($a, $b, '1-8', [ 'plan', '--batch', 1 ], 0, 'plan', qr/shards 1,8, .*shards 2,6, .*shards 3,7, .*shards 4-5, /s);
+	my @writers = start_writers('insta1', $a, $b);
+	await_writers($writers[0]);
+	moves_ok($a, $b, '1-8', [ '--batch', 1, '--stop-after', 'copied' ], 0, 'copied');
+	my $holder = $a->background_psql('postgres');
+	$holder->query_safe('BEGIN; LOCK TABLE insta5.users, insta6.users IN ROW EXCLUSIVE MODE');
+	moves_ok($a, $b, '1-8', [ '--verify', 'none', '--retries', 1 ], 1, 'two cannot be closed',
+		qr/left where they are: shards 4-6\n/);
+	$holder->query_safe('COMMIT');
+	$holder->quit;
+	moves_ok($a, $b, '1-8', ['--verbose'], 0, 'moved', qr/shards 4-5 now live/);
+	await_writers($writers[1]);
+	stop_writers(@writers);
+	writers_ok('what else', [ $writers[0] ], [ $writers[1] ]);
+	is($b->safe_psql('postgres', q{SELECT count(*) FROM insta8.users WHERE name = 'new'}), $b->safe_psql('postgres', q{SELECT count(*) FROM insta1.users WHERE name = 'new'}), 'the trigger has fired for each row');
+	is($b->safe_psql('postgres', q{INSERT INTO insta4.users DEFAULT VALUES; SELECT count(DISTINCT n) FROM insta4.users}), '4', 'no number twice');
+	moves_ok($a, $b, '1-8', ['finish'], 0, 'finished');
+	nothing_left_ok($_, 'what else') for $a, $b;
+};
+
+# Copied at once they would lock more than there is room for.
+subtest 'what all have of one' => sub {
+	drop_shards($a, $b);
+	$a->safe_psql('postgres', q{
+SELECT snowid.create_shard(1);
+CREATE FUNCTION insta1.f() RETURNS int LANGUAGE sql RETURN 1;
+CALL snowid.create_shards(2, 402, ddl => 'CREATE TABLE t (id int PRIMARY KEY DEFAULT insta1.f())')});
+	moves_ok($a, $b, '1-402', ['plan'], 0, 'plan', qr/, 399 tables, .*\nshards 401-402, 2 tables,/);
+	moves_ok($a, $b, '401', ['plan'], 1, 'alone', qr/FAILED +objects of other schemas: function insta1\.f\(\) is missing/);
 };
 
 done_testing();

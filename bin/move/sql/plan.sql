@@ -306,6 +306,11 @@ SELECT 'FAILED', format('%s would be lost: pg_dump of a schema leaves it out', p
 FROM pg_transform f JOIN pg_type t ON t.oid = trftype JOIN pg_language l ON l.oid = trflang
 WHERE t.typnamespace :in_shard ORDER BY 2;
 
+-- All that the command names, also if one is looked at alone.
+SELECT $$
+SELECT oid FROM pg_namespace WHERE nspname = ANY (:'set_schemas')
+$$ AS in_set \gset
+
 \echo objects of other schemas
 -- of tables
 -- That the shard's depend on, and the target does not have.  (Those of extensions
@@ -315,7 +320,7 @@ WITH :objects_inside, outside AS (
  SELECT d.refclassid, d.refobjid, min(pg_describe_object(d.classid, d.objid, 0)) AS needed_by
  FROM pg_depend d JOIN inside i USING (classid, objid)
  WHERE d.deptype IN ('n', 'a') AND d.refobjid >= 12000
- AND (d.refclassid, d.refobjid) NOT IN (SELECT classid, objid FROM inside)
+ AND (d.refclassid, d.refobjid) NOT IN (SELECT classid, objid FROM object WHERE namespace IN (:in_set))
  AND d.refclassid NOT IN ('pg_namespace'::regclass, 'pg_extension'::regclass)
  AND NOT EXISTS (SELECT FROM pg_depend e WHERE (e.classid, e.objid, e.deptype) = (d.refclassid, d.refobjid, 'e'))
  AND (d.classid, d.refclassid) <> ('pg_class'::regclass, 'pg_class'::regclass)
@@ -339,7 +344,7 @@ SELECT DISTINCT CASE WHEN seqincrement > 1 THEN 'warning' ELSE 'FAILED' END,
   'SELECT snowid.set_default(...);', s.oid::regclass, n.nspname)
 FROM pg_depend d JOIN pg_class s ON d.refclassid = s.tableoid AND d.refobjid = s.oid AND s.relkind = 'S' JOIN pg_sequence ON seqrelid = s.oid
 JOIN pg_attrdef a ON d.classid = a.tableoid AND d.objid = a.oid JOIN pg_class c ON c.oid = adrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relnamespace :in_shard AND s.relnamespace <> c.relnamespace
+WHERE c.relnamespace :in_shard AND s.relnamespace NOT IN (SELECT c.relnamespace UNION ALL :in_set)
 AND NOT EXISTS (SELECT FROM pg_depend e WHERE (e.classid, e.objid, e.deptype) = (s.tableoid, s.oid, 'e')) ORDER BY 2;
 
 \echo texts of functions
@@ -478,11 +483,6 @@ SELECT 'warning', format('%s: its rows stay on server "%s"', c.oid::regclass, s.
  'User mappings are not copied: create them on the target.'
 FROM pg_class c JOIN pg_foreign_table f ON f.ftrelid = c.oid JOIN pg_foreign_server s ON s.oid = f.ftserver
 WHERE relnamespace :in_shard ORDER BY 2;
-
--- All that the command names, also if one is looked at alone.
-SELECT $$
-SELECT oid FROM pg_namespace WHERE nspname = ANY (:'set_schemas')
-$$ AS in_set \gset
 
 \echo foreign keys
 -- of tables

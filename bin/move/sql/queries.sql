@@ -140,13 +140,28 @@ SELECT string_agg(shard::text, ', ') FROM carried WHERE EXISTS (
  SELECT FROM jsonb_each(there) t FULL JOIN jsonb_each(here) h USING (key)
  WHERE t.key IS NULL OR h.key IS NULL OR jsonb_typeof(h.value -> 'last') = 'null');
 
--- Foreign keys from one shard to another, of which one is given.
+-- Pairs of shards of which neither may be open without the other, one of them given: foreign keys, and
+-- columns that take their numbers from another's sequence.
+-- arguments: numbers
+\echo keys_sql
+SELECT f.shard, t.shard, min(what) FROM (
+ SELECT connamespace, relnamespace, format('foreign key %s of %s', quote_ident(conname), conrelid::regclass)
+ FROM pg_constraint JOIN pg_class p ON p.oid = confrelid WHERE contype = 'f' AND conparentid = 0
+ UNION ALL SELECT c.relnamespace, s.relnamespace, pg_describe_object(a.tableoid, a.oid, 0)
+ FROM pg_class s JOIN pg_depend ON refclassid = s.tableoid AND refobjid = s.oid AND relkind = 'S'
+ JOIN pg_attrdef a ON (classid, objid) = (a.tableoid, a.oid) JOIN pg_class c ON c.oid = adrelid) k (leads_from, leads_to, what)
+JOIN pg_namespace fn ON fn.oid = leads_from JOIN pg_namespace tn ON tn.oid = leads_to
+JOIN snowid.shard_registry f ON f.schema = fn.nspname JOIN snowid.shard_registry t ON t.schema = tn.nspname
+WHERE f.shard <> t.shard AND (f.shard IN (:'numbers') OR t.shard IN (:'numbers')) GROUP BY 1, 2 ORDER BY 1, 2;
+
+-- Pairs of shards of which one has what needs the other: such keys first, then views, triggers, types and so on.
 -- arguments: numbers
 \echo ties_sql
-SELECT f.shard, t.shard, min(format('%s of %s', quote_ident(conname), conrelid::regclass))
-FROM pg_constraint k JOIN pg_class p ON p.oid = confrelid JOIN pg_namespace fn ON fn.oid = connamespace JOIN pg_namespace tn ON tn.oid = relnamespace
-JOIN snowid.shard_registry f ON f.schema = fn.nspname JOIN snowid.shard_registry t ON t.schema = tn.nspname
-WHERE contype = 'f' AND conparentid = 0 AND f.shard <> t.shard AND (f.shard IN (:'numbers') OR t.shard IN (:'numbers')) GROUP BY 1, 2 ORDER BY 1, 2;
+WITH :objects, part AS MATERIALIZED (
+ SELECT classid, objid, shard FROM object JOIN pg_namespace n ON n.oid = namespace JOIN snowid.shard_registry ON schema = nspname WHERE shard IN (:'numbers'))
+SELECT f.shard, t.shard, bool_or(refclassid = 'pg_class'::regclass AND f.classid IN ('pg_constraint'::regclass, 'pg_attrdef'::regclass)) AS is_key
+FROM part f JOIN pg_depend d ON (f.classid, f.objid) = (d.classid, d.objid) JOIN part t ON (t.classid, t.objid) = (refclassid, refobjid)
+WHERE f.shard <> t.shard GROUP BY 1, 2 ORDER BY is_key DESC, 1, 2;
 
 -- The shared tables of shards, with a query for what foreign keys lead to, and the shards.
 -- arguments: schemas
