@@ -92,7 +92,7 @@ extern bool dump_archive(PGconn *conn, const char *bindir, char *const *schemas,
 						 const char *snapshot, int archive);
 extern bool dump_directory(PGconn *conn, const char *bindir, const char *schema, const char *path);
 extern char *script_of(PGconn *conn, const char *bindir, int archive, const char *option, const char *other);
-extern pid_t start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs, int errors);
+extern pid_t start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs, int list, int errors);
 extern void strip_script(char *script, const Side *target);
 
 #endif							/* CONNECTION_H */

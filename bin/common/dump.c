@@ -189,13 +189,14 @@ script_of(PGconn *conn, const char *bindir, int archive, const char *option, con
 	return output_of(bindir, argv, conn);
 }
 
-/* Begin to make all others, by so many sessions. */
+/* Begin to make the others by so many sessions: all, or those of a list. */
 pid_t
-start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs, int errors)
+start_after_rows(PGconn *conn, const char *bindir, int archive, int jobs, int list, int errors)
 {
 	const char *argv[] = {
 		"pg_restore", "--section=post-data", "--no-password", text_of("--jobs=%d", jobs),
-		text_of("--dbname=%s", conninfo_for_programs(conn)), text_of("/dev/fd/%d", archive), NULL
+		text_of("--dbname=%s", conninfo_for_programs(conn)), text_of("/dev/fd/%d", archive),
+		list < 0 ? NULL : text_of("--use-list=/dev/fd/%d", list), NULL
 	};
 
 	return start_program(bindir, argv, conn, STDERR_FILENO, errors);

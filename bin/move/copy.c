@@ -729,13 +729,14 @@ give_back(const Copy *copy)
 }
 
 /*
- * Have pg_restore make what comes after the rows.  It goes on after an error, as
- * it gives for what is there; says whether there was none.
+ * Have pg_restore make what comes after the rows, all or what is in a list.  It goes on
+ * after an error; says whether there was none.
  */
 static Status
-run_pg_restore(Copy *copy, int jobs, FILE *errors, bool *is_clean)
+run_pg_restore(Copy *copy, int jobs, FILE *list, FILE *errors, bool *is_clean)
 {
-	pid_t		child = start_after_rows(copy->move->target.conn, copy->move->options->bindir, copy->archive, jobs, fileno(errors));
+	pid_t		child = start_after_rows(copy->move->target.conn, copy->move->options->bindir, copy->archive, jobs,
+										 list == NULL ? -1 : fileno(list), fileno(errors));
 	Status		status = STATUS_DONE;
 	int			code = -1;
 
@@ -751,13 +752,14 @@ run_pg_restore(Copy *copy, int jobs, FILE *errors, bool *is_clean)
 
 /*
  * Make what comes after the rows.  Sessions of pg_restore can have a deadlock on
- * partitions' indexes, or be ended, so what is missing after an error is made again by
- * one.  Then both sides are compared; what that has said is told if they differ.
+ * partitions' indexes, or be ended, so what is missing after an error is made by one,
+ * as that of an earlier time.  Then both sides are compared; what that has said is told if they differ.
  */
 static Status
-restore_after_rows(Copy *copy)
+restore_after_rows(Copy *copy, bool goes_on)
 {
 	FILE	   *errors = tmpfile();
+	FILE	   *list = NULL;
 	bool		is_clean = false;
 	Status		status = STATUS_DONE;
 
@@ -769,7 +771,12 @@ restore_after_rows(Copy *copy)
 	for (int i = 0; i < 2 && !is_clean && status == STATUS_DONE; i++)
 	{
 		rewind(errors);
-		status = ftruncate(fileno(errors), 0) == 0 ? run_pg_restore(copy, i == 0 ? copy->jobs : 1, errors, &is_clean) : STATUS_FAILED;
+		if (ftruncate(fileno(errors), 0) != 0 || ((goes_on || i > 0) && (list = list_missing(copy->move, copy->archive)) == NULL))
+			status = STATUS_FAILED;
+		else
+			status = run_pg_restore(copy, i == 0 ? copy->jobs : 1, list, errors, &is_clean);
+		if (list != NULL)
+			fclose(list);
 	}
 	if (status == STATUS_DONE && (status = compare_definitions(copy->move, copy->archive)) != STATUS_DONE)
 	{
@@ -882,7 +889,7 @@ copy_once(Copy *copy, bool has_rows)
 	PQfinish(copy->keeper);
 	copy->keeper = NULL;
 	if ((status = await_shared_rows(move, shared_tables(move))) == STATUS_DONE &&
-		(status = restore_after_rows(copy)) == STATUS_DONE &&
+		(status = restore_after_rows(copy, has_rows)) == STATUS_DONE &&
 		(status = analyze(copy)) == STATUS_DONE)
 		subscribe(move);
 	return status;

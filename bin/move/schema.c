@@ -254,14 +254,6 @@ listed_entry(char *line)
 	return line;
 }
 
-static char *
-list_of_archive(const Move *single, const Side *side, int archive)
-{
-	bool		done = dump_archive(side->conn, single->options->bindir, &single->shards[0]->schema, 1, NULL, archive);
-
-	return done ? script_of(side->conn, single->options->bindir, archive, "--list", NULL) : NULL;
-}
-
 /*
  * Of the source's entries those that the target lacks, but for a fence; sorted are the target's.
  * A partition of a table that is there has its own indexes before it becomes one, which else
@@ -297,52 +289,77 @@ write_missing(char *here, char **sorted, int n, const char *late, int list)
 
 /* As entries, on lines of their own: the partitions of tables that the target has. */
 static const char *
-late_partitions(const Move *single)
+late_partitions(const Move *move)
 {
-	PGconn	   *conn = single->target.conn;
-	char	   *pairs = query_text(single->source.conn, "SELECT coalesce(json_agg(json_build_object('parent', inhparent::regclass, 'entry', "
+	PGconn	   *conn = move->target.conn;
+	char	   *pairs = query_text(move->source.conn, "SELECT coalesce(json_agg(json_build_object('parent', inhparent::regclass, 'entry', "
 								   "concat_ws(' ', 'TABLE ATTACH', nspname, relname, pg_get_userbyid(relowner)))), '[]') "
 								   "FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid JOIN pg_namespace n ON n.oid = relnamespace "
-								   "WHERE relispartition AND nspname = %s", literal(single->source.conn, single->shards[0]->schema));
+								   "WHERE relispartition AND nspname IN (%s)", schema_list(move, move->source.conn));
 
 	return query_text(conn, "SELECT concat(E'\n', string_agg(entry, E'\n'), E'\n') FROM json_to_recordset(%s) p (parent text, entry text) "
 					  "WHERE to_regclass(parent) IS NOT NULL", literal(conn, pairs));
+}
+
+/*
+ * What the target lacks of an archive of the source's definitions: a file that pg_restore takes
+ * as --use-list; NULL after saying what has failed.
+ */
+FILE *
+list_missing(const Move *move, int archive)
+{
+	const Side *target = &move->target;
+	const char *bindir = move->options->bindir;
+	char	  **schemas = schemas_of(move);
+	FILE	   *files[] = {tmpfile(), tmpfile()};
+	char	   *here = NULL;
+	char	   *there = NULL;
+	char	  **sorted;
+	int			n = 0;
+	bool		done = false;
+
+	if (files[0] == NULL || files[1] == NULL)
+		report_error("could not make a temporary file: %m");
+	else if (dump_archive(target->conn, bindir, schemas, move->nshards, NULL, fileno(files[0])) &&
+			 (here = script_of(target->conn, bindir, archive, "--list", NULL)) != NULL &&
+			 (there = script_of(target->conn, bindir, fileno(files[0]), "--list", NULL)) != NULL)
+	{
+		sorted = pg_malloc(sizeof(char *) * (strlen(there) / 2 + 1));
+		for (char *line = strtok(there, "\n"); line != NULL; line = strtok(NULL, "\n"))
+			sorted[n++] = listed_entry(line);
+		qsort(sorted, n, sizeof(char *), compare_lines);
+		if (!(done = write_missing(here, sorted, n, late_partitions(move), fileno(files[1]))))
+			report_error("could not write a temporary file: %m");
+		pg_free(sorted);
+	}
+	pg_free(schemas);
+	free(here);
+	free(there);
+	if (files[0] != NULL)
+		fclose(files[0]);
+	if (done || files[1] == NULL)
+		return files[1];
+	fclose(files[1]);
+	return NULL;
 }
 
 /* The script of the definitions of a shard that the target lacks, of a section or all; NULL after saying what has failed. */
 static char *
 script_of_missing(const Move *single, const char *section)
 {
-	FILE	   *files[] = {tmpfile(), tmpfile(), tmpfile()};
-	char	   *here = NULL;
-	char	   *there = NULL;
+	FILE	   *archive = tmpfile();
+	FILE	   *list = NULL;
 	char	   *script = NULL;
-	char	  **sorted;
-	int			n = 0;
 
-	if (files[0] == NULL || files[1] == NULL || files[2] == NULL)
-	{
+	if (archive == NULL)
 		report_error("could not make a temporary file: %m");
-		return NULL;
-	}
-	if ((here = list_of_archive(single, &single->source, fileno(files[0]))) != NULL &&
-		(there = list_of_archive(single, &single->target, fileno(files[1]))) != NULL)
-	{
-		sorted = pg_malloc(sizeof(char *) * (strlen(there) / 2 + 1));
-		for (char *line = strtok(there, "\n"); line != NULL; line = strtok(NULL, "\n"))
-			sorted[n++] = listed_entry(line);
-		qsort(sorted, n, sizeof(char *), compare_lines);
-		if (write_missing(here, sorted, n, late_partitions(single), fileno(files[2])))
-			script = script_of(single->target.conn, single->options->bindir, fileno(files[0]),
-							   text_of("--use-list=/dev/fd/%d", fileno(files[2])), section);
-		else
-			report_error("could not write a temporary file: %m");
-		pg_free(sorted);
-	}
-	for (int i = 0; i < 3; i++)
-		fclose(files[i]);
-	free(here);
-	free(there);
+	else if (dump_archive(single->source.conn, single->options->bindir, &single->shards[0]->schema, 1, NULL, fileno(archive)) &&
+			 (list = list_missing(single, fileno(archive))) != NULL)
+		script = script_of(single->target.conn, single->options->bindir, fileno(archive), text_of("--use-list=/dev/fd/%d", fileno(list)), section);
+	if (archive != NULL)
+		fclose(archive);
+	if (list != NULL)
+		fclose(list);
 	return script;
 }
 

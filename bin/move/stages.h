@@ -64,6 +64,7 @@ extern Status check_definitions(const Move *move, const Side *side);
 extern Status compare_definitions(const Move *move, int archive);
 extern Status copy_schemas(const Move *move, PGconn *keeper, const char *snapshot, int archive, bool has_rows);
 
+extern FILE *list_missing(const Move *move, int archive);
 extern bool make_missing(const Move *single, const char *section);
 
 /* newer.c: tables that were made in shards while these were copied */
