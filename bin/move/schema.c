@@ -464,21 +464,88 @@ entries_of(char *script, bool details)
 	return entries;
 }
 
-/* Past what a server says otherwise once it has read its own text: casts in the list of an IN. */
+/* Past what is quoted, if that begins here. */
 static const char *
-skip_casts(const char *p)
+skip_quoted(const char *p)
 {
-	static const char *const casts[] = {")::text[]", ")::text", "::text", "::character varying"};
+	size_t		n = *p == '$' ? strcspn(p + 1, "$ ,)\n") + 2 : 1;
+	const char *end;
 
-	for (int i = 0; i < (int) lengthof(casts);)
-		if (strncmp(p, casts[i], strlen(casts[i])) == 0)
-		{
-			p += strlen(casts[i]);
-			i = 0;
-		}
+	if (*p != '\'' && *p != '"' && (*p != '$' || p[n - 1] != '$'))
+		return p;
+	end = strstr(p + n, text_of("%.*s", (int) n, p));
+	return end == NULL ? p + strlen(p) : end + n;
+}
+
+/* Past an element of a list. */
+static const char *
+skip_element(const char *p)
+{
+	int			depth = 0;
+
+	while (*p != '\0' && (depth > 0 || strchr(",)]", *p) == NULL))
+	{
+		const char *next = skip_quoted(p);
+
+		depth += (*p == '(' || *p == '[') - (*p == ')' || *p == ']');
+		p = next > p ? next : p + 1;
+	}
+	return p;
+}
+
+/* The elements of an array, each with a cast; returns their end. */
+static const char *
+cast_elements(PQExpBuffer out, const char *p, const char *cast, bool enclosed)
+{
+	for (const char *end;; p = end)
+	{
+		appendPQExpBufferStr(out, *p == ',' ? ", " : "ARRAY[");
+		p += *p == ',' ? 2 : strlen("ARRAY[");
+		end = skip_element(p);
+		if (strncmp(p, "ARRAY[", strlen("ARRAY[")) == 0)
+			cast_elements(out, p, cast, enclosed);
 		else
-			i++;
-	return p + (strncmp(p, "((ARRAY[", 8) == 0 || strncmp(p, "('", 2) == 0);
+			appendPQExpBuffer(out, enclosed ? "(%.*s)%s" : "%.*s%s", (int) (end - p), p, cast);
+		if (*end != ',')
+		{
+			appendPQExpBufferChar(out, ']');
+			return end;
+		}
+	}
+}
+
+/* As a server says it once it has read its own text: of arrays that are cast, the elements are. */
+static char *
+normal_casts(const char *p)
+{
+	PQExpBufferData out;
+
+	initPQExpBuffer(&out);
+	while (*p != '\0')
+	{
+		const char *next = skip_quoted(p);
+		bool		enclosed = *p == '(';
+		const char *end = p + enclosed;
+		size_t		n;
+
+		if (strncmp(end, "ARRAY[", strlen("ARRAY[")) == 0)
+		{
+			for (end += strlen("ARRAY["); *(end = skip_element(end)) == ',';)
+				end++;
+			end += strncmp(end, "])", 1 + enclosed) == 0 ? 1 + enclosed : 0;
+			n = strncmp(end, "::", 2) == 0 ? strcspn(end, "[,\n") : 0;
+			if (n > 0 && strncmp(end + n, "[]", 2) == 0)
+			{
+				cast_elements(&out, p + enclosed, text_of("%.*s", (int) n, end), enclosed);
+				p = end + n + 2;
+				continue;
+			}
+		}
+		next = next > p ? next : p + 1;
+		appendBinaryPQExpBuffer(&out, p, next - p);
+		p = next;
+	}
+	return out.data;
 }
 
 /* In a subselect, it gives a name then to what has none. */
@@ -488,34 +555,26 @@ skip_name(const char *p)
 	return strncmp(p, " AS ", 4) == 0 ? p + strcspn(p, ",\n)") : p;
 }
 
-/* Are they the same but for that?  What is quoted, or a function's, is literal. */
+/* Are they the same but for that?  What is quoted is literal. */
 static bool
 is_same_body(const Entry *a, const Entry *b)
 {
 	const char *x = a->body;
 	const char *y = b->body;
-	char		quote = '\0';
 	int			depth = 0;
 
-	if (strstr(a->header, "; Type: FUNCTION;") != NULL || strstr(a->header, "; Type: PROCEDURE;") != NULL)
-		return strcmp(x, y) == 0;
-	for (;; x++, y++)
+	if (strcmp(x, y) == 0)
+		return true;
+	for (x = normal_casts(x), y = normal_casts(y);; x++, y++)
 	{
-		if (quote == '\0')
-		{
-			x = skip_casts(x);
-			y = skip_casts(y);
-			if (*x != *y && depth > 0)
-				y = skip_name(y);
-		}
+		for (const char *next; (next = skip_quoted(x)) > x; y += next - x, x = next)
+			if (strncmp(x, y, next - x) != 0)
+				return false;
+		if (*x != *y && depth > 0)
+			y = skip_name(y);
 		if (*x != *y || *x == '\0')
 			return *x == *y;
-		if (quote == '\0')
-			depth += (*x == '(') - (*x == ')');
-		if (quote == '\0' && (*x == '\'' || *x == '"'))
-			quote = *x;
-		else if (*x == quote)
-			quote = '\0';
+		depth += (*x == '(') - (*x == ')');
 	}
 }
 

@@ -24,11 +24,30 @@ $_->safe_psql('postgres', 'CREATE EXTENSION snowid; CREATE ROLE app; CREATE ROLE
 # A server says some expressions in another way once it has read its own text.
 fresh();
 $a->safe_psql('postgres', q{
-CREATE TABLE insta5.kinds (id int PRIMARY KEY, kind varchar(9) CHECK (kind IN ('a', '(b)::text', 'c''s')));
+CREATE TABLE insta5.kinds (id int PRIMARY KEY, kind varchar(9) CHECK (kind IN ('a', '(b)::text', 'c''s,d]')), net cidr CHECK (net IN ('10.0.0.0/8', '11.0.0.0/8')),
+	CHECK (kind = ANY (ARRAY[['a', 'x'], ['(b)::text', 'z']]::varchar[])));
+CREATE STATISTICS insta5.s ON (kind IN ('a', 'b')), net FROM insta5.kinds;
+CREATE FUNCTION insta5.is_kind(x varchar) RETURNS boolean RETURN x IN ('a', 'b');
+CREATE FUNCTION insta5.is_text(x varchar) RETURNS boolean LANGUAGE sql AS $$ SELECT x = ANY ((ARRAY['a'])::text[]) $$;
 CREATE VIEW insta5.unnamed AS SELECT x.id, x.n FROM (SELECT id, id AS n FROM insta5.kinds UNION ALL SELECT id, NULL FROM insta5.kinds) x});
-moves_ok($a, $b, 5, [], 0, 'moved with a list of varchar');
+moves_ok($a, $b, 5, [], 0, 'moved with lists that are cast');
 is(sqlstate($b, q{INSERT INTO insta5.kinds VALUES (1, 'b')}), '23514', 'which it has');
 moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+
+# But what somebody has changed is another.
+fresh();
+$a->safe_psql('postgres', q{CREATE VIEW insta5.typed AS SELECT 'a'::text AS x; CREATE FUNCTION insta5.f() RETURNS text LANGUAGE sql AS $$ SELECT (SELECT 'a') $$});
+my $held = hold_at_step($b, 'rows');
+my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', \$said);
+wait_until_held($b) or die 'does not get there';
+$b->safe_psql('postgres', q{DROP VIEW insta5.typed; CREATE VIEW insta5.typed AS SELECT 'a'::varchar AS x; CREATE OR REPLACE FUNCTION insta5.f() RETURNS text LANGUAGE sql AS $$ SELECT (SELECT 'a' AS x) $$});
+$held->quit;
+$tool->finish;
+let_go_steps($b);
+is($? >> 8, 1, 'changed by hand');
+like($said, qr/this is another: typed; Type: VIEW/, 'of a view');
+like($said, qr/this is another: f\(\); Type: FUNCTION/, 'and a function');
+moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
 
 # The target's default privileges are there before and after, and give nothing.
 fresh();
