@@ -32,7 +32,20 @@ subject 'tables without a key' => sub {
 		do => [ [ 'a', 'CREATE TABLE insta5.days (day int, n int) PARTITION BY RANGE (day)' ] ]);
 	sql('a', 'ALTER TABLE insta5.days ADD PRIMARY KEY (day)');
 	unlike((plan_of())[1], qr/insta5\.days/, 'a key will do');
-	sql('a', 'DROP TABLE insta5.days');
+
+	# Two keys of partitions, one, and one without what another level is partitioned by.
+	my $none = 'Make none until it is done, or with ADD PRIMARY KEY in the same transaction';
+	sql('a', q{DROP TABLE insta5.days; CREATE TABLE insta5.days ("a day" int, n int NOT NULL, m int) PARTITION BY RANGE ("a day")});
+	case_ok('replica identity', 'warning', 'insta5.days', $none, do => [ [ 'a', 'CREATE TABLE insta5.days_1 PARTITION OF insta5.days (PRIMARY KEY (n, "a day")) FOR VALUES FROM (1) TO (2);
+CREATE TABLE insta5.days_2 PARTITION OF insta5.days (PRIMARY KEY ("a day", n)) FOR VALUES FROM (2) TO (3)' ] ]);
+	case_ok('replica identity', 'warning', 'insta5.days', $none,
+		do => [ [ 'a', 'ALTER TABLE insta5.days_2 DROP CONSTRAINT days_2_pkey; ALTER TABLE insta5.days_2 ADD PRIMARY KEY (n, "a day") INCLUDE (m)' ] ]);
+	case_ok('replica identity', 'warning', 'insta5.days', 'Type: ALTER TABLE insta5.days ADD PRIMARY KEY \\(n, "a day"\\);', do => [ [ 'a', 'DROP TABLE insta5.days_2' ] ]);
+	sql('a', 'ALTER TABLE insta5.days ADD PRIMARY KEY (n, "a day")');
+	unlike((plan_of())[1], qr/insta5\.days/, 'that of all partitions will do');
+	case_ok('replica identity', 'warning', 'insta5.days', $none, do => [ [ 'a', 'ALTER TABLE insta5.days DROP CONSTRAINT days_pkey;
+CREATE TABLE insta5.days_2 PARTITION OF insta5.days FOR VALUES FROM (2) TO (3) PARTITION BY LIST (m);
+CREATE TABLE insta5.days_3 PARTITION OF insta5.days_2 (PRIMARY KEY (n, "a day")) FOR VALUES IN (1)' ] ], undo => [ [ 'a', 'DROP TABLE insta5.days' ] ], also_fails => 1);
 	case_ok('rows without a key', 'FAILED', 'column pages of table insta5.docs has type json, which has no equality', 'ALTER TABLE insta5.docs ADD PRIMARY KEY',
 		do => [ [ 'a', q{
 	CREATE DOMAIN public.page AS json;

@@ -436,10 +436,14 @@ AND NOT EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indimmedia
  AND CASE c.relreplident WHEN 'd' THEN x.indisprimary WHEN 'i' THEN x.indisreplident END)
 -- Partitions get their table's key, but not its replica identity.
 UNION ALL SELECT 'warning', format('a partition of table %s that is made during the move has none, and stops it', partrelid::regclass),
- CASE WHEN 0 = ANY (partattrs) THEN 'Make none until it is done, or with ADD PRIMARY KEY in the same transaction.'
- ELSE format('Type: ALTER TABLE %s ADD PRIMARY KEY (%s, ...);', partrelid::regclass,
-  (SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = partrelid AND attnum = ANY (partattrs))) END, NULL
-FROM pg_partitioned_table JOIN pg_class c ON c.oid = partrelid
+ CASE WHEN array_position(needed, NULL) IS NOT NULL OR keys > 1 OR NOT needed <@ own THEN 'Make none until it is done, or with ADD PRIMARY KEY in the same transaction.'
+ ELSE format('Type: ALTER TABLE %s ADD PRIMARY KEY (%s);', partrelid::regclass, array_to_string(coalesce(own, needed || text '...'), ', ')) END, NULL
+FROM pg_partitioned_table JOIN pg_class c ON c.oid = partrelid,
+-- A key of its own that a partition has must be the same.
+LATERAL (SELECT array_agg(DISTINCT quote_ident(attname)) AS needed FROM pg_partition_tree(partrelid) JOIN pg_partitioned_table s ON s.partrelid = relid
+ CROSS JOIN unnest(s.partattrs) k LEFT JOIN pg_attribute ON attnum = k AND attrelid = relid) n,
+LATERAL (SELECT count(DISTINCT k) + count(*) FILTER (WHERE indnatts > indnkeyatts) AS keys, min(k) AS own FROM pg_partition_tree(partrelid) JOIN pg_index ON indrelid = relid AND indisprimary,
+ LATERAL (SELECT array_agg(quote_ident(attname) ORDER BY n) AS k FROM unnest(indkey) WITH ORDINALITY u (a, n) JOIN pg_attribute ON attnum = a AND attrelid = relid) i) o
 WHERE relnamespace :in_shard AND NOT relispartition AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = partrelid AND indisprimary) ORDER BY 2;
 
 \echo rows without a key
