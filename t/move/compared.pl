@@ -67,6 +67,18 @@ moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 is($b->safe_psql('postgres', $privileges), $wanted, 'the privileges are those of the source');
 is($b->safe_psql('postgres', 'SELECT defaclobjtype, defaclacl FROM pg_default_acl ORDER BY 1'), $defaults, 'and the default ones are untouched');
 
+# PUBLIC may use what was "public", of which pg_dump says nothing.
+fresh();
+$a->safe_psql('postgres', q{
+SELECT snowid.drop_shard(5, cascade => true); ALTER SCHEMA public RENAME TO insta5; CREATE SCHEMA public;
+CREATE TABLE insta5.users (id bigint PRIMARY KEY); INSERT INTO insta5.users VALUES (1);
+CREATE SEQUENCE insta5.id_seq; SELECT snowid.register_shard(5, 'insta5')});
+my ($todo) = moves_ok($a, $b, 5, [ 'plan', '--trust-owners' ], 1, 'it was public', qr/FAILED +schema of initdb: schema "insta5" was "public"/) =~ /As a superuser, type: (.*RESET \w+;)/;
+$a->safe_psql('postgres', $todo);
+moves_ok($a, $b, 5, ['--trust-owners'], 0, 'moved after that');
+is($b->safe_psql('postgres', q{SET ROLE app; SELECT has_schema_privilege('insta5', 'USAGE')}), 't', 'PUBLIC may use it');
+moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+
 # A session of pg_restore is ended once; and whenever it comes there.
 for my $times (1, 100)
 {

@@ -405,6 +405,13 @@ SELECT 'FAILED', format('table %s belongs to extension "%s", so pg_dump leaves i
 FROM pg_class c JOIN pg_depend d ON d.classid = c.tableoid AND d.objid = c.oid AND d.deptype = 'e'
 JOIN pg_extension e ON e.oid = d.refobjid WHERE relnamespace :in_shard AND c.relkind IN ('r', 'p');
 
+\echo schema of initdb
+SELECT 'FAILED', format('schema "%s" was "public", or another that initdb made, and pg_dump leaves out privileges that it has had ever since', nspname),
+ 'As a superuser, type: ' || fix || ' Or give what is in it another schema.', fix
+FROM pg_init_privs JOIN pg_namespace n ON objoid = n.oid, LATERAL format('SET allow_system_table_mods = on; DELETE FROM pg_init_privs'
+ ' WHERE classoid = ''pg_namespace''::regclass AND objoid = %L::regnamespace; RESET allow_system_table_mods;', quote_ident(nspname)) fix
+WHERE classoid = 'pg_namespace'::regclass AND nspname = ANY (:'schemas') ORDER BY 2;
+
 \echo tablespaces on the target
 -- of tables
 SELECT coalesce(string_agg(DISTINCT spcname, E'\n'), '') AS other
