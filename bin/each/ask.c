@@ -300,14 +300,17 @@ seat_server(int server)
 {
 	PGconn	   *conn = reach_server(server);
 	PGresult   *res;
+	char	   *schemas_there;
 	char	   *snapshot = NULL;
 	int			n = 0;
 
 	if (conn == NULL)
 		return;
+	schemas_there = schemas_of_path(conn);
+	if (schemas_there == NULL)
+		fail_with(conn);
 	res = shards_here(conn, text_of("shard, schema, CASE WHEN NOT has_schema_privilege(n.oid, 'USAGE') THEN 'permission denied for its schema' "
-									"ELSE 'what is in it is of another role: ' || %s || '; connect as that role, or say --trust-owners' END",
-									options.trust_owners ? "NULL::text" : UNTRUSTED "::text"), "");
+									"ELSE %s END", untrusted("what is in it", schemas_there)), "");
 	for (int row = 0, i = 0; row < PQntuples(res); row++)
 	{
 		int			shard = atoi(PQgetvalue(res, row, 0));
@@ -325,7 +328,7 @@ seat_server(int server)
 		n++;
 	}
 	PQclear(res);
-	paths[server] = query_text(conn, "SELECT reset_val FROM pg_settings WHERE name = 'search_path'");
+	paths[server] = query_text(conn, "SELECT " PATH, schemas_there);
 	for (int i = 0; i < Min(n, options.jobs) && conn != NULL; i++, conn = i < Min(n, options.jobs) ? reach_server(server) : NULL)
 	{
 		if (!options.snapshot)
@@ -370,7 +373,8 @@ describe(void)
 			PQclear(res);
 		}
 	if (columns == NULL)
-		refuse_call("no shard can answer: %s", last_message != NULL ? last_message : "none is here");
+		refuse_call("no shard can answer: %s", last_message != NULL ? last_message :
+					ntasks > 0 && tasks->message[0] != '\0' ? tasks->message : "none is here");
 }
 
 /* Make the table of answers, and begin to copy into it. */
@@ -452,8 +456,15 @@ command_query(PGconn *registry, char *text)
 	const char *then = options.then != NULL || copies ? options.then : "TABLE answers";
 	PQExpBuffer failed = createPQExpBuffer();
 	PGresult   *res;
-	char	   *path = query_text(registry, "SELECT reset_val FROM pg_settings WHERE name = 'search_path'");
+	char	   *schemas_there = schemas_of_path(registry);
+	char	   *path;
+	char	   *whose;
 
+	if (schemas_there == NULL)
+		fail_with(registry);
+	path = query_text(registry, "SELECT " PATH, schemas_there);
+	if ((whose = query_text(registry, "SELECT %s", untrusted(NULL, schemas_there))) != NULL)
+		refuse_call("registry: %s", whose);
 	if (split_script(text).nstatements != 1 || (then != NULL && split_script(pg_strdup(then)).nstatements != 1))
 		refuse_call("a query is one statement");
 	question = without_semicolon(text);

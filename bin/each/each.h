@@ -124,6 +124,11 @@ extern void take_command(char **argv);
 /* Of a ledger's row in pg_class: its owner gains nothing if we run his code. */
 #define TRUSTED "pg_has_role(relowner, session_user, 'MEMBER')"
 
+/* Of a role f, whose it is and its name. */
+#define WHO \
+	"coalesce(CASE f WHEN 'pg_database_owner'::regrole THEN datdba END, f) owner, " \
+	"CAST(CASE owner WHEN 0 THEN 'PUBLIC' ELSE owner::regrole::text END AS text) who"
+
 /*
  * Who owns something in the schema n, or what its triggers, constraints, defaults,
  * indexes, policies, domains, views, children and cascades call, or has the right to put
@@ -159,10 +164,14 @@ extern void take_command(char **argv);
 	"' REVOKE ', privilege_type, CASE privilege_type WHEN 'CREATE' THEN ' ON SCHEMAS' ELSE ' ON TABLES' END) FROM pg_default_acl, aclexplode(defaclacl) " \
 	"WHERE o.classid = 'pg_namespace'::regclass AND defaclnamespace IN (0, o.objid) AND pg_get_userbyid(defaclrole) IN (session_user, current_user) " \
 	"AND privilege_type IN ('CREATE', 'TRIGGER', 'REFERENCES')) f (f, by), " \
-	"coalesce(CASE f WHEN 'pg_database_owner'::regrole THEN datdba END, f) owner, " \
-	"CAST(CASE owner WHEN 0 THEN 'PUBLIC' ELSE owner::regrole::text END AS text) who WHERE (o.classid, o.objid) NOT IN (SELECT tableoid, oid FROM pg_proc " \
+	WHO " WHERE (o.classid, o.objid) NOT IN (SELECT tableoid, oid FROM pg_proc " \
 	"WHERE pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace)) AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
 
+/* Of an array of schemas' names. */
+#define PATH "(SELECT coalesce(string_agg(quote_ident(s), ', ' ORDER BY i), '') FROM unnest(%s) WITH ORDINALITY u (s, i))"
+
+extern char *schemas_of_path(PGconn *conn);
+extern const char *untrusted(const char *what, const char *schemas);
 extern bool lock_shard(PGconn *conn, int shard);
 extern char *holder_of_shard(PGconn *conn, int shard);
 extern State migrate(PGconn *conn, Task *task);

@@ -40,8 +40,8 @@
 	"ORDER BY xact_start LIMIT 1)"
 
 /*
- * Why the shard cannot be changed here and now, whether that is for good, its
- * schema, and the role's own search path.
+ * Why the shard cannot be changed here and now, whether that is for good, its schema,
+ * and the role's own path.
  */
 #define LOOK \
 	"SELECT CASE WHEN NOT got THEN 'another snowid-each is at it: ' || coalesce(%s, '') " \
@@ -53,18 +53,28 @@
 	"THEN 'it is under a move, or can be taken back until snowid-move finish' " \
 	"WHEN lag < 0 THEN format('to see standbys, type there: GRANT pg_monitor TO %%I;', current_user) " \
 	"WHEN lag > %lld THEN 'a standby is too far behind' " \
-	"WHEN owner IS NOT NULL THEN format('what is in it is of another role: %%s; connect as that role, or say --trust-owners', owner) " \
-	"END, lag < 0 OR owner IS NOT NULL, schema, (SELECT reset_val FROM pg_settings WHERE name = 'search_path') " \
+	"ELSE owner END, lag < 0 OR owner IS NOT NULL, schema, " PATH " " \
 	"FROM (SELECT pg_try_advisory_lock(%d, %d) AS got, %s AS lag) l LEFT JOIN (SELECT r.*, n.oid, snowid_internal.lives(r), %s AS owner " \
 	"FROM snowid.shard_registry r LEFT JOIN pg_namespace n ON nspname = schema) r ON shard = %d LEFT JOIN pg_namespace n ON n.oid = r.oid"
 
 /* The same of a server, whose ledger is in a schema of its own. */
 #define SERVERS_SCHEMA	"snowid_each"
 #define LOOK_AT_SERVER \
-	"SELECT CASE WHEN NOT got THEN 'another snowid-each is at it: ' || coalesce(%s, '') " \
-	"WHEN owner IS NOT NULL THEN 'schema " SERVERS_SCHEMA " is of another role: ' || owner END, owner IS NOT NULL, " \
-	"'" SERVERS_SCHEMA "', (SELECT reset_val FROM pg_settings WHERE name = 'search_path') " \
-	"FROM (SELECT pg_try_advisory_lock(%d, %d) AS got, (SELECT " UNTRUSTED " FROM coalesce(to_regnamespace('" SERVERS_SCHEMA "'), 0) n (oid)) AS owner) l"
+	"SELECT CASE WHEN NOT got THEN 'another snowid-each is at it: ' || coalesce(%s, '') ELSE owner END, owner IS NOT NULL, '" SERVERS_SCHEMA "', " PATH " " \
+	"FROM (SELECT pg_try_advisory_lock(%d, %d) AS got, (SELECT %s FROM coalesce(to_regnamespace('" SERVERS_SCHEMA "'), 0) n (oid)) AS owner) l"
+
+/*
+ * Who may put a function or an operator into a schema of the path, or has it there, and would
+ * gain if a superuser's script ran it in the place of another.
+ */
+#define UNTRUSTED_PATH \
+	"(SELECT concat('schema ', n.oid::regnamespace, ' of the search path is of another role: ', who, by || who || ';)') " \
+	"FROM pg_namespace n JOIN pg_database d ON datname = current_database() JOIN pg_roles ON rolname = session_user AND rolsuper, " \
+	"LATERAL (SELECT nspowner, NULL UNION ALL SELECT proowner, NULL FROM pg_proc WHERE pronamespace = n.oid " \
+	"UNION ALL SELECT oprowner, NULL FROM pg_operator WHERE oprnamespace = n.oid " \
+	"UNION ALL SELECT grantee, concat(', by GRANT (type: REVOKE CREATE ON SCHEMA ', n.oid::regnamespace, ' FROM ') " \
+	"FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE') f (f, by), " WHO " WHERE nspname = ANY (%s) AND nspname NOT IN ('snowid', 'snowid_internal') " \
+	"AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
 
 /* The shard in which an attempt is made. */
 typedef struct Place
@@ -74,6 +84,31 @@ typedef struct Place
 	char	   *path;			/* the role's own */
 	char	   *ledger;			/* NULL: not looked at yet */
 } Place;
+
+/*
+ * The schemas of the role's own search path that are there, as a literal.  One that is made
+ * later has not been looked at.
+ */
+char *
+schemas_of_path(PGconn *conn)
+{
+	PGresult   *res = try_query(conn, "SELECT set_config('search_path', reset_val, false) FROM pg_settings WHERE name = 'search_path'; "
+								"SELECT pg_catalog.current_schemas(false), pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)");
+	char	   *schemas = res != NULL ? text_of("%s::name[]", literal(conn, PQgetvalue(res, 0, 0))) : NULL;
+
+	PQclear(res);
+	return schemas;
+}
+
+/* Whose code a script could run, as an expression: of the schema n, if it is called something, and of the path. */
+const char *
+untrusted(const char *what, const char *schemas)
+{
+	if (options.trust_owners)
+		return "NULL::text";
+	return text_of("coalesce(%s, " UNTRUSTED_PATH ") || '; connect as that role, or say --trust-owners'",
+				   what != NULL ? text_of("'%s is of another role: ' || " UNTRUSTED, what) : "NULL", schemas);
+}
 
 /* Take the lock against others of us, if nobody has it. */
 bool
@@ -312,10 +347,13 @@ look(PGconn *conn, Place *place)
 	Task	   *task = place->task;
 	int			key = options.each_server ? SERVER : task->shard;
 	char	   *holder = text_of(HOLDER, text_of(OUR_LOCK, LOCK_CLASS, key));
-	PGresult   *res = options.each_server ? try_query(conn, "SET lock_timeout = %d; " LOOK_AT_SERVER, options.lock_timeout_ms, holder, LOCK_CLASS, key)
-	: try_query(conn, "SET lock_timeout = %d; " LOOK, options.lock_timeout_ms, holder,
-				(long long) Max(options.max_lag, 0), LOCK_CLASS, task->shard,
-				options.max_lag < 0 ? "0" : LAG, options.trust_owners ? "NULL::text" : UNTRUSTED, task->shard);
+	char	   *schemas = schemas_of_path(conn);
+	PGresult   *res = schemas == NULL ? NULL :
+	options.each_server ? try_query(conn, "SET lock_timeout = %d; " LOOK_AT_SERVER, options.lock_timeout_ms, holder, schemas, LOCK_CLASS, key,
+									untrusted("schema " SERVERS_SCHEMA, schemas)) :
+	try_query(conn, "SET lock_timeout = %d; " LOOK, options.lock_timeout_ms, holder,
+			  (long long) Max(options.max_lag, 0), schemas, LOCK_CLASS, task->shard,
+			  options.max_lag < 0 ? "0" : LAG, untrusted("what is in it", schemas), task->shard);
 	State		state = DONE;
 
 	if (res == NULL)

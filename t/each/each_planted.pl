@@ -66,16 +66,22 @@ as_planter("SET search_path = evil, pg_catalog; $_") for
 
 my $file = script_file('CREATE TABLE photos (id bigint)');
 my $refused = qr/what is in it is of another role: planter; connect as that role, or say --trust-owners: 3 shards: 2-4/;
-each_harmless(1, qr/2 shards done.*$refused/s, '--name', 'table', '--file', $file);
+my @vacuum = ('--name', 'statements', '--file', script_file("-- no transaction\nVACUUM photos"));
+my @trusted = ('--shard', '0-1', '--trust-owners');
+each_harmless(1, $refused, '--name', 'table', '--file', $file);
+each_harmless(1, qr/schema evil of the search path is of another role: planter; connect as that role, or say --trust-owners: 2 shards: 0-1/,
+	'--name', 'table', '--file', $file, '--shard', '0-1');
+each_harmless(0, qr/2 shards done/, '--name', 'table', '--file', $file, @trusted);
 each_harmless(1, $refused, '--name', 'table');
-each_harmless(1, $refused, '--name', 'statements', '--file', script_file("-- no transaction\nVACUUM photos"));
+each_harmless(1, $refused, @vacuum);
+each_harmless(0, qr/2 shards done/, @vacuum, @trusted);
 each_harmless(2, qr/no shard has done "planted"/, '--name', 'planted');
 each_harmless(1, qr/warning: ledgers of other roles are not read: shards 2-4\n.*^table\n  done: 2 shards: 0-1\n  not begun: 3 shards: 2-4$/ms, 'status');
 each_harmless(2, qr/what is in shard 3 is of another role: planter.*--trust-owners/s, 'create', '--like', 3, '--shard', 5);
 each_harmless(1, qr/^definitions$/m, 'diff');
 
 as_planter("CREATE SCHEMA snowid_each; CREATE TABLE snowid_each.snowid_migrations ($columns, CHECK (evil.bite('check') > ''))");
-each_harmless(1, qr/schema snowid_each is of another role: planter: 1 server: registry/, '--name', 'server', '--each-server', '--file', script_file('SELECT 1'));
+each_harmless(1, qr/schema snowid_each is of another role: planter; connect as that role, or say --trust-owners: 1 server: registry/, '--name', 'server', '--each-server', '--file', script_file('SELECT 1'));
 
 # A cast between a shard's type and his: a name of two lines ends no comment.
 my $type = qq{evil."x\nALTER ROLE planter SUPERUSER; --"};
@@ -103,6 +109,53 @@ like($said, qr/are not read: shards 0-1\n.*^mine\n  done: 2 shards: 2,4\n/ms, '.
 	local $ENV{PGOPTIONS} = '-c role=planter';
 	each_harmless(1, qr/of another role: planter/, '--name', 'mine', '--file', $file, '--shard', '2,4');
 }
+
+# Nor is a superuser's script run where a lesser role has, or may put, something into a schema
+# of the path: what is nearer to the types of a call is called, wherever it is.
+$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET search_path; SELECT snowid.create_shard(9); CREATE TABLE insta9.t (v varchar)');
+my $near = script_file("INSERT INTO t VALUES ('x'); SELECT v = v, near(v) FROM t");
+sub plant
+{
+	my ($schema) = @_;
+	as_planter(qq{
+CREATE FUNCTION $schema.near(varchar) RETURNS boolean LANGUAGE sql AS \$\$SELECT evil.bite('near') = ''\$\$;
+CREATE FUNCTION $schema.equal(varchar, varchar) RETURNS boolean LANGUAGE sql AS \$\$SELECT evil.bite('=') = ''\$\$;
+CREATE OPERATOR $schema.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = $schema.equal)});
+	return;
+}
+sub path_refused
+{
+	my ($schema, $role, $type) = @_;
+	my $whose = qr/schema \Q$schema\E of the search path is of another role: \Q$role\E\Q$type\E; connect as that role, or say --trust-owners/;
+	each_harmless(1, $whose, '--name', 'near', '--shard', 9, '--file', $near);
+	each_harmless(1, $whose, 'exec', '--name', 'near', '--shard', 9, '--', 'psql', '-Xc', 'SELECT v = v FROM t');
+	each_harmless(1, $whose, '--name', 'near', '--each-server', '--file', $near);
+	each_harmless(2, qr/registry: $whose/, 'query', '--shard', 9, 'SELECT v = v FROM t', '--then', 'TABLE answers');
+	return;
+}
+$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP SCHEMA snowid_each CASCADE');
+as_planter(qq{CREATE SCHEMA "$superuser"; GRANT USAGE ON SCHEMA "$superuser" TO PUBLIC});
+plant(qq{"$superuser"});
+path_refused($superuser, 'planter', '');
+as_planter(qq{SET client_min_messages = warning; DROP SCHEMA "$superuser" CASCADE});
+plant('evil');
+my @left = map { "CREATE $_" } 'FUNCTION public.near(varchar) RETURNS boolean LANGUAGE sql AS $$SELECT evil.near($1)$$',
+  'OPERATOR public.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = evil.equal)';
+my @drop = map { "DROP $_" } 'FUNCTION public.near(varchar)', 'OPERATOR public.= (varchar, varchar)';
+for my $role ('planter', 'PUBLIC')
+{
+	$node->safe_psql('postgres', "GRANT CREATE ON SCHEMA public TO $role");
+	path_refused('public', $role, ", by GRANT (type: REVOKE CREATE ON SCHEMA public FROM $role;)");
+	as_planter(shift @left);
+	$node->safe_psql('postgres', "REVOKE CREATE ON SCHEMA public FROM $role");
+	path_refused('public', 'planter', '');
+	$node->safe_psql('postgres', shift @drop);
+}
+
+# ... nor of one that comes while the script runs.
+each_harmless(0, qr/1 shards done/, '--name', 'later', '--shard', 9, '--file', script_file(
+	qq{-- no transaction\nINSERT INTO t VALUES ('x');\nALTER SCHEMA evil RENAME TO "$superuser";\nSELECT v = v FROM t;\nALTER SCHEMA "$superuser" RENAME TO evil}));
+$node->safe_psql('postgres', 'SELECT snowid.drop_shard(9, true)');
 
 # What is a predefined role's: the owner of the database, who is a lesser role, has all that
 # pg_database_owner has.
@@ -170,7 +223,6 @@ for ([ 'TRIGGER', 'ALL TABLES IN SCHEMA' ], [ 'REFERENCES', 'ALL TABLES IN SCHEM
 }
 
 # ... also on what the script makes, or on the ledger.
-$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP SCHEMA snowid_each CASCADE');
 for ([ 'TRIGGER ON TABLES', ' IN SCHEMA insta9' ], [ 'TRIGGER ON TABLES', '' ], [ 'REFERENCES ON TABLES', ' IN SCHEMA insta9' ], [ 'CREATE ON SCHEMAS', '' ])
 {
 	my ($right, $in) = @$_;
@@ -202,7 +254,7 @@ $node->safe_psql('postgres', 'SET client_min_messages = warning; DROP DOMAIN ins
 $node->safe_psql('postgres', 'SET client_min_messages = warning; SELECT snowid.drop_shard(9, true)');
 
 # Names.
-$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET search_path; SELECT snowid.drop_shard(i, true) FROM generate_series(2, 4) i');
+$node->safe_psql('postgres', 'SELECT snowid.drop_shard(i, true) FROM generate_series(2, 4) i');
 my $name = q{it's "odd" \\ $$; %s 50%};
 each_harmless(0, qr/2 shards done/, '--name', $name, '--file', script_file(q{SELECT '%s%n', $a$'\\$a$; CREATE INDEX "i'" ON photos (id)}));
 each_harmless(0, qr/^\Q$name\E\n  done: 2 shards: 0-1$/m, 'status');

@@ -99,7 +99,7 @@ GRANT INSERT, UPDATE, DELETE ON snowid.shard_registry TO deployer});
 	for ([ 'deployer', 5 ], [ $superuser, 6 ])
 	{
 		my ($role, $shard) = @$_;
-		my @run = ('--registry', "$connection user=$role", '--shard', $shard, '--file', $file);
+		my @run = ('--registry', "$connection user=$role options='-c search_path=snowid'", '--shard', $shard, '--file', $file);
 
 		is(sqlstate($node, qq{
 SELECT snowid.create_shard($shard);
