@@ -5,6 +5,7 @@ DECLARE
 	version CONSTANT pg_catalog.text := '@version@';
 	path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
 	strings CONSTANT pg_catalog.text := pg_catalog.current_setting('standard_conforming_strings');
+	quotes CONSTANT pg_catalog.text := pg_catalog.current_setting('quote_all_identifiers');
 	known pg_catalog.text[];	-- what is there
 	installed pg_catalog.text;	-- NULL, if there is none
 	hindering pg_catalog.text;	-- rows
@@ -13,6 +14,8 @@ BEGIN
 	-- To the end of this statement; the strings below are parsed under it.
 	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 	PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+	-- Names are compared as they are written here.
+	PERFORM pg_catalog.set_config('quote_all_identifiers', 'off', true);
 
 	-- In a schema that somebody else owns, he could plant functions.
 	FOR s IN SELECT n.oid, n.nspname, n.nspowner FROM pg_namespace n WHERE n.nspname IN ('snowid', 'snowid_internal') LOOP
@@ -78,6 +81,6 @@ BEGIN
 	LOOP
 		EXECUTE format('DROP TABLE %s', s.name);
 	END LOOP;
-	PERFORM set_config('standard_conforming_strings', strings, true), set_config('search_path', path, true);
+	PERFORM set_config('standard_conforming_strings', strings, true), set_config('quote_all_identifiers', quotes, true), set_config('search_path', path, true);
 END
 $snowid$;

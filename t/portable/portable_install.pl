@@ -165,6 +165,8 @@ UPDATE snowid.shard_registry SET $change WHERE shard > 5;}, as('owner'));
 		$node->safe_psql('app', 'DELETE FROM snowid.shard_registry WHERE shard > 5', as('owner'));
 		is(join('', $node->psql('app', $script, as('owner'))), '0', '... without them it is installed');
 	}
+	is($node->safe_psql('app', "SET quote_all_identifiers = on; BEGIN; $script SHOW quote_all_identifiers; COMMIT; SHOW quote_all_identifiers", as('owner')), "on\non",
+		'whatever else is quoted');
 	is($node->safe_psql('app', $objects), $whole, 'again, all is as in a new database');
 	is(sqlstate($node, version('0.10'), dbname => 'app', extra_params => [ '-U', 'owner' ]), '55000', 'an older one is refused');
 };
