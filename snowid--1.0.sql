@@ -422,6 +422,7 @@ COMMENT ON TABLE snowid.fleet_moves IS
 --	reverse			whether it is replicated back
 --	peer_system		the other server's system identifier
 --	registry		connection string of the registry of all, without password
+--	fleet_move		of a move that snowid-fleet began: which row of its log
 --	fingerprint		of the definitions, and the snapshot from before it
 -- On the server at which the move began:
 --	published		transactions that have published its tables

@@ -22,6 +22,7 @@ typedef struct Job
 			   *target;			/* their homes */
 	double		bytes;
 	bool		finishes;		/* it has moved */
+	bool		goes_on;		/* nobody knows for how long it has run */
 	bool		failed;
 	bool		begun;
 	pid_t		pid;			/* of the program; 0: none runs */
@@ -111,7 +112,7 @@ take_jobs(PGresult *res)
 			jobs[njobs++] = (Job)
 		{
 			.shards = field(res, row, 0),.from = from,.to = to,.source = from >= 0 ? home_to_type(from) : peer,.target = to >= 0 ? home_to_type(to) : peer,
-				.bytes = atof(PQgetvalue(res, row, 3)),.finishes = *PQgetvalue(res, row, 5) == 't'
+				.bytes = atof(PQgetvalue(res, row, 3)),.finishes = *PQgetvalue(res, row, 5) == 't',.logged = field(res, row, 6),.goes_on = field(res, row, 6) != NULL
 		};
 	}
 	PQclear(res);
@@ -132,7 +133,7 @@ take_plan(void)
 	run(directory, FLEET_JOBS_SQL);
 	puts(query_text(directory, FLEET_PLAN_TEXT_SQL, text_of("'%f'", rate())));
 	fflush(stdout);
-	take_jobs(query(directory, "SELECT shards, server, target, bytes, NULL, false FROM job ORDER BY server, target, bytes DESC"));
+	take_jobs(query(directory, "SELECT shards, server, target, bytes, NULL, false, NULL FROM job ORDER BY server, target, bytes DESC"));
 }
 
 /* Keep in the log what has become of a job, and for how long its move has run. */
@@ -140,7 +141,7 @@ static void
 note_outcome(const Job *job, const char *outcome)
 {
 	run(directory, "UPDATE snowid.fleet_moves SET outcome = %s, seconds = CASE WHEN %s THEN seconds ELSE %f END WHERE at = %s",
-		literal(directory, text_of("%s%s", outcome, options.keep && strcmp(outcome, "kept") != 0 ? ", to keep" : "")), job->finishes ? "true" : "false", (now_ms() - job->start) / 1000.0, literal(directory, job->logged));
+		literal(directory, text_of("%s%s", outcome, options.keep && strcmp(outcome, "kept") != 0 ? ", to keep" : "")), job->finishes ? "true" : "false", job->goes_on ? 0 : (now_ms() - job->start) / 1000.0, literal(directory, job->logged));
 }
 
 /* Start snowid-move for a job: to move, or to finish what has moved. */
@@ -164,6 +165,8 @@ start(Job *job)
 	if (job->logged == NULL)
 		job->logged = query_text(directory, "INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES (%s, %s, %s, %.0f, 0, 'begun%s') RETURNING at",
 								 literal(directory, job->shards), literal(directory, job->source), literal(directory, job->target), job->bytes, options.keep ? ", to keep" : "");
+	setenv("SNOWID_FLEET_MOVE", job->logged, 1);	/* so that its journal
+													 * tells whose it is */
 	if (pipe2(ends, O_CLOEXEC) != 0 || (job->pid = start_program(NULL, argv, NULL, ends[1], ends[1])) == 0)
 		fail();
 	(void) setpgid(job->pid, job->pid); /* Ctrl-C is ours */

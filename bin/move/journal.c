@@ -336,7 +336,7 @@ read_journal(const Move *move, const Side *side)
 				"coalesce((details ->> 'keep_name')::boolean, false), "
 				"details ->> 'name', details ->> 'reverse_name', details ->> 'registry', "
 				"peer, date_trunc('second', changed_at), details ->> 'peer_system', "
-				"details ->> 'poolers', details ->> 'target_ddl_md5', details ->> 'timelines', coalesce(details ->> 'begun_as', role), details ->> 'reader', details ->> 'fingerprint' "
+				"details ->> 'poolers', details ->> 'target_ddl_md5', details ->> 'timelines', coalesce(details ->> 'begun_as', role), details ->> 'reader', details ->> 'fingerprint', details ->> 'fleet_move' "
 				"FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
 	for (int row = 0; row < PQntuples(res); row++)
 	{
@@ -362,6 +362,7 @@ read_journal(const Move *move, const Side *side)
 		j->begun_as = role_of(PQgetvalue(res, row, 18));
 		j->reader = field(res, row, 19);
 		j->copied_fingerprint = field(res, row, 20);
+		j->fleet_move = field(res, row, 21);
 		j->reverse = *PQgetvalue(res, row, 7) == 't' && j->begun_as == j->at.role;
 	}
 	PQclear(res);
@@ -465,12 +466,12 @@ claim_source(const Move *move)
 		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
 		"SELECT shard, schema, 'source', 'claimed', %s, jsonb_build_object("
 		"'begun_as', 'source', 'move_id', move_id::text, 'reverse', %s, 'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
-		"'peer_system', %s::text, 'fingerprint', fingerprint::text) "
+		"'peer_system', %s::text, 'fingerprint', fingerprint::text, 'fleet_move', %s::text) "
 		"FROM gen_random_uuid() move_id, (VALUES %s) v (shard, schema, fingerprint)",
 		literal(conn, move->target.home), move->options->reverse ? "true" : "false",
 		literal(conn, move->name), literal(conn, move->reverse_name),
 		literal(conn, registry == NULL ? NULL : without_password("--registry", registry)),
-		literal(conn, move->target.system), shards.data);
+		literal(conn, move->target.system), literal(conn, getenv("SNOWID_FLEET_MOVE")), shards.data);
 	termPQExpBuffer(&shards);
 	read_journal(move, source);
 	report_verbose("%s: claimed", source->label);
@@ -494,11 +495,11 @@ claim_target(const Move *move)
 		"WITH added AS (INSERT INTO snowid.shard_registry SELECT * FROM %s ON CONFLICT DO NOTHING RETURNING shard) "
 		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
 		"SELECT shard, schema, 'target', 'claimed', %s, jsonb_build_object('begun_as', 'target', 'move_id', %s::text, 'reverse', %s, "
-		"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, "
+		"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, 'fleet_move', %s::text, "
 		"'registered', shard IN (SELECT shard FROM added), 'peer_system', %s::text) FROM %s",
 		given, literal(conn, move->source.home), literal(conn, claimed->move_id), claimed->reverse ? "true" : "false",
 		literal(conn, move->name), literal(conn, move->reverse_name),
-		literal(conn, claimed->registry), literal(conn, move->source.system), given);
+		literal(conn, claimed->registry), literal(conn, claimed->fleet_move), literal(conn, move->source.system), given);
 	others = query_text(conn, "SELECT string_agg(shard::text, ', ') FROM %s LEFT JOIN snowid.shard_registry r USING (shard) "
 						"WHERE (r.schema, r.sequence) IS DISTINCT FROM (g.schema, g.sequence) OR r.epoch IS DISTINCT FROM g.epoch", given);
 	if (others != NULL)

@@ -97,6 +97,7 @@ typedef struct Journal
 	char	   *name;			/* of publication, slot and subscription */
 	char	   *reverse_name;
 	char	   *registry;		/* as the option, without password */
+	char	   *fleet_move;		/* for which snowid-fleet began it, or NULL */
 	char	   *poolers;		/* where the shard's pool may be paused, a
 								 * line each */
 	char	   *target_ddl_md5; /* not the text, which its writers could

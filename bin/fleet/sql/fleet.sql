@@ -27,7 +27,7 @@ SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg
    FROM snowid.moves m JOIN pg_namespace n ON nspname = m.schema JOIN pg_class c ON relnamespace = n.oid JOIN pg_locks l ON relation = c.oid AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) JOIN pg_stat_activity a USING (pid)
    WHERE details ? 'move_id' AND step NOT IN ('moved', 'open') AND a.application_name !~ '^(snowid|pg_)' AND clock_timestamp() - xact_start > interval '1 s'),
  'roles', (SELECT json_agg(rolname) FROM pg_roles WHERE rolname !~ '^pg_'), 'moves', (SELECT json_agg(json_build_object('shard', shard, 'role', role, 'step', step, 'peer', peer, 'id', details ->> 'move_id',
-   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at, 'begun', started_at, 'keeps', coalesce((details ->> 'reverse')::bool, false),
+   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at, 'begun', started_at, 'keeps', coalesce((details ->> 'reverse')::bool, false), 'fleet_move', details ->> 'fleet_move',
    'bytes', (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace AND nspname = m.schema WHERE relkind = 'r'))) FROM snowid.moves m WHERE details ? 'move_id' AND NOT details ? 'split'));
 
 -- All answers are in the temporary table answer.
@@ -41,7 +41,7 @@ CREATE TEMP TABLE address AS SELECT n AS i, home, place, (SELECT min(b.n) FROM a
 CREATE TEMP TABLE told AS SELECT n, s.* FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END) s (shard int, lives text, bytes float8, inserts float8, rows float8) WHERE i = n;
 CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, t.lives, t.bytes, t.inserts, t.rows FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home LEFT JOIN told t ON t.n = d.n AND t.shard = r.shard;
 CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, CASE WHEN is_source THEN n ELSE p END AS source, CASE WHEN is_source THEN p ELSE n END AS target
-FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz, keeps bool),
+FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz, keeps bool, fleet_move text),
  LATERAL (SELECT coalesce((SELECT min(o.n) FROM address o WHERE m.peer IN (o.home, o.place)), -1)) x (p) WHERE i = n
 ORDER BY m.shard, id, (m.role = 'source') DESC;
 
@@ -110,13 +110,12 @@ UNION ALL SELECT format('%s gives no answer, so nobody knows how much it has', c
 UNION ALL SELECT format('nobody knows how far the standbys of %s are behind, for which --max-lag waits; type there: GRANT pg_monitor TO %I;', coalesce(name, a.home, 'the directory'), facts ->> 'role')
  FROM answer a JOIN address d USING (n) WHERE i = n AND :'max_lag'::int8 >= 0 AND facts IS NOT NULL AND facts ->> 'standby_lag' IS NULL) x (what);
 
--- Moves that an earlier run has begun and not ended, oldest first; and which only want to be finished: what the
--- newest row of the log has begun, between these servers, and does not want to keep.  Clocks may differ by a minute.
+-- Moves that an earlier run has begun and not ended, oldest first, and which only want to be finished: by the row of the
+-- log that their journals name, so never a person's own.  What has moved and is to be kept is done.
 \echo fleet_unfinished_sql
-SELECT string_agg(g.shard::text, ',' ORDER BY g.shard), g.source, g.target, coalesce(sum(l.bytes), 0), min(peer), bool_and(step IN ('moved', 'open') AND lives = 'here')
-FROM going g LEFT JOIN lives l USING (shard), LATERAL (SELECT * FROM snowid.fleet_moves f WHERE g.shard = ANY (string_to_array(f.shards, ',')::int[]) ORDER BY at DESC LIMIT 1) f
-WHERE outcome NOT IN ('kept', 'finished') AND f.at > clock_timestamp() - interval '30 days' AND g.begun > f.at - interval '1 min' AND (outcome ~ '^begun' OR g.begun < f.at + interval '1 min' + interval '1 s' * seconds) AND NOT EXISTS (SELECT FROM (VALUES (g.source, f.source), (g.target, f.target)) v (n, home) WHERE (v.n >= 0 OR v.home IS DISTINCT FROM peer) AND NOT EXISTS (SELECT FROM address a WHERE a.n = v.n AND v.home IN (a.home, a.place)))
-GROUP BY id, g.source, g.target HAVING NOT (bool_and(step IN ('moved', 'open')) AND bool_or(keeps OR outcome ~ 'to keep$')) ORDER BY min(since);
+SELECT string_agg(g.shard::text, ',' ORDER BY g.shard), g.source, g.target, coalesce(sum(l.bytes), 0), min(peer), bool_and(step IN ('moved', 'open') AND lives = 'here'), f.at
+FROM going g JOIN snowid.fleet_moves f ON f.at::text = g.fleet_move LEFT JOIN lives l USING (shard) WHERE outcome <> 'kept' AND NOT (step IN ('moved', 'open') AND (keeps OR outcome ~ 'to keep$'))
+GROUP BY f.at, g.source, g.target ORDER BY min(since);
 
 -- What a server must be like; what the directory knows is in facts.
 -- arguments: name facts
