@@ -55,7 +55,7 @@ extern PGconn *directory;
 extern Server *servers;
 extern int	nservers;
 extern volatile sig_atomic_t stopping;	/* Ctrl-C */
-extern bool lock_fleet(void);
+extern bool lock_fleet(bool makes_slots);
 extern int	ask_servers(const char *period);
 extern char *printable(const char *text);
 extern const char *registry_option(void);

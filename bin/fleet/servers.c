@@ -32,10 +32,12 @@ registry_option(void)
 
 /* One program at a time changes the fleet. */
 bool
-lock_fleet(void)
+lock_fleet(bool makes_slots)
 {
-	if (!query_bool(directory, "SELECT has_table_privilege('snowid.servers', 'UPDATE') AND has_table_privilege('snowid.fleet_moves', 'INSERT, UPDATE')"))
-		return refuse(false, "Give --registry the role that owns the extension there.", "role %s may not write the tables of snowid at the directory", PQuser(directory));
+	char	   *rights = query_text(directory, FLEET_RIGHTS_SQL, makes_slots ? "'t'" : "'f'");
+
+	if (rights != NULL)
+		return refuse(false, text_of("As a superuser, type there: %s", rights), "role %s may not change the fleet at the directory", PQuser(directory));
 	if (!try_run(directory, "SET LOCAL lock_timeout = %d; SELECT pg_advisory_lock(" FLEET_LOCK ")", ANSWER_MS / 4))
 		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: process %s", query_text(directory, "SELECT string_agg(concat_ws(' of ', pid, usename), ', ') FROM pg_locks JOIN pg_stat_activity USING (pid) "
 																												   "WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND datname = current_database()"));
@@ -319,8 +321,13 @@ command_add(const char *name, const char *home)
 	/* First the directory: what it does not publish does not come. */
 	if ((text = query_text(directory, "SELECT string_agg('snowid.' || t, ', ') FROM unnest(ARRAY['shard_registry', 'servers', 'placements', 'poolers']) t "
 						   "WHERE NOT EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname = 'snowid' AND tablename = t)")) !=NULL)
-		run(directory, "%s %s", query_bool(directory, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = 'shard_registry')")
-			? "ALTER PUBLICATION shard_registry ADD TABLE" : "CREATE PUBLICATION shard_registry FOR TABLE", text);
+	{
+		text = text_of("%s %s", query_bool(directory, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = 'shard_registry')")
+					   ? "ALTER PUBLICATION shard_registry ADD TABLE" : "CREATE PUBLICATION shard_registry FOR TABLE", text);
+
+		if (!try_run(directory, "%s", text))
+			return refuse(EXIT_FAILED, text_of("As a superuser, type there: %s;", text), "the directory does not publish the registry: %s", last_message);
+	}
 	if (strcmp(identity, identity_of(directory)) != 0 && !subscribe(&server, name, home))
 		return EXIT_FAILED;
 	run(directory, "BEGIN");

@@ -130,7 +130,7 @@ main(int argc, char *argv[])
 		return refuse(EXIT_USAGE, text_of("There, type: GRANT TEMP ON DATABASE %s TO %s;", ident(directory, PQdb(directory)), ident(directory, PQuser(directory))), "at the directory you may make no temporary tables");
 	if (options.period != NULL && !try_run(directory, "SELECT 1 / (%s::interval BETWEEN '1 ms' AND '1 hour')::int", literal(directory, options.period)))
 		refuse_usage("invalid value \"%s\" for option --period: it must be an interval up to an hour, such as 10s", options.period);
-	if (commands[i].bit != OF_STATUS && !options.dry_run && !lock_fleet())
+	if (commands[i].bit != OF_STATUS && !options.dry_run && !lock_fleet((commands[i].bit & OF_PLAN) == 0))
 		return EXIT_FAILED;
 	if (options.period == NULL && (commands[i].bit & OF_PLAN) != 0)
 		options.period = "10s";

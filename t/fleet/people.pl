@@ -22,7 +22,8 @@ $s1->safe_psql('postgres', "CALL snowid.create_shards(0, 8, ddl => '$table')");
 
 # A role that may not: nothing is entered.
 $s2->safe_psql('postgres', 'CREATE ROLE joe LOGIN');
-fleet_ok([ 'add', 's2', home_of($s2) . ' user=joe' ], 1, 'a role that may not', qr/^FAILED +role joe may not write the tables of snowid there\n +Give a HOME/m);
+fleet_ok([ 'add', 's2', home_of($s2) . ' user=joe' ], 1, 'a role that may not', qr/^FAILED +role joe does not own the tables of snowid there\n +As a superuser, type there: GRANT \w+ TO joe;/m,
+	qr/^FAILED +role joe may not make subscriptions there\n +(As a superuser, type there: GRANT pg_create|Give a HOME with a superuser)/m);
 fleet_ok([ 'add', 's2', home_of($s2), '--directory-for-servers', 'host=/nowhere port=1 dbname=postgres' ], 1, 'a directory that it does not reach', qr/s2 cannot subscribe to the directory/);
 is($dir->safe_psql('postgres', 'SELECT count(*) FROM snowid.servers'), 0, '... nothing is entered');
 is($dir->safe_psql('postgres', 'SELECT count(*) FROM pg_replication_slots'), 0, '... nor left');

@@ -59,15 +59,29 @@ unlike(fleet_ok([ 'add', 's3', home_of($s2) ], 2, 'a server of another name', qr
 unlike(fleet_ok([ 'add', 's9', home_of($s2) ], 2, 'a new name for it', qr/that server is in the fleet, as s2\n/), qr/UPDATE/, '... nor has it one');
 $s2->safe_psql('postgres', 'CREATE ROLE joe LOGIN');
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = home || ' user=joe' WHERE name = 's2'});
-fleet_ok([ 'add', 's2' ], 1, 'a role without rights', qr/role joe may not write the tables/);
+fleet_ok([ 'add', 's2' ], 1, 'a role without rights', qr/role joe does not own the tables/);
 fleet_ok([ 'add', 's2', home_of($s2) ], 0, '... another role of the same server');
 $dir->safe_psql('postgres', 'CREATE ROLE joe LOGIN');
 for my $command ([ 'balance' ], [ 'drain', 's1' ], [ 'add', 's1' ], [ 'retire', 's3' ])
 {
 	IPC::Run::run([ 'snowid-fleet', @$command, '--registry', home_of($dir) . ' user=joe' ], '>', \my $none, '2>', \my $why);
 	is($? >> 8, 1, "a role without rights at the directory: $command->[0]");
-	like($why, qr/role joe may not write the tables of snowid at the directory\n.*Give --registry the role/, '... is told');
+	like($why, qr/role joe may not change the fleet at the directory\n.*hint: As a superuser, type there: GRANT/, '... is told');
 }
+
+# Each right that is missing is named, one by one, and a server is added with these.
+$dir->safe_psql('postgres', 'GRANT INSERT ON snowid.fleet_moves TO joe; GRANT UPDATE, DELETE ON snowid.servers TO joe');
+my $as_joe = sub { IPC::Run::run([ 'snowid-fleet', @_, '--registry', home_of($dir) . ' user=joe' ], '>&', \my $what); return $what };
+my $what = $as_joe->('add', 's1');
+like($what, qr/type there: (GRANT UPDATE ON snowid\.fleet_moves TO joe; GRANT INSERT ON snowid\.servers TO joe; GRANT INSERT, UPDATE ON snowid\.shard_registry TO joe; ALTER ROLE joe REPLICATION;)$/m, 'what the role lacks');
+$dir->safe_psql('postgres', ($what =~ /type there: (.*)$/m)[0] // '');
+$dir->safe_psql('postgres', 'GRANT SELECT ON snowid.moves TO joe; ALTER PUBLICATION shard_registry DROP TABLE snowid.poolers');
+$what = $as_joe->('add', 's1', home_of($s1));
+like($what, qr/error: the directory does not publish the registry: must be owner of .*\n.*hint: As a superuser, type there: (ALTER PUBLICATION .*;)$/m, '... nor may it publish');
+$dir->safe_psql('postgres', ($what =~ /type there: (.*)$/m)[0] // '');
+like($as_joe->('add', 's1', home_of($s1)), qr/^snowid-fleet: s1 is in the fleet;/m, '... with these it may');
+$dir->safe_psql('postgres', q{REVOKE INSERT ON snowid.servers FROM joe});
+like($as_joe->('balance'), qr/type there: GRANT INSERT ON snowid\.servers TO joe;$/m, '... but not with one less');
 fleet_ok([ 'status', '--period', $_ ], 2, "period $_", qr/invalid value "$_" for option --period/) for 'soon', '-1 s', '0', '2 hours';
 
 # A home that a terminal would obey.

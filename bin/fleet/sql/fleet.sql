@@ -117,6 +117,13 @@ SELECT string_agg(g.shard::text, ',' ORDER BY g.shard), g.source, g.target, coal
 FROM going g JOIN snowid.fleet_moves f ON f.at::text = g.fleet_move LEFT JOIN lives l USING (shard) WHERE outcome <> 'kept' AND NOT (step IN ('moved', 'open') AND (keeps OR outcome ~ 'to keep$'))
 GROUP BY f.at, g.source, g.target ORDER BY min(since);
 
+-- What lets the role change the fleet at the directory, if it may not; a slot is a replica's to make and drop.
+-- arguments: makes_slots
+\echo fleet_rights_sql
+SELECT string_agg(to_do, ' ') FROM (SELECT format('GRANT %s ON %s TO %I;', string_agg(p, ', ' ORDER BY p), t, current_user) FROM (VALUES ('snowid.servers', 'INSERT'), ('snowid.servers', 'UPDATE'), ('snowid.servers', 'DELETE'),
+  ('snowid.shard_registry', 'INSERT'), ('snowid.shard_registry', 'UPDATE'), ('snowid.fleet_moves', 'INSERT'), ('snowid.fleet_moves', 'UPDATE')) v (t, p) WHERE NOT has_table_privilege(t, p) GROUP BY t
+ UNION ALL SELECT format('ALTER ROLE %I REPLICATION;', rolname) FROM pg_roles WHERE rolname = current_user AND NOT rolsuper AND NOT rolreplication AND :'makes_slots'::bool) x (to_do);
+
 -- What a server must be like; what the directory knows is in facts.
 -- arguments: name facts
 \echo fleet_add_checks_sql
@@ -124,8 +131,11 @@ WITH d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f, jsonb_to_record
 SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')) || coalesce(format(E'%-8s %s\n', '', to_do), ''), '' ORDER BY n, what), bool_or(severity = 'FAILED') FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
  UNION ALL SELECT 2, 'FAILED', 'it has servers of its own', 'Is it a directory? If it was one and is no more, type there: TRUNCATE snowid.servers, snowid.placements, snowid.poolers;'
  FROM d WHERE NOT is_same AND EXISTS (SELECT FROM snowid.servers) AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'snowid.shard_registry'::regclass AND tgname = 'directory_is_right')
- UNION ALL SELECT 2, 'FAILED', format('role %s may not write the tables of snowid there', current_user), 'Give a HOME with the role that owns the extension.'
- WHERE NOT has_table_privilege('snowid.shard_registry', 'INSERT') OR NOT has_table_privilege('snowid.servers', 'TRUNCATE')
+ UNION ALL SELECT 2, 'FAILED', format('role %s does not own the tables of snowid there', current_user), format('As a superuser, type there: GRANT %I TO %I; or give a HOME with that role.', relowner::regrole, current_user)
+ FROM pg_class WHERE oid = 'snowid.shard_registry'::regclass AND NOT pg_has_role(relowner, 'USAGE')
+ UNION ALL SELECT 2, 'FAILED', format('role %s may not make subscriptions there', current_user), CASE WHEN p.oid IS NULL THEN 'Give a HOME with a superuser: before PostgreSQL 16, no other role may.'
+  ELSE format('As a superuser, type there: GRANT pg_create_subscription TO %I; GRANT CREATE ON DATABASE %I TO %1$I;', current_user, current_database()) END
+ FROM pg_roles r LEFT JOIN pg_roles p ON p.rolname = 'pg_create_subscription' WHERE r.rolname = current_user AND NOT r.rolsuper AND (pg_has_role(p.oid, 'USAGE') AND has_database_privilege(current_database(), 'CREATE')) IS NOT TRUE
  UNION ALL SELECT 3, 'FAILED', format('it is a directory: its publication %s has the registry', pubname), 'Are HOME and --registry exchanged?'
  FROM pg_publication_tables, d WHERE schemaname = 'snowid' AND tablename = 'shard_registry' AND NOT is_same
  UNION ALL SELECT 3, 'FAILED', format('it subscribes to a directory already: %s', subname), format('If that is not yours, type there: ALTER SUBSCRIPTION %1$I DISABLE; ALTER SUBSCRIPTION %1$I SET (slot_name = NONE); DROP SUBSCRIPTION %1$I;', subname) FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid
@@ -137,8 +147,10 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
  FROM pg_settings WHERE name IN ('max_replication_slots', 'max_wal_senders', 'max_logical_replication_workers', 'max_worker_processes', 'max_active_replication_origins') AND setting::int < 4
  UNION ALL SELECT 5, 'FAILED', format('%s of the directory are in use: it has less than 2 more of its %s', s ->> 'used', s ->> 'name'), format('There, type: ALTER SYSTEM SET %s = %s; and restart it.', s ->> 'name', 2 * (s ->> 'used')::int + 10)
  FROM d, jsonb_array_elements(CASE jsonb_typeof(used) WHEN 'array' THEN used ELSE '[]' END) s WHERE NOT is_same AND NOT EXISTS (SELECT FROM pg_subscription WHERE subname = 'snowid_registry_' || :'name')
- UNION ALL SELECT 6, 'FAILED', format('shard %s is there, and at %s', r.shard, s.server), 'Drop one of the two, or move it to another number.'
- FROM d, jsonb_to_recordset(CASE jsonb_typeof(shards) WHEN 'array' THEN shards ELSE '[]' END) s (shard int, server text) JOIN snowid.shard_registry r ON r.shard = s.shard WHERE snowid_internal.lives(r) = 'here'
+ UNION ALL SELECT 6, 'FAILED', CASE WHEN r.shard <> s.shard OR r.schema <> s.schema THEN format('shard %s is %s there, and shard %s is %s at %s', r.shard, r.schema, s.shard, s.schema, s.server) ELSE format('shard %s is there, and at %s', r.shard, s.server) END,
+  CASE snowid_internal.lives(r) WHEN 'here' THEN 'Drop one of the two, or give it another name or number.' ELSE format('There, type: DELETE FROM snowid.shard_registry WHERE shard = %s;', r.shard) END
+ FROM d, jsonb_to_recordset(CASE jsonb_typeof(shards) WHEN 'array' THEN shards ELSE '[]' END) s (shard int, schema name, server text, is_there bool) JOIN snowid.shard_registry r ON r.shard = s.shard OR r.schema = s.schema
+ WHERE r.shard <> s.shard OR r.schema <> s.schema OR (is_there IS NOT TRUE AND snowid_internal.lives(r) = 'here')
  UNION ALL SELECT 7, 'FAILED', format('the directory publishes table %s, which is not there', t), 'Make it, as it is on the directory.'
  FROM d, jsonb_array_elements_text(CASE jsonb_typeof(shared) WHEN 'array' THEN shared ELSE '[]' END) t WHERE to_regclass(t) IS NULL
  UNION ALL SELECT 7, 'FAILED', format('table %s is not empty, so the directory''s rows cannot come', t), format('If the directory has all of them, type there: TRUNCATE %s;', t)
@@ -163,8 +175,7 @@ FROM address d JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.na
 SELECT jsonb_build_object('is_same', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database()) = :'identity',
  'level', (SELECT setting FROM pg_settings WHERE name = 'wal_level' AND setting <> 'logical' AND current_setting('server_version_num')::int < 190000),
  'used', (SELECT jsonb_agg(v) FROM (VALUES ('max_replication_slots', (SELECT count(*) FROM pg_replication_slots)), ('max_wal_senders', (SELECT count(*) FROM pg_stat_replication))) v (name, used) WHERE used + 2 > current_setting(name)::int),
- 'shards', (SELECT jsonb_agg(jsonb_build_object('shard', shard, 'server', coalesce(a.name, l.home, 'the directory'))) FROM lives l LEFT JOIN answer a ON a.n = l.server
-  WHERE a.facts ->> 'run' IS DISTINCT FROM :'identity' AND a.name IS DISTINCT FROM :'name'),
+ 'shards', (SELECT jsonb_agg(jsonb_build_object('shard', shard, 'schema', schema, 'server', coalesce(a.name, l.home, 'the directory'), 'is_there', a.facts ->> 'run' = :'identity' OR a.name = :'name')) FROM lives l LEFT JOIN answer a ON a.n = l.server),
  'roles', (SELECT jsonb_agg(DISTINCT r) FROM answer, jsonb_array_elements(facts -> 'roles') r),
  'shared', (SELECT jsonb_agg(format('%I.%I', schemaname, tablename)) FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname <> 'snowid'));
 
