@@ -28,11 +28,13 @@ extern bool verbose;			/* messages have times then */
 extern void begin_messages(const char *name);
 
 /* "snowid-move: error: ...", as PostgreSQL's programs have it. */
-#define report_error		pg_log_error
-#define report_warning		pg_log_warning
-#define report_detail		pg_log_error_detail
-#define report_hint			pg_log_error_hint
-#define report_info			pg_log_info
+#define report_error(...)	report(PG_LOG_ERROR, PG_LOG_PRIMARY, __VA_ARGS__)
+#define report_warning(...)	report(PG_LOG_WARNING, PG_LOG_PRIMARY, __VA_ARGS__)
+#define report_detail(...)	report(PG_LOG_ERROR, PG_LOG_DETAIL, __VA_ARGS__)
+#define report_hint(...)	report(PG_LOG_ERROR, PG_LOG_HINT, __VA_ARGS__)
+#define report_info(...)	report(PG_LOG_INFO, PG_LOG_PRIMARY, __VA_ARGS__)
+extern void report(enum pg_log_level level, enum pg_log_part part, const char *fmt,...) pg_attribute_printf(3, 4);
+
 #define report_verbose(...) \
 	do { \
 		if (verbose) \
@@ -44,6 +46,13 @@ extern void begin_messages(const char *name);
 	(report_error(__VA_ARGS__), report_hint("%s", hint), code)
 #define refuse_usage(...) \
 	(report_error(__VA_ARGS__), try_help())
+
+/*
+ * What others have written, for a terminal, which would obey its control characters: with "?" in their place.  All
+ * messages are; printable() is the first line of any other text.
+ */
+extern char *without_controls(char *text);
+extern char *printable(const char *text);
 
 /* How often it is told what is being waited for. */
 #define TELL_MS			10000

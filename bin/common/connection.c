@@ -36,34 +36,36 @@ options_for_programs(PGconn *conn)
 }
 
 /*
- * Prepare a session.  The search path comes first and alone, as PostgreSQL's
+ * Prepare a session; false if the connection breaks.  The search path comes first and alone, as PostgreSQL's
  * own programs do it.  Else a role that may create objects in a schema of the
  * path could put its own function or operator in the place of one that we name.
  * It is not sent at the connection's start, since poolers refuse that.
+ *
+ * Timeouts would hit at the wrong places, and an asynchronous commit
+ * could forget a step.  Keepalives free our locks if the network is gone.
+ * An owner who puts a view in the place of his table, whose name we have
+ * just read, does not have us run it: as in pg_dump, where minor releases
+ * since August 2024 can tell.
  */
-void
+bool
 set_up_session(PGconn *conn)
 {
-	run(conn, "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)");
-
-	/*
-	 * Timeouts would hit at the wrong places, and an asynchronous commit
-	 * could forget a step.  Keepalives free our locks if the network is gone.
-	 * An owner who puts a view in the place of his table, whose name we have
-	 * just read, does not have us run it: as in pg_dump, where minor releases
-	 * since August 2024 can tell.
-	 */
-	run(conn,
-		"SELECT set_config(name, value, false) FROM (VALUES " SETTINGS_OF_ALL ", "
-		"('client_encoding', 'UTF8'), ('client_min_messages', 'warning'), ('datestyle', 'ISO, MDY'), "
-		"('timezone', 'UTC'), ('extra_float_digits', '3'), ('jit', 'off'), "
-		"('row_security', 'off'), ('restrict_nonsystem_relation_kind', 'view, foreign-table'), "
-		"('tcp_keepalives_idle', '10'), "
-		"('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')"
-		") v (name, value) WHERE current_setting(name, true) <> value");
-	run(conn,
-		"SELECT set_config('synchronous_commit', 'on', false) "
-		"WHERE current_setting('synchronous_commit') IN ('off', 'local')");
+	if (try_run(conn, "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)") &&
+		try_run(conn,
+				"SELECT set_config(name, value, false) FROM (VALUES " SETTINGS_OF_ALL ", "
+				"('client_encoding', 'UTF8'), ('client_min_messages', 'warning'), ('datestyle', 'ISO, MDY'), "
+				"('timezone', 'UTC'), ('extra_float_digits', '3'), ('jit', 'off'), "
+				"('row_security', 'off'), ('restrict_nonsystem_relation_kind', 'view, foreign-table'), "
+				"('tcp_keepalives_idle', '10'), "
+				"('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')"
+				") v (name, value) WHERE current_setting(name, true) <> value") &&
+		try_run(conn,
+				"SELECT set_config('synchronous_commit', 'on', false) "
+				"WHERE current_setting('synchronous_commit') IN ('off', 'local')"))
+		return true;
+	if (PQstatus(conn) == CONNECTION_OK)
+		fail_with(conn);
+	return false;
 }
 
 /*
@@ -115,7 +117,7 @@ connect_to(const char *label, const char *conninfo, const char *replication)
 		wait_ms(200);
 	}
 	if (PQstatus(conn) == CONNECTION_OK)
-		set_up_session(conn);
+		(void) set_up_session(conn);
 	return conn;
 }
 
@@ -124,13 +126,10 @@ bool
 reconnect(PGconn *conn)
 {
 	PQreset(conn);
-	if (PQstatus(conn) != CONNECTION_OK)
-	{
-		report_error("%s: %s", label_of(conn), PQerrorMessage(conn));
-		return false;
-	}
-	set_up_session(conn);
-	return true;
+	if (PQstatus(conn) == CONNECTION_OK && set_up_session(conn))
+		return true;
+	report_error("%s: %s", label_of(conn), PQerrorMessage(conn));
+	return false;
 }
 
 static bool
@@ -139,7 +138,7 @@ open_or_tell(PGconn **conn, const char *label, const char *conninfo, bool needed
 	*conn = open_connection(label, conninfo);
 	if (PQstatus(*conn) == CONNECTION_OK)
 		return true;
-	pg_log_generic(needed ? PG_LOG_ERROR : PG_LOG_WARNING, PG_LOG_PRIMARY, "%s: %s", label, PQerrorMessage(*conn));
+	report(needed ? PG_LOG_ERROR : PG_LOG_WARNING, PG_LOG_PRIMARY, "%s: %s", label, PQerrorMessage(*conn));
 	PQfinish(*conn);
 	*conn = NULL;
 	return false;

@@ -53,6 +53,8 @@ find_program(const char *bindir, const char *name)
 	return access(path, X_OK) == 0 ? path : text_of("%s", name);
 }
 
+bool		programs_are_apart = false;
+
 /*
  * Start a program, with its output and its errors to file descriptors; 0 after
  * saying why that has failed.  No shell is involved, a password goes through the environment,
@@ -78,7 +80,7 @@ start_program(const char *bindir, const char **argv, PGconn *conn, int output, i
 #ifdef __linux__
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 #endif
-	if (getppid() != parent)
+	if (getppid() != parent || (programs_are_apart && setpgid(0, 0) != 0))
 		_exit(127);
 	if (password != NULL && password[0] != '\0')
 		setenv("PGPASSWORD", password, 1);

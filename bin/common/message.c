@@ -34,21 +34,54 @@ begin_messages(const char *name)
 	pg_logging_set_pre_callback(tell_time);
 }
 
+char *
+without_controls(char *text)
+{
+	for (char *c = text; *c != '\0'; c++)
+		if (c > text &&c[-1] == '\xc2' && (unsigned char) *c < 0xa0)
+			c[-1] = *c = '?';
+		else if (((unsigned char) *c < ' ' && *c != '\n' && *c != '\t') || *c == 0x7f)
+			*c = '?';
+	return text;
+}
+
+char *
+printable(const char *text)
+{
+	return without_controls(text_of("%.*s", (int) strcspn(text, "\n"), text));
+}
+
+void
+report(enum pg_log_level level, enum pg_log_part part, const char *fmt,...)
+{
+	va_list		args;
+	char	   *text;
+
+	va_start(args, fmt);
+	text = format_text(fmt, args);
+
+	va_end(args);
+	pg_log_generic(level, part, "%s", without_controls(text));
+	pg_free(text);
+}
+
 void
 tell_now_and_then(const char *fmt,...)
 {
 	static int64 told = 0;
 	bool		terminal = isatty(STDERR_FILENO);
 	va_list		args;
+	char	   *text;
 
 	if (now_ms() - told < (terminal ? 1000 : 10000))
 		return;
 	told = now_ms();
-	fprintf(stderr, "%s%s: ", terminal ? "\r" : "", progname);
 	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
+	text = format_text(fmt, args);
+
 	va_end(args);
-	fputs(terminal ? "   " : "\n", stderr);
+	fprintf(stderr, "%s%s: %s%s", terminal ? "\r" : "", progname, without_controls(text), terminal ? "   " : "\n");
+	pg_free(text);
 }
 
 char *

@@ -322,11 +322,8 @@ work(int server, Action action)
 			set_message(task, "%s", PQerrorMessage(conn));
 
 		/* Whatever a script has set or made is its shard's own. */
-		if (PQstatus(conn) == CONNECTION_OK && try_run(conn, "DISCARD ALL") && try_run(conn, "RESET ROLE"))
-		{
-			set_up_session(conn);
+		if (PQstatus(conn) == CONNECTION_OK && try_run(conn, "DISCARD ALL") && try_run(conn, "RESET ROLE") && set_up_session(conn))
 			set_up_for_scripts(conn);
-		}
 		running = NULL;
 		end_task(task, state);
 		free_texts(mark);

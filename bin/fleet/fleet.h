@@ -57,7 +57,6 @@ extern int	nservers;
 extern volatile sig_atomic_t stopping;	/* Ctrl-C */
 extern bool lock_fleet(bool makes_slots);
 extern int	ask_servers(const char *period);
-extern char *printable(const char *text);
 extern const char *registry_option(void);
 
 /* The commands, with what is typed after them, or NULL. */

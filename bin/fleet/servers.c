@@ -10,20 +10,6 @@ PGconn	   *directory;
 Server	   *servers;
 int			nservers;
 
-/* The first line of what others have written, for a terminal: without control characters. */
-char *
-printable(const char *text)
-{
-	char	   *line = text_of("%.*s", (int) strcspn(text, "\n"), text);
-
-	for (char *c = line; *c != '\0'; c++)
-		if (c > line && c[-1] == '\xc2' && (unsigned char) *c < 0xa0)
-			c[-1] = *c = '?';
-		else if ((unsigned char) *c < ' ' || *c == 0x7f)
-			*c = '?';
-	return line;
-}
-
 const char *
 registry_option(void)
 {
@@ -192,10 +178,9 @@ why_unreachable(PGconn *conn, const char *conninfo)
 {
 	char	   *why;
 
-	run(conn, "BEGIN; SET LOCAL client_min_messages = error");
-	why = try_run(conn, "CREATE SUBSCRIPTION snowid_fleet_tries CONNECTION %s PUBLICATION snowid_none WITH (create_slot = false, enabled = false, slot_name = NONE)", literal(conn, conninfo))
-		? NULL : text_of("%s", last_message);
-	run(conn, "ROLLBACK");
+	why = try_run(conn, "BEGIN; SET LOCAL client_min_messages = error; SET LOCAL statement_timeout = %d", ANSWER_MS / 2) && try_run(conn, "CREATE SUBSCRIPTION snowid_fleet_tries CONNECTION %s PUBLICATION snowid_none WITH (create_slot = false, enabled = false, slot_name = NONE)", literal(conn, conninfo))
+		? NULL : printable(last_message);
+	(void) try_run(conn, "ROLLBACK");
 	return why;
 }
 
@@ -213,12 +198,12 @@ may_be_added(Side *server, const char *name, const char *identity)
 	{
 		PGconn	   *other = servers[servers[i].at].answer != NULL && servers[i].at == i ? open_connection(servers[i].label, servers[i].home != NULL ? servers[i].home : options.registry) : NULL;
 		char	   *there = other != NULL && servers[i].home != NULL ? why_unreachable(server->conn, servers[i].home) : NULL;
-		char	   *back = other == NULL ? NULL : PQstatus(other) == CONNECTION_OK ? why_unreachable(other, server->conninfo) : PQerrorMessage(other);
+		char	   *back = other == NULL ? NULL : PQstatus(other) == CONNECTION_OK ? why_unreachable(other, server->conninfo) : printable(PQerrorMessage(other));
 
 		if (there != NULL)
-			printf("warning  %s does not reach %s: %s\n", name, servers[i].label, printable(there));
+			printf("warning  %s does not reach %s: %s\n", name, servers[i].label, there);
 		if (back != NULL)
-			printf("warning  %s does not reach %s: %s\n", servers[i].label, name, printable(back));
+			printf("warning  %s does not reach %s: %s\n", servers[i].label, name, back);
 		PQfinish(other);
 	}
 	return !failed;

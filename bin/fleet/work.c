@@ -169,7 +169,6 @@ start(Job *job)
 													 * tells whose it is */
 	if (pipe2(ends, O_CLOEXEC) != 0 || (job->pid = start_program(NULL, argv, NULL, ends[1], ends[1])) == 0)
 		fail();
-	(void) setpgid(job->pid, job->pid); /* Ctrl-C is ours */
 	close(ends[1]);
 	fcntl(ends[0], F_SETFL, O_NONBLOCK);
 	job->output = ends[0];
@@ -195,7 +194,7 @@ pass_on(Job *job)
 		*end = '\0';
 		if (strncmp(job->said.data, "ok ", 3) != 0)
 			fprintf(stderr, "[%s -> %s] %s\n", job->from >= 0 ? servers[job->from].label : printable(job->source),
-					job->to >= 0 ? servers[job->to].label : printable(job->target), job->said.data);
+					job->to >= 0 ? servers[job->to].label : printable(job->target), printable(job->said.data));
 	}
 }
 
@@ -367,6 +366,7 @@ command_balance(const char *drained, const char *unused)
 		return refuse(EXIT_USAGE, "Add at the end: -- --pooler-file PATH", "the directory has poolers, whose file of entries is not said");
 	signal(SIGINT, stop);
 	signal(SIGTERM, stop);
+	programs_are_apart = true;
 	if (!look(drained))
 		return EXIT_FAILED;
 	if (nservers == 0 || query_int64(directory, "SELECT count(*) FROM snowid.servers") == 0)

@@ -569,8 +569,7 @@ leads_here(const Side *side, const char *home)
 
 	if (!here && strchr(home, '=') != NULL && (there = connect_briefly(home, PQuser(side->conn))) != NULL)
 	{
-		set_up_session(there);
-		here = strcmp(identity_of(there), identity_of(side->conn)) == 0;
+		here = set_up_session(there) && strcmp(identity_of(there), identity_of(side->conn)) == 0;
 		PQfinish(there);
 	}
 	return here;

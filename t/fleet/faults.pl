@@ -132,6 +132,9 @@ $dir->safe_psql('postgres', ($said =~ /type there: (SELECT .*;)$/m)[0] // '');
 	$dir->safe_psql('postgres', "UPDATE snowid.servers SET home = 'host=$path," . $s2->host . ' port=5432,' . $s2->port . q{ dbname=postgres' WHERE name = 's2'});
 	$dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
 	fleet_ok([ 'status' ], 0, 'the first of two hosts does not answer', qr/^s2 +2 shards .* open/m);
+
+	# A server's own connections have no such limit.
+	fleet_ok([ 'add', 's3', '--dry-run' ], 0, '... another server waits for it', qr/^warning +s3 does not reach s2: canceling statement due to statement timeout$/m);
 	$dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = '} . home_of($s2) . q{' WHERE name = 's2'});
 }
 

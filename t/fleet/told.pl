@@ -96,6 +96,26 @@ $s2->safe_psql('postgres', qq{CREATE ROLE "a\e[31m"});
 unlike(fleet_ok([ 'add', 's1' ], 0, 'a role with control characters', qr/are not there: a\?\[31m/m), qr/\e/, '... none is printed');
 $s2->safe_psql('postgres', qq{DROP ROLE "a\e[31m"});
 
+# Nor of what a server says.
+my $publisher = "host=/nowhere\e]0;x\a\xc2\x9b31m port=1 dbname=y";
+unlike(fleet_ok([ 'add', 's3', '--directory-for-servers', $publisher ], 1, 'a message with control characters', qr{error: .*/nowhere\?\]0;x\?\?\?31m}), qr/[\e\a]|\xc2\x9b/, '... none is printed');
+fleet_ok([ 'add', 's3' ], 0, '... and back');
+
+# A server that lets a client in, and goes away at the first query: there is no connection, as with one that is down.
+my $flaky = PostgreSQL::Test::Utils::tempdir_short();
+my $listener = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$flaky/.s.PGSQL.5432", Listen => 5) or die "no socket: $!";
+my $server = fork // die "no fork: $!";
+while ($server == 0 && (my $here = $listener->accept))
+{
+	sysread $here, my $startup, 10_000;
+	syswrite $here, pack('aNN aNa', 'R', 8, 0, 'Z', 5, 'I');
+	sysread $here, my $query, 10_000;
+	close $here;
+}
+fleet_ok([ 'add', 's9', "host=$flaky port=5432 dbname=postgres" ], 2, 'a server that ends the session', qr/error: s9: server closed the connection unexpectedly$/m);
+kill 'KILL', $server;
+waitpid $server, 0;
+
 # A rule that names nobody, among others.
 $dir->safe_psql('postgres', q{INSERT INTO snowid.placements VALUES ('{[0,3]}', 'only', '{s1,s33,s2,x}'), ('{[4,5]}', 'only', '{s1}')});
 $said = fleet_ok([ 'balance', '--dry-run' ], 0, 'a rule with a wrong name', qr/^the fleet has no s33, x, which the rule "only" of shards \{\[0,4\)\} names$/m);
@@ -131,6 +151,8 @@ my $holder = $s1->background_psql('postgres');
 $holder->query_safe(q{BEGIN; DO $$ BEGIN EXECUTE (SELECT string_agg(format('LOCK TABLE %I.t IN ROW EXCLUSIVE MODE', schema), ';') FROM snowid.shards WHERE lives = 'here'); END $$});
 $run = IPC::Run::start([ fleet_command('drain', 's1', '--at-once', 2, '--', '--lock-timeout', 200_000, '--pause-limit', 200_000, '--verify', 'none') ], '>', \$out, '2>', \$err);
 ok($s1->poll_query_until('postgres', q{SELECT count(DISTINCT details ->> 'move_id') = 2 FROM snowid.moves WHERE step IN ('copied', 'verified')}), 'two at once, if they are wanted') or diag $err;
+my @stats = map { [ split / /, slurp_file("/proc/$_/stat") =~ s/.*\) //sr ] } grep { -e "/proc/$_/stat" } split ' ', slurp_file("/proc/$run->{KIDS}[0]{PID}/task/$run->{KIDS}[0]{PID}/children");
+is(scalar(grep { $_->[2] == getpgrp } @stats), 0, '... in groups of their own, so that Ctrl-C does not reach them');
 $holder->query_safe('ROLLBACK');
 $holder->quit;
 $run->finish;
