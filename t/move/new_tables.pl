@@ -200,8 +200,16 @@ subtest 'one after the other' => sub {
 };
 
 # The program dies between both notes; the next time ends when it has dropped what it brings anew.
-subtest 'dropped, and not brought again' => sub {
-	follows('again');
+for my $before ('', 'insta5.first')
+{
+	follows("again $before");
+	my $old = q{details - 'brought'};
+	if ($before)
+	{
+		$a->safe_psql('postgres', "CREATE TABLE $before (id bigint PRIMARY KEY)");
+		moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'one is brought before', qr/brought what is new in shard 5: $before\n/);
+		$old = $a->safe_psql('postgres', q{SELECT format('jsonb_set(details, ''{brought}'', %L)', details -> 'brought') FROM snowid.moves WHERE shard = 5});
+	}
 	my $writer = write_new();
 	my $hold = hold_at_step($a, 'verified');
 	my $tool = IPC::Run::start([ move_command($a, $b, 5) ], '>&', '/dev/null');
@@ -210,7 +218,7 @@ subtest 'dropped, and not brought again' => sub {
 	$hold->quit;
 	let_go_steps($a);
 	is($b->safe_psql('postgres', q{SELECT count(*) FROM pg_subscription_rel WHERE srrelid = 'insta5.fresh'::regclass AND srsubstate = 'r'}), '1', 'brought');
-	is($a->safe_psql('postgres', q{UPDATE snowid.moves SET details = details - 'brought' WHERE shard = 5 AND details ? 'brought' RETURNING 1}), '1', 'the source has noted it');
+	is($a->safe_psql('postgres', "UPDATE snowid.moves SET details = $old WHERE shard = 5 AND details ? 'brought' RETURNING 1"), '1', 'the source has noted it');
 	my $reader = IPC::Run::start([ 'psql', '-XAtq', $a->connstr('postgres') ], '<', \my $in, '>', \my $out, '2>', \my $err);
 	$in = "BEGIN; LOCK TABLE insta5.fresh IN ROW EXCLUSIVE MODE; SELECT 'locked';\n";
 	$reader->pump until $out =~ /locked/;
@@ -220,7 +228,7 @@ subtest 'dropped, and not brought again' => sub {
 	moves_ok($a, $b, 5, [], 0, 'the same command');
 	written_ok($writer, 'again');
 	ends_ok('again');
-};
+}
 
 subtest 'what cannot be published' => sub {
 	follows('no key');
@@ -252,6 +260,37 @@ CREATE VIEW insta5.seen AS SELECT * FROM insta5.fresh});
 	moves_ok($a, $b, '2,3,5', [], 0, 'moved after that');
 	moves_ok($a, $b, '1-6', ['finish'], 0, 'finished');
 	nothing_left_ok($_, 'other changes') for $a, $b;
+};
+
+# Rows of a table that comes into another's name would go to what the target has of that.
+subtest 'tables that come in, and views' => sub {
+	fresh_set($a, $b);
+	$a->safe_psql('postgres', q{
+CREATE TABLE public.before (id bigint PRIMARY KEY, more text NOT NULL);
+CREATE TABLE insta2.same (id bigint PRIMARY KEY, more text NOT NULL, "and" int);
+CREATE TABLE insta3.same (id bigint PRIMARY KEY);
+CREATE TABLE insta4.before (id bigint PRIMARY KEY);
+CREATE VIEW insta5.seen AS SELECT id FROM insta5.users});
+	moves_ok($a, $b, '1-6', [ '--stop-after', 'copied' ], 0, 'copied');
+	$a->safe_psql('postgres', q{
+DROP TABLE insta3.same;
+ALTER TABLE insta2.same SET SCHEMA insta3;
+INSERT INTO insta3.same VALUES (1, 'cannot be applied', 2);
+DROP TABLE insta4.before;
+ALTER TABLE public.before SET SCHEMA insta4;
+INSERT INTO insta4.before VALUES (1, 'is not published');
+CREATE OR REPLACE VIEW insta5.seen AS SELECT id FROM insta5.users WHERE id > 0;
+CREATE TABLE insta6.fresh (id bigint PRIMARY KEY);
+INSERT INTO insta6.fresh VALUES (6)});
+	moves_ok($a, $b, '1-6', ['status'], 1, 'status', qr/shard 4: definitions have changed since they were copied: .*insta4\.before.*shard 5: definitions have changed since they were copied: .*view insta5\.seen/s);
+	moves_ok($a, $b, '1-6', [], 1, 'four cannot', qr/2 of 6 shards have moved.*left where they are: shards 2-5\n/s);
+	is($b->safe_psql('postgres', 'TABLE insta6.fresh'), '6', 'another one has its new table');
+	moves_ok($a, $b, '2-5', ['abort'], 0, 'given up');
+	moves_ok($a, $b, '2-5', [], 0, 'moved after that');
+	is($b->safe_psql('postgres', q{SELECT (SELECT s::text FROM insta3.same s), (SELECT s::text FROM insta4.before s), pg_get_viewdef('insta5.seen') ~ '> 0'}),
+		'(1,"cannot be applied",2)|(1,"is not published")|t', 'with what was changed');
+	moves_ok($a, $b, '1-6', ['finish'], 0, 'finished');
+	nothing_left_ok($_, 'come in') for $a, $b;
 };
 
 # The target, which goes by names, may not follow them to tables of others.
