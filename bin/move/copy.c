@@ -94,6 +94,7 @@ typedef struct Copy
 	int64		bytes_done;
 	int64		start;
 	int64		watched;
+	int64		told;
 } Copy;
 
 /* The schemas, as the queries of sql/ take them. */
@@ -136,6 +137,11 @@ watch(Copy *copy)
 		}
 	if (copy->keeper != NULL)
 		tell_now_and_then("%s", progress_of_copy(copy));
+	else if (now - copy->told >= TELL_MS)
+	{
+		tell_statements(copy->move);
+		copy->told = now;
+	}
 	free_texts(mark);
 	return status;
 }

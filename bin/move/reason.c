@@ -69,6 +69,19 @@ tell_blockers(const Side *side, PGconn *observer, int pid)
 						  "LEFT JOIN pg_stat_activity b ON b.pid = p.pid", pid));
 }
 
+/* What sessions on the target have been at for long, in the shards, and whom that waits for. */
+void
+tell_statements(const Move *move)
+{
+	tell_rows(&move->target, query(move->target.aux,
+								   "SELECT concat('at ', left(regexp_replace(a.query, '\\s+', ' ', 'g'), 100), ', since ', date_trunc('second', a.query_start), "
+								   "', waiting for ' || string_agg(" PROCESS_OF_B ", ', ')) FROM pg_stat_activity a "
+								   "LEFT JOIN LATERAL unnest(pg_blocking_pids(a.pid)) p (pid) ON true LEFT JOIN pg_stat_activity b ON b.pid = p.pid "
+								   "WHERE a.datname = current_database() AND a.state = 'active' AND a.query_start < clock_timestamp() - interval '%d ms' AND EXISTS (SELECT FROM pg_locks l "
+								   "JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace WHERE l.pid = a.pid AND l.database = a.datid AND nspname IN (%s)) "
+								   "GROUP BY a.pid, a.query, a.query_start", SILENCE_MS, schema_list(move, move->target.aux)));
+}
+
 /*
  * Run a statement that may wait for others, and tell for whom: observer is
  * another connection to the same server.  NULL if it fails, as try_query().

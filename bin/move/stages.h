@@ -120,6 +120,7 @@ extern Status await_shared_rows(const Move *move, PGresult *tables);
 extern void tell_workers(const Side *to, const char *name);
 extern void tell_log_of(const Side *side);
 extern PGresult *try_and_tell(const Side *side, PGconn *conn, PGconn *observer, const char *sql);
+extern void tell_statements(const Move *move);
 extern void tell_blockers(const Side *side, PGconn *observer, int pid);
 extern void run_and_tell(const Side *side, PGconn *conn, PGconn *observer,
 						 const char *fmt,...) pg_attribute_printf(4, 5);

@@ -150,6 +150,26 @@ subtest 'an index fails, or the program' => sub {
 	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 };
 
+# What it has of the same columns would be taken for the table's rows.
+subtest 'another table gets its name' => sub {
+	my $hold = begin_slow();
+	$a->safe_psql('postgres', qq{
+CREATE TABLE $s.late (id int PRIMARY KEY); INSERT INTO $s.late VALUES (1);
+CREATE TABLE public.late (id int PRIMARY KEY, more text); INSERT INTO public.late VALUES (2, 'another')});
+	my $said = '';
+	my $tool = start_move(\$said, '--jobs', 1);
+	$a->safe_psql('postgres', "DROP TABLE $s.late; ALTER TABLE public.late SET SCHEMA $s");
+	$hold->quit;
+	ok(eval { $tool->finish; 1 }, 'ended') or diag $said;
+	is($tool->result(0), 1, 'it is not copied');
+	like($said, qr/table $s\.late cannot be copied: .*it is another table now/, 'and that is told');
+	moves_ok($a, $b, 5, [], 1, 'nor later', qr/definitions of shard 5 have changed since they were checked: table $s\.late.*Begin again, after: snowid-move abort/s);
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+	moves_ok($a, $b, 5, [], 0, 'moved');
+	is($b->safe_psql('postgres', "SELECT * FROM $s.late"), '2|another', 'with the new one');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+};
+
 # Tables are free before they are read and after.  One that is read in ranges is so in
 # between, too: then it may be emptied, and a range that has become another is seen.
 subtest 'nobody waits for the copy' => sub {

@@ -1,7 +1,7 @@
 # Whatever snowid-move waits for longer than some seconds it names, and an abort
 # does not wait for it: a transaction that began to write after the move had its
 # slot and before the tables have theirs, or before the slot; a lock on the
-# target; subscriptions of others that have all the workers.
+# target; subscriptions of others that have all the workers; indexes and views.
 use strict;
 use warnings;
 
@@ -98,6 +98,25 @@ subtest 'no worker is left' => sub {
 	goes_on_ok($tool);
 	$a->safe_psql('postgres', 'DROP PUBLICATION other');
 	$_->safe_psql('postgres', 'DROP TABLE other') for $a, $b;
+};
+
+# Of what comes after the rows, and of views, which are filled later.
+subtest 'an index and a view' => sub {
+	fresh_shard($a, $b);
+	my $held = $b->background_psql('postgres');
+	$_->safe_psql('postgres', 'CREATE FUNCTION public.slow(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RETURN i; END $$') for $a, $b;
+	$b->safe_psql('postgres', 'CREATE OR REPLACE FUNCTION public.slow(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(48); RETURN i; END $$');
+	$a->safe_psql('postgres', "CREATE INDEX slow ON $s.photos (public.slow(n)); CREATE MATERIALIZED VIEW $s.slows AS SELECT public.slow(n) FROM $s.photos");
+	$held->query_safe('SELECT pg_advisory_lock(48)');
+	my $tool = says_ok(qr/target: at CREATE INDEX slow .*, since .*, waiting for process \d+ of \S+/, 'an index is named', undef, '--stop-after', 'copied');
+	$held->query_safe('SELECT pg_advisory_unlock(48)');
+	$tool->finish;
+	$held->query_safe('SELECT pg_advisory_lock(48)');
+	$tool = says_ok(qr/target: at REFRESH MATERIALIZED VIEW $s\.slows.*, waiting for process/, 'a view is named');
+	$held->query_safe('SELECT pg_advisory_unlock(48)');
+	$held->quit;
+	goes_on_ok($tool);
+	$_->safe_psql('postgres', 'DROP FUNCTION public.slow CASCADE') for $a, $b;
 };
 
 done_testing();
