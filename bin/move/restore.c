@@ -105,6 +105,7 @@ static bool
 open_source(Copy *copy)
 {
 	int			shard = copy->move->shards[0]->number;
+	Side		side = {.label = "source"};
 	PGresult   *res;
 
 	copy->from = open_connection("source", copy->move->options->from);
@@ -113,7 +114,8 @@ open_source(Copy *copy)
 		report_error("source: %s", PQerrorMessage(copy->from));
 		exit(EXIT_USAGE);
 	}
-	if (!knows_version(copy->from))
+	side.conn = copy->from;
+	if (!knows_version(copy->from) || !check_journal_rights(&side))
 		exit(EXIT_FAILED);
 	run(copy->from, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL lock_timeout = %d", LIMIT_MS);
 	res = query(copy->from, COPIED_SHARD_SQL, text_of("%d", shard));

@@ -107,5 +107,34 @@ is($code, 0, 'the same command begins anew') or diag $said;
 is(rows($b, 'staging'), $wanted, 'and has all');
 is($b->safe_psql('postgres', 'SELECT kind FROM snowid.copies'), 'copy', 'complete');
 
+# A key that leads out of the shard needs the table, and the row; by a role that is no superuser.
+$b->safe_psql('postgres', 'CREATE DATABASE other');
+$b->safe_psql('other', 'CREATE EXTENSION snowid');
+$_->safe_psql('postgres', 'CREATE ROLE mover LOGIN') for $a, $b;
+$a->safe_psql('postgres', q{
+CREATE TABLE public.countries (code text PRIMARY KEY); INSERT INTO public.countries VALUES ('de');
+SELECT snowid.create_shard(8);
+CREATE TABLE insta8.users (id bigint PRIMARY KEY DEFAULT insta8.next_id(), country text DEFAULT 'de' REFERENCES public.countries);
+INSERT INTO insta8.users DEFAULT VALUES;
+ALTER SCHEMA insta8 OWNER TO mover; ALTER TABLE insta8.users OWNER TO mover; ALTER SEQUENCE insta8.id_seq OWNER TO mover; ALTER FUNCTION insta8.next_id() OWNER TO mover});
+my @keyed = ('snowid-move', 'copy', '--shard', 8, '--as', 'keyed', '--from', $a->connstr('postgres') . ' user=mover', '--to', $b->connstr('other') . ' user=mover');
+for my $case (
+	[ qr/target: role mover may not read snowid\.moves\n.*type: (GRANT .* TO mover;)/, $b, 'GRANT CREATE ON DATABASE other TO mover; GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.copies, snowid.shard_registry TO mover' ],
+	[ qr/source: role mover may not read snowid\.moves\n.*type: (GRANT .* TO mover;)/, $a ],
+	[ qr/users_country_fkey; .*relation "public\.countries" does not exist/, $b, 'CREATE TABLE public.countries (code text PRIMARY KEY)' ],
+	[ qr/users_country_fkey; .*permission denied for table countries/, $b, 'GRANT REFERENCES, SELECT ON public.countries TO mover' ],
+	[ qr/a foreign key of shard 8 cannot be made there: .*Key \(country\)=\(de\) is not present/s, $b, q{INSERT INTO public.countries VALUES ('de')} ])
+{
+	my ($says, $node, $do) = @$case;
+	IPC::Run::run(\@keyed, '>', \$out, '2>', \$err);
+	is($? >> 8, 1, 'a key out of the shard: it is not copied');
+	like($err, $says, '... and that is told');
+	$node->safe_psql($node == $a ? 'postgres' : 'other', join(';', $do // (), $err =~ $says && $1 ? $1 : ()));
+}
+IPC::Run::run(\@keyed, '>', \$out, '2>', \$err);
+is($? >> 8, 0, 'a key out of the shard: it is copied') or diag $err;
+is($b->safe_psql('other', q{SELECT conrelid::regclass, confrelid::regclass, convalidated, (SELECT count(*) FROM keyed.users) FROM pg_constraint WHERE contype = 'f'}),
+	'keyed.users|countries|t|1', 'with its key');
+
 $_->stop for $standby, $a, $b;
 done_testing();
