@@ -140,7 +140,9 @@ BEGIN
 			WHEN 'name'::regtype THEN fuzz.name()
 			WHEN 'text'::regtype THEN fuzz.text()
 			WHEN 'boolean'::regtype THEN fuzz.pick('true', 'false')
-			WHEN 'snowid.shard_registry'::regtype THEN fuzz.pick('(3,fuzz_objects,plain,,,,[])', '(4,insta4,id_seq,,elsewhere,,[])', '(,,,,,,)')
+			WHEN 'snowid.shard_registry'::regtype THEN jsonb_populate_record(NULL::snowid.shard_registry,
+				fuzz.pick('{"shard": 3, "schema": "fuzz_objects", "sequence": "plain"}',
+						  '{"shard": 4, "schema": "insta4", "sequence": "id_seq", "home": "elsewhere"}', '{}')::jsonb)::text
 			WHEN 'regclass'::regtype THEN fuzz.pick(VARIADIC relations::text[])
 			WHEN 'oid'::regtype THEN fuzz.pick(VARIADIC relations::text[])
 			WHEN 'oid[]'::regtype THEN format('{%s,%s}', fuzz.pick(VARIADIC relations::text[]), fuzz.pick(VARIADIC relations::text[]))

@@ -229,7 +229,7 @@ DO 'BEGIN PERFORM pg_sleep(0.003); END';
 	for my $i (0 .. $#nodes)
 	{
 		my $run = IPC::Run::start(
-			[ 'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-f', "$dir/write", $nodes[$i]->connstr('postgres') ],
+			[ 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-f', "$dir/write", $nodes[$i]->connstr('postgres') ],
 			'>', "$dir/$i", '2>', "$dir/$i.errors");
 		push @writers, { run => $run, file => "$dir/$i", errors => "$dir/$i.errors", node => $nodes[$i] };
 	}
@@ -299,7 +299,7 @@ sub writers_ok
 
 		# Once the copy is renamed, and before the schema is there.
 		delete @errors{qw(3F000 42P01 42883)};
-		is_deeply(\%errors, {}, "$name: writers get no other error");
+		is_deeply(\%errors, {}, "$name: writers get no other error") or diag map { $errors =~ /(ERROR:  $_: .*)/ } keys %errors;
 	}
 	return;
 }
