@@ -4,7 +4,7 @@
 // Writes the portable edition, with its version, as that tool's migration, and says its
 // path.  With --shard, it registers the schema public as that shard.
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
@@ -27,8 +27,10 @@ if (help) {
 	console.log(usage);
 	process.exit(0);
 }
-if (positionals.join() !== 'migration' || !Object.hasOwn(WHERE, tool ?? ''))
+if (positionals.join() !== 'migration')
 	fail(usage);
+if (!Object.hasOwn(WHERE, tool ?? ''))
+	fail(`snowid: ${tool === undefined ? '--tool is missing' : `no such tool: "${tool}"`}\n${usage}`);
 if (shard !== undefined && !(/^\d{1,4}$/.test(shard) && Number(shard) < 8192))
 	fail(`snowid: --shard must be a number from 0 to 8191, not "${shard}"`);
 
@@ -41,10 +43,19 @@ const now = new Date();
 const stamp = now.toISOString().replace(/\D/g, '').slice(0, 14);
 
 function write(path, text) {
-	mkdirSync(join(path, '..'), { recursive: true });
-	writeFileSync(path, text, { flag: tool === 'drizzle' ? 'w' : 'wx' });
+	try {
+		mkdirSync(join(path, '..'), { recursive: true });
+		writeFileSync(path, text, { flag: tool === 'drizzle' ? 'w' : 'wx' });
+	} catch (error) {
+		fail(`snowid: ${error.message}`);
+	}
 	console.log(path);
 }
+
+// A second one would be refused only when it runs.
+const there = existsSync(directory) && statSync(directory).isDirectory() && readdirSync(directory).find((file) => file.includes(name));
+if (there)
+	fail(`snowid: ${join(directory, there)} is there already`);
 
 // JavaScript's text of the statements, by lines that can be read.
 const literal = `[\n${sql.split('\n').map((line) => `\t${JSON.stringify(line)},\n`).join('')}].join('\\n')`;
@@ -68,7 +79,9 @@ case 'drizzle': {
 	const { status, error } = spawnSync('npx', ['drizzle-kit', 'generate', '--custom', `--name=${name}`], { stdio: ['ignore', 2, 2] });
 	if (status !== 0)
 		fail(`snowid: drizzle-kit generate has failed${error ? `: ${error.message}` : ''}`);
-	const made = readdirSync(directory).filter((file) => file.endsWith(`_${name}.sql`)).sort().at(-1);
+	const made = existsSync(directory) && readdirSync(directory).filter((file) => file.endsWith(`_${name}.sql`)).sort().at(-1);
+	if (!made)
+		fail(`snowid: drizzle-kit has made its empty migration elsewhere than in ${directory}: remove it, and name that directory by --out`);
 	write(join(directory, made), sql.replace(/\n(?=SELECT snowid\.register_shard\(\d+, 'public'\);\n$)/, '\n--> statement-breakpoint\n'));
 	break;
 }

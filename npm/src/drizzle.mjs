@@ -9,6 +9,7 @@ export function drizzleShards({ drizzle: given, pool, ...options } = {}) {
 		open: (server) => drizzle({ ...given, client: openPool(server, pool) }),
 		rows: async (db, text) => (await db.execute(sql.raw(text))).rows,
 		close: (db) => db.$client.end(),
+		known: pool,
 		...options,
 	});
 }

@@ -10,5 +10,6 @@ export interface Server {
 	application_name?: string;
 	connectionTimeoutMillis?: number;
 }
-export declare function parseHome(home: string, env?: Record<string, string | undefined>): { servers: Server[]; wanted: string };
+export declare function parseHome(home: string, env?: Record<string, string | undefined>, lacking?: Record<string, unknown>): { servers: Server[]; wanted: string };
+export declare function likeHome(home: string): Record<string, string>;
 export declare function clean<T extends object>(object: T): T;

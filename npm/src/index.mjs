@@ -84,7 +84,7 @@ export function fromCursor(text) {
 // As snowid.shard_of() has it: a number's remainder, or of a text the first 8 bytes
 // of its MD5.  A text of digits is a text, too.
 export function shardOf(key, shards) {
-	inRange('number of shards', shards - 1, 8191);
+	inRange('number of shards', shards, 8192, 1);
 	if (typeof key === 'string')
 		return Number(md5Start(new TextEncoder().encode(key)) % BigInt(shards));
 	if (typeof key !== 'bigint' && !Number.isSafeInteger(key))
@@ -141,8 +141,8 @@ function finite(name, time) {
 	return toMs(time);
 }
 
-function inRange(name, value, max) {
-	if (!Number.isInteger(value) || value < 0 || value > max)
-		throw new RangeError(`${name} must be a whole number from 0 to ${max}, not ${value}`);
+function inRange(name, value, max, min = 0) {
+	if (!Number.isInteger(value) || value < min || value > max)
+		throw new RangeError(`${name} must be a whole number from ${min} to ${max}, not ${value}`);
 	return BigInt(value);
 }

@@ -7,6 +7,7 @@ export function knexShards({ knex: given, ...options } = {}) {
 		open: (server) => knex({ ...given, client: 'pg', connection: { ...given?.connection, ...server } }),
 		rows: async (db, sql) => (await db.raw(sql)).rows,
 		close: (db) => db.destroy(),
+		known: given?.connection,
 		...options,
 	});
 }

@@ -9,6 +9,7 @@ export function kyselyShards({ kysely, pool, ...options } = {}) {
 		rows: async (db, sql) => (await db.executeQuery(CompiledQuery.raw(sql))).rows,
 		close: (db) => db.destroy(),
 		use: (db, schema) => db.withSchema(schema),
+		known: pool,
 		...options,
 	});
 }

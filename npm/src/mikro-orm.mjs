@@ -20,6 +20,7 @@ export function mikroOrmShards({ mikroOrm, ...options } = {}) {
 		rows: (db, sql) => db.em.getConnection().execute(sql),
 		close: (db) => db.close(true),
 		use: (db, schema) => db.em.fork({ schema }),
+		known: mikroOrm,
 		...options,
 	});
 }

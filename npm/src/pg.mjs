@@ -13,6 +13,7 @@ export function pgShards({ pool, ...options } = {}) {
 		open: (server) => openPool(server, pool),
 		rows: async (db, sql) => (await db.query(sql)).rows,
 		close: (db) => db.end(),
+		known: pool,
 		...options,
 	});
 }

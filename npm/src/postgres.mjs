@@ -16,6 +16,7 @@ export function postgresShards({ postgres: given, ...options } = {}) {
 		}),
 		rows: (db, sql) => db.unsafe(sql),
 		close: (db) => db.end(),
+		known: given,
 		...options,
 	});
 }

@@ -14,6 +14,7 @@ export function prismaShards({ PrismaClient, prisma, pool, ...options }) {
 				db.clients.set(schema, new PrismaClient({ ...prisma, adapter: new PrismaPg(db.pool, { schema }) }));
 			return db.clients.get(schema);
 		},
+		known: pool,
 		...options,
 	});
 }

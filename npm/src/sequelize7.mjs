@@ -12,6 +12,7 @@ export function sequelizeShards({ sequelize, define = () => {}, ...options } = {
 		},
 		rows: async (db, sql) => (await db.query(sql))[0],
 		close: (db) => db.close(),
+		known: sequelize,
 		...options,
 	});
 }

@@ -19,6 +19,8 @@ export interface Driver<Db, Use = Db> {
 	rows: (db: Db, sql: string) => Promise<readonly any[]>;
 	close: (db: Db) => unknown;
 	use?: (db: Db, schema: string) => Use | Promise<Use>;
+	/** What the driver's own options say of these, where the home does not. */
+	known?: { user?: unknown; username?: unknown; password?: unknown; database?: unknown; dbName?: unknown };
 }
 export type Work<Use, T> = (db: Use, schema: string, shard: number) => T | PromiseLike<T>;
 export declare class Shards<Db, Use = Db> {

@@ -5,7 +5,7 @@
 //
 // The work is one transaction, or one statement.  If the server refuses it since the
 // shard has moved, nothing of it has happened, and it is done again at the new home.
-import { parseHome } from './home.mjs';
+import { clean, likeHome, parseHome } from './home.mjs';
 import { idParts, shardOf } from './index.mjs';
 
 export { parseHome } from './home.mjs';
@@ -20,37 +20,44 @@ export class Shards {
 	#options;
 	#pools = new Map();		// by home
 	#homes = new Map();		// by shard, where it is not the first server
+	#ended = false;
 
 	// open(server) makes a pool of connections, rows(db, sql) asks it, close(db) ends it,
-	// use(db, schema) is what the work gets.
+	// use(db, schema) is what the work gets.  known is what the driver's own options say of user,
+	// password, database and so on.
 	constructor(options) {
-		this.#options = { home: '', shards: 2000, schema: (shard) => `insta${shard}`, seconds: 30, use: (db) => db, onMove() {}, ...options };
+		this.#options = { home: '', shards: 2000, schema: (shard) => `insta${shard}`, seconds: 30, use: (db) => db, onMove() {}, ...clean(options) };
 	}
 
 	// The key's shard: of a BigInt, a whole number, or a text.
-	of(key, work) {
+	async of(key, work) {
 		return this.in(shardOf(key, this.#options.shards), work);
 	}
 
 	// The shard that has made an id.
-	ofId(id, work) {
+	async ofId(id, work) {
 		return this.in(idParts(id).shard, work);
 	}
 
 	async in(shard, work) {
 		const { rows, schema, seconds, use, onMove } = this.#options;
 		const deadline = Date.now() + seconds * 1000;
+		if (!Number.isInteger(shard) || shard < 0 || shard > 8191)
+			throw new RangeError(`a shard is a whole number from 0 to 8191, not ${typeof shard} "${shard}"`);
 		const name = schema(shard);
 		for (;;) {
 			const at = this.#homes.get(shard) ?? this.#options.home;
-			const db = await this.#pool(at);
-			let home;
+			let db, home;
 			try {
+				db = await this.#pool(at);
 				return await work(await use(db, name), name, shard);
 			} catch (error) {
 				const state = sqlState(error);
-				if (LOST.test(state))
+				// Whoever knew this home may know another one by now.
+				if (LOST.test(state)) {
 					this.#forget(at, db);
+					this.#homes.delete(shard);
+				}
 				if (!REFUSALS.includes(state) || Date.now() > deadline)
 					throw error;
 				[{ home }] = await rows(db, `SELECT snowid.shard_home(${shard}) AS home`);
@@ -74,13 +81,20 @@ export class Shards {
 
 	async end() {
 		const pools = [...this.#pools.values()];
+		this.#ended = true;
 		this.#pools.clear();
 		await Promise.all(pools.map(async ({ db }) => this.#options.close(await db)));
 	}
 
+	// The registry's homes have no password, nor how to connect: that is as in the first one.
 	#pool(home) {
+		const { home: first, known = {} } = this.#options;
+		if (this.#ended)
+			throw new Error('these shards have been ended: make new ones');
 		if (!this.#pools.has(home)) {
-			const { servers, wanted } = parseHome(home);
+			const { servers, wanted } = parseHome(home, process.env, {
+				user: known.user ?? known.username, password: known.password, dbname: known.database ?? known.dbName, ...home !== first && likeHome(first),
+			});
 			const db = this.#open(servers, wanted);
 			this.#pools.set(home, { db, several: servers.length > 1 || wanted !== 'any' });
 			db.catch(() => this.#pools.get(home)?.db === db && this.#pools.delete(home));
@@ -114,7 +128,7 @@ export class Shards {
 
 	// A home of several servers is asked anew.  Others keep their pool, which connects again.
 	#forget(home, db) {
-		if (!this.#pools.get(home)?.several)
+		if (!db || !this.#pools.get(home)?.several)
 			return;
 		this.#pools.delete(home);
 		Promise.resolve(this.#options.close(db)).catch(() => {});
@@ -152,5 +166,6 @@ export function sqlState(error, seen = new Set()) {
 	for (const code of [error.originalCode, error.code, error.sqlState])
 		if (typeof code === 'string' && !/^P[1-9]\d{3}$/.test(code) && (/^[0-9A-Z]{5}$/.test(code) || LOST.test(code)))
 			return code;
-	return '';
+	// Of the driver pg, without a code.
+	return /^(Connection terminated|timeout e)/.test(error.message) ? '08006' : '';
 }

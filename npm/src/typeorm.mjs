@@ -28,6 +28,7 @@ export function typeormShards({ dataSource, ...options } = {}) {
 		}).initialize(),
 		rows: (db, sql) => db.query(sql),
 		close: (db) => db.destroy(),
+		known: dataSource,
 		...options,
 	});
 }

@@ -32,8 +32,17 @@ my $tmp = PostgreSQL::Test::Utils::tempdir();
 
 my $node = move_node('main');
 my $other = move_node('other');
+# Certificates of the address, and of another name for it.
+my $has_tls = grep { -x "$_/openssl" } split /:/, $ENV{PATH};
+die 'openssl is not there' if !$has_tls && ($ENV{CLIENTS} // '') eq 'all';
+for my $name ($has_tls ? qw(IP:127.0.0.1 DNS:localhost) : ())
+{
+	my ($out, $errors) = run_command([ qw(openssl req -x509 -nodes -newkey rsa:2048 -days 2 -subj /CN=snowid -addext), "subjectAltName=$name", '-keyout', "$tmp/$name.key", '-out', "$tmp/$name.crt" ]);
+	chmod 0600, "$tmp/$name.key" or die $errors;
+}
 for ($node, $other)
 {
+	$_->append_conf('postgresql.conf', "ssl = on\nssl_cert_file = '$tmp/IP:127.0.0.1.crt'\nssl_key_file = '$tmp/IP:127.0.0.1.key'") if $has_tls;
 	$_->append_conf('postgresql.conf', "listen_addresses = '127.0.0.1'\nlog_line_prefix = '%a '");
 	$_->start;
 	$_->safe_psql('postgres', 'CREATE DATABASE app');
@@ -74,10 +83,10 @@ import { base62ToId, compareIds, fromCursor, parseId, shardOf, toCursor } from '
 const refused = (f) => { try { return String(f()); } catch (error) { return error.name; } };
 console.log([
 	() => parseId(1), () => parseId(['1']), () => parseId('1.0'), () => parseId(''), () => parseId(null), () => parseId('9223372036854775808'),
-	() => base62ToId(['4WiQyt11R1r']), () => shardOf(1.5, 10), () => shardOf(2 ** 53, 10), () => shardOf(['1'], 10), () => shardOf(1, 0), () => shardOf(1, 8193),
+	() => base62ToId(['4WiQyt11R1r']), () => shardOf(1.5, 10), () => shardOf(2 ** 53, 10), () => shardOf(['1'], 10), () => shardOf(1, 0), () => shardOf(1, 8193), () => shardOf(-5n, '2000'),
 	() => parseId('-9223372036854775808'), () => ['10', '9', 9n].sort(compareIds), () => fromCursor(toCursor('-1')), () => [fromCursor(''), toCursor(undefined)],
 ].map(refused).join(' '));
-}), join(' ', ('TypeError') x 5, 'RangeError', 'RangeError', ('TypeError') x 3, ('RangeError') x 2, '-9223372036854775808', '9,9,10', '-1', ','),
+}), join(' ', ('TypeError') x 5, 'RangeError', 'RangeError', ('TypeError') x 3, ('RangeError') x 3, '-9223372036854775808', '9,9,10', '-1', ','),
 	'numbers, arrays and what is out of range are refused');
 
 my $keys = $node->safe_psql('app', q{
@@ -108,6 +117,9 @@ my @homes = (
 	[ q{host=a port=1 sslmode=require}, 'a:1 app app {"rejectUnauthorized":false,"servername":"a"}' ],
 	[ q{host=a port=1 sslmode=verify-full sslrootcert=system}, 'a:1 app app {"rejectUnauthorized":true,"servername":"a"}' ],
 	[ q{}, '127.0.0.1:' . $node->port . ' app app undefined' ],
+	[ q{host=/tmp sslmode=verify-full keepalives=1 gssencmode=prefer}, '/tmp:5432 app app undefined' ],
+	(map { [ $_, 'Error' ] } 'host=a sslmode=Require', 'host=a sslmode=verify_full', 'hots=a', 'host=a port=x', 'host=a port=65536', 'host=a connect_timeout=x',
+		'host=a channel_binding=require', 'host=a require_auth=scram-sha-256', 'host=a passfile=x', 'postgres://%zz@a/x'),
 	[ q{host=a,b port=1,2,3}, 'Error' ], [ q{service=x}, 'Error' ], [ q{nonsense}, 'Error' ], [ q{host='a}, 'Error' ],
 );
 is(script('homes.mjs', 'const homes = [' . join(', ', map { "String.raw`$_->[0]`" } @homes) . "];\n" . q{
@@ -130,6 +142,15 @@ console.log([pg, { cause: pg }, { code: 'P2010', meta: { code: 'SN002' } }, { or
 	{ meta: { driverAdapterError: { cause: { originalCode: 'SN001' } } } }].every(isMoved),
 	[loop, undefined, 'SN001', { code: 'P2010' }, { code: '42P01' }, { code: 'EPIPE' }].some(isMoved), sqlState({ code: 'P2010' }), sqlState({ code: 'P0001' }));
 }), 'true false  P0001', 'a refusal is seen in what libraries wrap around it');
+
+is(script('options.mjs', q{
+import { Shards } from 'snowid/shards';
+const shards = new Shards({ home: process.env.NOTHING, onMove: undefined, seconds: undefined, open() {}, rows() {}, close() {} });
+const refused = (promise) => promise.catch((error) => error.name);
+console.log(await shards.in(5, (db, schema) => schema), await refused(shards.in("0); SELECT ('here'", () => 0)), await refused(shards.in(8192, () => 0)), await refused(shards.of(null, () => 0)));
+await shards.end();
+console.log(await refused(shards.in(5, () => 0)));
+}), "insta5 RangeError RangeError TypeError\nError", 'what is undefined is not given, a shard is a number, and the end is the end');
 
 # The migration.
 my @snowid = ('node', "$tmp/node_modules/snowid/bin/snowid.mjs");
@@ -193,6 +214,41 @@ SKIP:
 			join(' ', sort { $a <=> $b } @ids), "$name: each row is there, once");
 	}
 
+	my ($required) = run_command([ 'sh', '-c', qq{cd '$test' && node -e "for (const name of 'pg postgres kysely drizzle knex sequelize sequelize7 typeorm mikro-orm prisma'.split(' ')) console.log(Object.keys(require('snowid/' + name)).join())"} ]);
+	is($required, join("\n", 'openPool,pgShards', map { "${_}Shards" } qw(postgres kysely drizzle knex sequelize sequelize typeorm mikroOrm prisma)), 'each adapter can be required');
+
+	# The home that the registry names has neither user nor TLS: these are as in the first one.
+	append_to_file("$test/like.mjs", q{
+import { pgShards } from 'snowid/pg';
+import { postgresShards } from 'snowid/postgres';
+const insert = `INSERT INTO insta1341.photos (user_id, caption) VALUES (1341, '')
+	RETURNING concat_ws(' ', current_setting('port'), current_user, (SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid())) AS at`;
+const [home, user] = process.argv.slice(2);
+for (const [shards, ask] of [
+	[pgShards({ home, pool: { user } }), async (db) => (await db.query(insert)).rows],
+	[postgresShards({ home, postgres: { user } }), (db) => db.unsafe(insert)],
+]) {
+	console.log(await shards.in(1341, async (db) => (await ask(db))[0].at).catch((error) => error.code));
+	await shards.end();
+}
+});
+	for my $case ([ 'sslmode=disable', 'app', 'app f' ], [ 'user=app sslmode=disable', '', 'app f' ],
+		$has_tls ? map { [ "user=app sslmode=verify-full sslrootcert=$tmp/$_.crt", '', /IP/ ? 'app t' : '' ] } qw(IP:127.0.0.1 DNS:localhost) : ())
+	{
+		my ($how, $user, $expected) = @$case;
+		if ($expected eq '')
+		{
+			# Before: the next connections must not have it.
+			for ($node, $other)
+			{
+				$_->append_conf('postgresql.conf', "ssl_cert_file = '$tmp/DNS:localhost.crt'\nssl_key_file = '$tmp/DNS:localhost.key'");
+				$_->restart;
+			}
+		}
+		my ($out) = run_command([ 'env', (map { ('-u', "PG$_") } qw(HOST PORT DATABASE USER)), 'node', "$test/like.mjs", 'host=127.0.0.1 port=' . $node->port . " dbname=app $how", $user ]);
+		is($out, join("\n", ($expected eq '' ? 'ERR_TLS_CERT_ALTNAME_INVALID' : $other->port . " $expected") x 2), "$how $user: as in the first home");
+	}
+
 	# A home of several servers: the first that answers and can be written.
 	my $closed = PostgreSQL::Test::Cluster::get_free_port();
 	append_to_file("$test/hosts.mjs", q{
@@ -209,7 +265,43 @@ for (const home of process.argv.slice(2)) {
 	my ($ports) = run_command([ 'env', 'PGDATABASE=app', 'PGUSER=app', 'node', "$test/hosts.mjs", "host=127.0.0.1,127.0.0.1 port=$closed,$port",
 		"postgresql://127.0.0.1:$read_only,127.0.0.1:$port/app?target_session_attrs=read-write", "postgresql://127.0.0.1:$port,127.0.0.1:$read_only/app?target_session_attrs=read-only" ]);
 	is($ports, "$port\n$port\n$read_only", 'the first server of a home that answers, and is what is wanted');
-	unlink "$test/hosts.mjs", "$test/schema.prisma";
+
+	# Where the shard has moved to has another address by now.
+	append_to_file("$test/address.mjs", q{
+import { createInterface } from 'node:readline';
+import { pgShards } from 'snowid/pg';
+const shards = pgShards();
+for await (const line of createInterface({ input: process.stdin })) {
+	if (line === 'end')
+		break;
+	console.log(await shards.in(1341, async (db) => (await db.query(`INSERT INTO insta1341.photos (user_id, caption) VALUES (1341, '')`)).rowCount).catch((error) => error.code));
+}
+await shards.end();
+process.exit();
+});
+	$other->safe_psql('app', 'ALTER ROLE app RESET default_transaction_read_only');
+	$in = $out = '';
+	$run = IPC::Run::start([ 'env', (map { "$address[ 2 * $_ ]=$address[ 2 * $_ + 1 ]" } 0 .. 3), 'node', "$test/address.mjs" ],
+		'<', \$in, '>', \$out, '2>', \$stderr, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	my $says = sub {
+		my ($expected, $what) = @_;
+		$in .= "\n";
+		$run->pump while $out !~ /\n/ && $run->pumpable;
+		like($out, $expected, $what) or diag($stderr);
+		$out = '';
+	};
+	$says->(qr/^1$/, 'the shard is written where it has moved to');
+	$other->stop;
+	$says->(qr/^ECONNREFUSED$/, 'that server has gone');
+	$other->append_conf('postgresql.conf', "port = $closed");
+	$other->{_port} = $closed;
+	$other->start;
+	$node->safe_psql('app', "UPDATE snowid.shard_registry SET home = replace(home, '$read_only', '$closed') WHERE shard = 1341");
+	$says->(qr/^1$/, '... and is found where it is now');
+	$in .= "end\n";
+	ok($run->finish, 'the program ends');
+	unlink map { "$test/$_.mjs" } qw(like hosts address);
+	unlink "$test/schema.prisma";
 }
 
 $_->stop for $node, $other;
