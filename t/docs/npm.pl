@@ -183,6 +183,16 @@ SKIP:
 	my ($typed) = run_command([ 'sh', '-c', "cd '$test' && node_modules/.bin/tsc -p ." ]);
 	is(join("\n", grep { m{^(?!node_modules/(?!snowid/))\S} } split /\n/, $typed), '', 'tsc --strict has nothing to say of the adapters');
 
+	# Prisma's has its client when t/docs/clients.pl has made it.
+	for my $recipe (qw(node-pg knex drizzle sequelize typeorm express))
+	{
+		my $dir = "$top/examples/clients/$recipe";
+		next if !-e "$dir/node_modules" && ($ENV{CLIENTS} // '') ne 'all';
+		my ($wrong) = run_command([ "$test/node_modules/.bin/tsc", qw(--ignoreConfig --noEmit --allowJs --checkJs --strict --noImplicitAny false --skipLibCheck --module nodenext --target es2022 --typeRoots),
+			"$test/node_modules/\@types", qw(--types node), glob "$dir/*.mjs" ]);
+		is($wrong, '', "nor of the recipe for $recipe");
+	}
+
 	my ($in, $out, $stderr) = ('', '', '');
 	my @adapters = qw(pg postgres kysely drizzle knex sequelize sequelize7 typeorm mikroOrm prisma);
 	my $run = IPC::Run::start([ 'env', (map { "$address[ 2 * $_ ]=$address[ 2 * $_ + 1 ]" } 0 .. 3), 'node', "$test/adapters.mjs" ], '<', \$in, '>', \$out, '2>', \$stderr);

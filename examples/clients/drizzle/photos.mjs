@@ -30,7 +30,7 @@ async function main(user) {
 		const photos = photosOf(schema);
 		return db.insert(photos).values(captions).returning({ id: photos.id });
 	});
-	console.log(`inserted ${more.length} more, the last ${more.at(-1).id}`);
+	console.log(`inserted ${more.length} more, the last ${more.at(-1)?.id}`);
 
 	// What sql`` selects comes as the driver has it, unless mapped: here, a text.
 	const { rows: [made] } = await shards.of(user, (db) =>

@@ -14,7 +14,7 @@ const Photo = new EntitySchema({
 const { PGHOST: host, PGPORT: port, PGDATABASE: database, PGUSER: username } = process.env;
 
 export default new DataSource({
-	type: 'postgres', host, port, database, username,
+	type: 'postgres', host, port: Number(port ?? 5432), database, username,
 	entities: [Photo],
 	migrations: ['migrations/*'],
 });
