@@ -54,6 +54,8 @@ def in_shard_of(user_id, work, seconds=30):
             # Of psycopg 3, or of psycopg2.
             state = getattr(error.__cause__, "sqlstate", None) or getattr(error.__cause__, "pgcode", None)
             if state not in REFUSALS or time.monotonic() > deadline:
+                if not state:
+                    homes.pop(shard, None)  # that server may be no more; the first one knows
                 raise
             with connections[server].cursor() as cursor:
                 cursor.execute("SELECT snowid.shard_home(%s)", [shard])

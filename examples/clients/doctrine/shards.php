@@ -31,6 +31,8 @@ function in_shard_of(int $user, callable $work, float $seconds = 30): mixed
 			$server->close();  // which rolls back; the next query connects again
 			// DBAL's exceptions have the SQLSTATE; COMMIT's can be one of PDO.
 			$state = $e instanceof DriverException ? $e->getSQLState() : ($e instanceof PDOException ? $e->errorInfo[0] ?? '' : '');
+			if (str_starts_with($state, '08'))
+				unset($homes[$shard]);  // that server may be no more; the first one knows
 			if (!in_array($state, REFUSALS, true) || microtime(true) > $deadline)
 				throw $e;
 		}

@@ -48,6 +48,8 @@ public class Shards {
 				return work.in(url, shard);
 			} catch (Exception e) {
 				String state = sqlState(e);
+				if (state.startsWith("08"))
+					urls.remove(shard); // that server may be no more; the first one knows
 				if (!REFUSALS.contains(state) || System.nanoTime() - deadline > 0)
 					throw e;
 				String home = home(url, shard);

@@ -27,6 +27,8 @@ function in_shard_of(int $user, callable $work, float $seconds = 30): mixed
 		} catch (PDOException $e) {
 			// Laravel's exception is one of PDO's; errorInfo has the SQLSTATE, also from COMMIT.
 			$state = $e->errorInfo[0] ?? '';
+			if (str_starts_with($state, '08'))
+				unset($homes[$shard]);  // that server may be no more; the first one knows
 			if (!in_array($state, REFUSALS, true) || microtime(true) > $deadline)
 				throw $e;
 		}

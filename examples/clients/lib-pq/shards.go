@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lib/pq"
@@ -13,8 +14,10 @@ import (
 
 const shardCount = 2000
 
-// Shards knows where shards live, and what to do when one has moved.
+// Shards knows where shards live, and what to do when one has moved.  It is for many
+// goroutines.
 type Shards struct {
+	lock  sync.Mutex
 	pools map[string]*sql.DB // by home
 	homes map[int64]string   // by shard, where it is not the first server
 	limit time.Duration
@@ -22,7 +25,7 @@ type Shards struct {
 
 // NewShards makes one that begins with the server of PGHOST, PGPORT and so on.
 func NewShards() *Shards {
-	return &Shards{map[string]*sql.DB{}, map[int64]string{}, 30 * time.Second}
+	return &Shards{pools: map[string]*sql.DB{}, homes: map[int64]string{}, limit: 30 * time.Second}
 }
 
 // Of runs work in a transaction in the user's shard.  If the server refuses it since
@@ -32,7 +35,7 @@ func (s *Shards) Of(ctx context.Context, user int64, work func(tx *sql.Tx, schem
 	shard := user % shardCount
 	deadline := time.Now().Add(s.limit)
 	for {
-		pool, err := s.pool(s.homes[shard])
+		pool, err := s.pool(shard)
 		if err != nil {
 			return err
 		}
@@ -41,7 +44,10 @@ func (s *Shards) Of(ctx context.Context, user int64, work func(tx *sql.Tx, schem
 		// SN001: the shard has moved.  SN002: it is not open there yet.  3F000, 42P01:
 		// the copy that the move has left has been renamed, or dropped.
 		var refusal *pq.Error
-		if !errors.As(err, &refusal) || !strings.Contains("SN001 SN002 3F000 42P01", string(refusal.Code)) || time.Now().After(deadline) {
+		if err != nil && !errors.As(err, &refusal) {
+			s.setHome(shard, "") // that server may be no more; the first one knows
+		}
+		if refusal == nil || !strings.Contains("SN001 SN002 3F000 42P01", string(refusal.Code)) || time.Now().After(deadline) {
 			return err
 		}
 		var home string
@@ -52,7 +58,7 @@ func (s *Shards) Of(ctx context.Context, user int64, work func(tx *sql.Tx, schem
 			return err
 		}
 		if home != "here" && home != "closed" {
-			s.homes[shard] = home
+			s.setHome(shard, home)
 		}
 		if refusal.Code == "SN002" || home == "closed" {
 			time.Sleep(100 * time.Millisecond)
@@ -72,6 +78,12 @@ func transact(ctx context.Context, pool *sql.DB, work func(tx *sql.Tx) error) er
 	return tx.Commit()
 }
 
+func (s *Shards) setHome(shard int64, home string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.homes[shard] = home
+}
+
 // Close closes all connections.
 func (s *Shards) Close() {
 	for _, pool := range s.pools {
@@ -81,7 +93,10 @@ func (s *Shards) Close() {
 
 // A home is a connection string as the registry has it; what it lacks is from PGHOST
 // and so on.
-func (s *Shards) pool(home string) (*sql.DB, error) {
+func (s *Shards) pool(shard int64) (*sql.DB, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	home := s.homes[shard]
 	if pool := s.pools[home]; pool != nil {
 		return pool, nil
 	}

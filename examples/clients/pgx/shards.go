@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgconn"
@@ -14,8 +15,10 @@ import (
 
 const shardCount = 2000
 
-// Shards knows where shards live, and what to do when one has moved.
+// Shards knows where shards live, and what to do when one has moved.  It is for many
+// goroutines.
 type Shards struct {
+	lock  sync.Mutex
 	pools map[string]*pgxpool.Pool // by home
 	homes map[int64]string         // by shard, where it is not the first server
 	limit time.Duration
@@ -23,7 +26,7 @@ type Shards struct {
 
 // NewShards makes one that begins with the server of PGHOST, PGPORT and so on.
 func NewShards() *Shards {
-	return &Shards{map[string]*pgxpool.Pool{}, map[int64]string{}, 30 * time.Second}
+	return &Shards{pools: map[string]*pgxpool.Pool{}, homes: map[int64]string{}, limit: 30 * time.Second}
 }
 
 // Of runs work in a transaction in the user's shard.  If the server refuses it since
@@ -33,7 +36,7 @@ func (s *Shards) Of(ctx context.Context, user int64, work func(tx pgx.Tx, schema
 	shard := user % shardCount
 	deadline := time.Now().Add(s.limit)
 	for {
-		pool, err := s.pool(ctx, s.homes[shard])
+		pool, err := s.pool(ctx, shard)
 		if err != nil {
 			return err
 		}
@@ -42,7 +45,10 @@ func (s *Shards) Of(ctx context.Context, user int64, work func(tx pgx.Tx, schema
 		// SN001: the shard has moved.  SN002: it is not open there yet.  3F000, 42P01:
 		// the copy that the move has left has been renamed, or dropped.
 		var refusal *pgconn.PgError
-		if !errors.As(err, &refusal) || !strings.Contains("SN001 SN002 3F000 42P01", refusal.Code) || time.Now().After(deadline) {
+		if err != nil && !errors.As(err, &refusal) {
+			s.setHome(shard, "") // that server may be no more; the first one knows
+		}
+		if refusal == nil || !strings.Contains("SN001 SN002 3F000 42P01", refusal.Code) || time.Now().After(deadline) {
 			return err
 		}
 		var home string
@@ -53,12 +59,18 @@ func (s *Shards) Of(ctx context.Context, user int64, work func(tx pgx.Tx, schema
 			return err
 		}
 		if home != "here" && home != "closed" {
-			s.homes[shard] = home
+			s.setHome(shard, home)
 		}
 		if refusal.Code == "SN002" || home == "closed" {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}
+}
+
+func (s *Shards) setHome(shard int64, home string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.homes[shard] = home
 }
 
 // Close closes all connections.
@@ -70,7 +82,10 @@ func (s *Shards) Close() {
 
 // A home is a connection string as the registry has it; what it lacks is from PGHOST
 // and so on.
-func (s *Shards) pool(ctx context.Context, home string) (*pgxpool.Pool, error) {
+func (s *Shards) pool(ctx context.Context, shard int64) (*pgxpool.Pool, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	home := s.homes[shard]
 	if pool := s.pools[home]; pool != nil {
 		return pool, nil
 	}
@@ -81,6 +96,7 @@ func (s *Shards) pool(ctx context.Context, home string) (*pgxpool.Pool, error) {
 	// For PgBouncer before 1.21: no statements that have names.
 	config.ConnConfig.BuildStatementCache = nil
 	config.ConnConfig.PreferSimpleProtocol = true
+	config.LazyConnect = true
 	pool, err := pgxpool.ConnectConfig(ctx, config)
 	if err == nil {
 		s.pools[home] = pool

@@ -38,7 +38,14 @@ impl Shards {
         let begin = Instant::now();
         loop {
             let home = self.homes.get(&shard).cloned().unwrap_or_default();
-            let client = self.client(&home).await?;
+            let client = match self.client(&home).await {
+                Ok(client) => client,
+                Err(error) => {
+                    // That server may be no more; the first one knows.
+                    self.homes.remove(&shard);
+                    return Err(error);
+                }
+            };
             let error = match work(client, &schema).await {
                 Ok(result) => return Ok(result),
                 Err(error) => error,
@@ -66,7 +73,7 @@ impl Shards {
     /// A home is a connection string as the registry has it; what it lacks is from
     /// PGHOST and so on.
     async fn client(&mut self, home: &str) -> Result<&Client, Error> {
-        if !self.clients.contains_key(home) {
+        if self.clients.get(home).map_or(true, Client::is_closed) {
             let mut config: Config = home.parse()?;
             if config.get_hosts().is_empty() {
                 config.host(&env::var("PGHOST").unwrap_or_else(|_| "localhost".into()));
