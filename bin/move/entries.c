@@ -20,10 +20,10 @@
 
 /* Keepalives do not help here: nothing is sent that is not awaited. */
 PGconn *
-connect_briefly(const char *conninfo, const char *user)
+connect_briefly_to(const char *conninfo, const char *user, const char *host, const char *port)
 {
-	const char *const keywords[] = {"connect_timeout", "user", "dbname", "fallback_application_name", NULL};
-	const char *const values[] = {"2", user, conninfo, progname, NULL};
+	const char *const keywords[] = {"connect_timeout", "user", "dbname", "host", "port", "fallback_application_name", NULL};
+	const char *const values[] = {"2", user, conninfo, host, port, progname, NULL};
 	PGconn	   *conn = PQconnectdbParams(keywords, values, true);
 
 	if (PQstatus(conn) == CONNECTION_OK)

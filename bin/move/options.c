@@ -191,6 +191,8 @@ parse_options(int argc, char *argv[], MoveOptions *options)
 		refuse_usage("--registry is needed");
 	if (given.npoolers > 0 && given.pooler_file == NULL)
 		refuse_usage("--pooler needs --pooler-file");
+	if (given.npoolers == 0 && (given.pooler_file != NULL || given.pooler_command != NULL) && (command->bit & (HANDS_OVER | SWAPS)) != 0)
+		refuse_usage("--pooler-file and --pooler-command need --pooler");
 	if (given.target_ddl != NULL && given.reverse)
 		refuse_usage("--target-ddl and --reverse cannot be used together: the source could not take what the target then has");
 	if (command->bit == OF_ERASE)

@@ -29,8 +29,10 @@
 #include "precheck.h"
 #include "sql/queries.inc"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,6 +48,11 @@
 #define LOGIN_LIMIT_MS		2000
 #define LOGIN_POLL_MS		10
 
+/* How often to connect to a port, for each console, to see which processes share it. */
+#define PORT_PROBES			32
+
+#define RESUME_IT			"if nobody needs that any more, type there: RESUME"
+
 typedef struct Console
 {
 	const char *conninfo;
@@ -60,6 +67,7 @@ typedef struct Console
 	const char *const *before;	/* what else to ask before a pool; ends in
 								 * NULL */
 	int			asked;			/* for the pool of which shard; -1: none yet */
+	const char *peer_id;		/* among the processes that are its peers */
 } Console;
 
 static const char *const before_pause[] = {"SET server_login_retry = 0", NULL};
@@ -150,9 +158,11 @@ ask_console(Console *c, const char *command)
 
 /* The next console that has answered, of those that were asked, or that one; NULL: none in time. */
 static Console *
-next_answer(const Console *only, int64 until)
+next_answer(Console *only, int64 until)
 {
 	struct pollfd *waiting = pg_malloc(sizeof(struct pollfd) * nconsoles);
+	Console    *first = only != NULL ? only : consoles;
+	Console    *end = only != NULL ? only + 1 : consoles + nconsoles;
 	Console    *answered = NULL;
 	PGresult   *res;
 	int			n;
@@ -160,9 +170,9 @@ next_answer(const Console *only, int64 until)
 	do
 	{
 		n = 0;
-		for (Console *c = consoles; c < consoles + nconsoles && answered == NULL; c++)
+		for (Console *c = first; c < end && answered == NULL; c++)
 		{
-			if (!c->pending || (only != NULL && c != only))
+			if (!c->pending)
 				continue;
 			if (!PQconsumeInput(c->conn) || !PQisBusy(c->conn))
 				answered = c;
@@ -421,6 +431,20 @@ leads_to(Console *c, const char *pool, const char *home)
 	return row >= 0 && wanted != NULL && strcmp(entry_of(values), wanted) == 0;
 }
 
+/* Is a pool paused, by SHOW DATABASES? */
+static bool
+is_paused(const Console *c, const char *pool)
+{
+	return atoi(answer_field(c, find_row(c, "name", pool), "paused")) != 0;
+}
+
+/* ... but by no move of ours? */
+static bool
+is_paused_by_others(const Console *c, Shard *shard, const Side *from)
+{
+	return journal_of(shard, from)->poolers == NULL && is_paused(c, shard->pool);
+}
+
 /* Ask for the next pool, if there is one, after what comes before. */
 static void
 ask_next(Console *c, const Move *move, const char *verb)
@@ -496,6 +520,12 @@ prepare_pools(const Move *move, const Side *from, const Side *to)
 			c->login_retry = retry;
 		names = text_of("%s%s%s%s\n", names, c->name, c->login_retry != NULL ? "\t" : "",
 						c->login_retry != NULL ? c->login_retry : "");
+
+		/* Our RESUME would end their pause. */
+		if (ask_and_wait(c, "SHOW DATABASES") > 0 && is_known(move, from))
+			for (int i = 0; i < move->nshards; i++)
+				if (is_paused_by_others(c, move->shards[i], from))
+					return text_of("somebody has paused pool \"%s\" at the pooler at %s; " RESUME_IT " \"%s\"", move->shards[i]->pool, c->name, move->shards[i]->pool);
 	}
 	record_detail(move, from->conn, "poolers", names);
 	for (int i = 0; i < move->nshards; i++)
@@ -635,7 +665,7 @@ pause_pools(const Move *move, const Side *from, int64 until)
 		{
 			if (!has_obeyed(c) && c->asked >= 0)
 				return text_of("the pooler at %s does not pause pool \"%s\": %s%s", c->name, move->shards[c->asked]->pool, error_of(c),
-							   strstr(error_of(c), "already") == NULL ? "" : "; somebody has paused it, or told it to end: if nobody needs that any more, type there: RESUME; or start it again");
+							   strstr(error_of(c), "already") == NULL ? "" : "; somebody has paused it, or told it to end: " RESUME_IT "; or start it again");
 			ask_next(c, move, "PAUSE");
 		}
 		for (c = consoles; c < consoles + nconsoles && c->asked >= move->nshards; c++)
@@ -666,8 +696,7 @@ check_paused(void)
 		if (ask_and_wait(c, "SHOW DATABASES") == 0)
 			return text_of("the pooler at %s gives no answer", c->name);
 		for (int i = 0; i < move->nshards; i++)
-			if (is_first_of_pool(move, i) &&
-				atoi(answer_field(c, find_row(c, "name", move->shards[i]->pool), "paused")) == 0)
+			if (is_first_of_pool(move, i) && !is_paused(c, move->shards[i]->pool))
 				return text_of("somebody resumed pool \"%s\" at the pooler at %s", move->shards[i]->pool, c->name);
 	}
 	return NULL;
@@ -784,6 +813,8 @@ settle_pools(const Move *set, bool is_split)
 
 /* -------- the checks -------- */
 
+#define GIVE_EACH	"Give each a unix_socket_dir of its own, and name each of these by --pooler."
+
 /* Does its configuration include the file?  Only if that can be read here, and is not brought elsewhere. */
 static void
 check_include(const Check *check, const Console *c, const char *conffile, const MoveOptions *options)
@@ -808,24 +839,95 @@ check_include(const Check *check, const Console *c, const char *conffile, const 
 		fclose(file);
 }
 
+/* A process without console is told of once, whoever knows of it. */
+static void
+tell_unnamed(const Check *check, const char **told, const char *what, const char *to_do)
+{
+	if (strstr(*told, what) != NULL)
+		return;
+	*told = text_of("%s%s\n", *told, what);
+	found(check, FOUND_FAILED, text_of("%s, and is not named: its clients would write on", what), to_do);
+}
+
+/* Is that one of the clients that SHOW CLIENTS, which was asked last, has? */
+static bool
+is_client(const Console *c, PGconn *conn)
+{
+	struct sockaddr_in6 address = {0};
+	socklen_t	length = sizeof(address);
+
+	/* The port is where it is in sockaddr_in, too. */
+	return getsockname(PQsocket(conn), (struct sockaddr *) &address, &length) == 0 &&
+		find_row(c, "port", text_of("%d", ntohs(address.sin6_port))) >= 0;
+}
+
+/*
+ * Has each process that shares the port a console?  Connect there, and look whether
+ * one of the consoles has us among its clients; who has not says where its own is.
+ */
+static void
+check_port(const Check *check, const Console *c, const char **told)
+{
+	const char *host = config_of(c, "listen_addr");
+	const char *port = config_of(c, "listen_port");
+	Console		probes[PORT_PROBES] = {0};
+	int			n = 0;
+	bool		is_seen = host[0] != '\0';
+
+	while (n < PORT_PROBES && is_seen)
+		is_seen = (probes[n++].conn = connect_briefly_to(c->conninfo, NULL, strcmp(host, "*") == 0 ? "localhost" : host, port)) != NULL;
+	for (Console *named = consoles; named < consoles + nconsoles && is_seen; named++)
+	{
+		is_seen = ask_and_wait(named, "SHOW CLIENTS") > 0;
+		for (int i = 0; i < n; i++)
+			probes[i].asked |= is_client(named, probes[i].conn);
+	}
+	for (int i = 0; i < n; i++)
+	{
+		Console    *probe = &probes[i];
+		const char *dir;
+
+		if (is_seen && !probe->asked && (is_seen = ask_and_wait(probe, "SHOW CONFIG") > 0))
+		{
+			dir = config_of(probe, "unix_socket_dir");
+			tell_unnamed(check, told, text_of("a process with unix_socket_dir = %s shares port %s (so_reuseport)", dir, port), dir[0] == '\0' ? GIVE_EACH :
+						 text_of("Add: --pooler 'host=%s port=%s user=%s dbname=%s'", dir, port, PQuser(probe->conn), PQdb(probe->conn)));
+		}
+		PQclear(probe->answer);
+		PQfinish(probe->conn);
+	}
+	if (!is_seen)
+		found_fmt(check, FOUND_WARNING, "Look whether each is named by --pooler, or let this role log in at the port, too.",
+				  "how many processes share port %s (so_reuseport) cannot be seen by %s", port, c->name);
+}
+
 /*
  * Has each process a console?  PAUSE reaches one; those that share its port, or are
  * its peers, let their clients write on.
  */
 static void
-check_processes(const Check *check, Console *c)
+check_processes(const Check *check, Console *c, const char **told)
 {
-	const char *host = PQhost(c->conn);
-	bool		is_shared = atoi(config_of(c, "so_reuseport")) != 0;
-	int			peers = ask_and_wait(c, "SHOW PEERS");
+	const char *host;
 
-	if (is_shared && (host == NULL || host[0] != '/'))
-		found_fmt(check, FOUND_FAILED, "Give each a unix_socket_dir of its own, and name each of these by --pooler.",
-				  "%s leads to any of the processes on its port (so_reuseport)", c->name);
-	else if (nconsoles < Max(peers, is_shared ? 2 : 1))
-		found_fmt(check, FOUND_FAILED, "Name the socket of each by --pooler.",
-				  "%s is one of %s processes that clients come to, of which %d %s named", c->name,
-				  peers > 1 ? text_of("%d", peers) : "several (so_reuseport)", nconsoles, nconsoles == 1 ? "is" : "are");
+	for (int row = ask_and_wait(c, "SHOW PEERS") - 1; row >= 0; row--)
+	{
+		const char *id = answer_field(c, row, "peer_id");
+		Console    *named;
+
+		for (named = consoles; named < consoles + nconsoles && strcmp(named->peer_id, id) != 0; named++)
+			;
+		if (named == consoles + nconsoles)
+			tell_unnamed(check, told, text_of("peer %s, host=%s port=%s, gets clients", id, answer_field(c, row, "host"), answer_field(c, row, "port")),
+						 "Name its console by --pooler, too.");
+	}
+	if (ask_and_wait(c, "SHOW CONFIG") == 0 || atoi(config_of(c, "so_reuseport")) == 0)
+		return;
+	host = PQhost(c->conn);
+	if (host != NULL && host[0] == '/')
+		check_port(check, c, told);
+	else
+		found_fmt(check, FOUND_FAILED, GIVE_EACH, "%s leads to any of the processes on its port (so_reuseport)", c->name);
 }
 
 /* Its version and its configuration; the mode of pools that have none of their own. */
@@ -834,7 +936,6 @@ check_config(const Check *check, Console *c, const MoveOptions *options)
 {
 	const char *version;
 	const char *limit;
-	const char *mode;
 	int			number = version_of(c, &version);
 
 	if (number < 1018000)
@@ -842,6 +943,7 @@ check_config(const Check *check, Console *c, const MoveOptions *options)
 	if (reload_closes_all(c, number))
 		found_fmt(check, FOUND_WARNING, "So each batch is handed over as a whole, with one RELOAD; or take PgBouncer 1.24 or later.",
 				  "%s has TLS to the servers: before 1.24, RELOAD closes the connections of all pools", c->name);
+	c->peer_id = config_of(c, "peer_id");
 	if (!has_obeyed(c))
 		return "";
 	check_include(check, c, config_of(c, "conffile"), options);
@@ -853,18 +955,20 @@ check_config(const Check *check, Console *c, const MoveOptions *options)
 	if (number < 1025001 && strstr(config_of(c, "track_extra_parameters"), "search_path") != NULL)
 		found_fmt(check, FOUND_FAILED, "Take PgBouncer 1.25.1 or later.",
 				  "%s has search_path in track_extra_parameters: clients can run SQL before they log in (CVE-2025-12819)", c->name);
-	mode = config_of(c, "pool_mode");
-	check_processes(check, c);
-	return mode;
+	return config_of(c, "pool_mode");
 }
 
-/* Does it have the set's pools, as the registry has them, and in which mode? */
+/* Does it have the set's pools, as the registry has them, in which mode, and paused by nobody? */
 static void
 check_entries(const Check *check, Console *c, const Move *move, const char *default_mode)
 {
 	int			connections = 0;
 	int			allowed = atoi(query_text(move->target.conn, "SHOW max_connections"));
 
+	/* Older ones tell of a pause of all only when they get one more. */
+	if (ask_and_wait(c, "SHOW STATE") > 0 && strcmp(answer_field(c, find_row(c, "key", "active"), "value"), "no") == 0)
+		found_fmt(check, FOUND_FAILED, "If nobody needs that any more, type there: RESUME; or start it again.",
+				  "somebody has paused %s, or told it to end", c->name);
 	for (int i = 0; i < move->nshards; i++)
 	{
 		const char *pool = move->shards[i]->pool;
@@ -881,6 +985,9 @@ check_entries(const Check *check, Console *c, const Move *move, const char *defa
 					 "%s does not lead pool \"%s\" to %s", c->name, pool, move->source.home);
 			continue;
 		}
+		if (is_paused_by_others(c, move->shards[i], &move->source))
+			found_of(check, move->shards[i], FOUND_FAILED, text_of("If nobody needs that any more, type there: RESUME \"%s\"", pool),
+					 "somebody has paused pool \"%s\" at %s", pool, c->name);
 		row = find_row(c, "name", pool);
 		limit = atoi(answer_field(c, row, "max_connections"));
 		size = atoi(answer_field(c, row, "pool_size"));
@@ -899,6 +1006,7 @@ void
 check_poolers(const Move *move, const Check *check)
 {
 	const char *reason;
+	const char *told = "";
 
 	/* One shard's pool has others of the set: what fails, fails for all. */
 	if (!has_poolers(move) || move->nshards == 0)
@@ -909,6 +1017,10 @@ check_poolers(const Move *move, const Check *check)
 	else if ((reason = why_not_written(move, move->target.home, false)) != NULL)
 		found(check, FOUND_FAILED, reason, "All shards of a pool move together. To look at the entries, type: snowid-move route");
 	else
+	{
 		for (Console *c = consoles; c < consoles + nconsoles; c++)
 			check_entries(check, c, move, check_config(check, c, move->options));
+		for (Console *c = consoles; c < consoles + nconsoles; c++)
+			check_processes(check, c, &told);
+	}
 }

@@ -175,7 +175,9 @@ extern int64 diff_rows(PGconn *const conns[2], const char *const schemas[2], con
 
 /* entries.c: the registry for PgBouncer */
 
-extern PGconn *connect_briefly(const char *conninfo, const char *user);
+extern PGconn *connect_briefly_to(const char *conninfo, const char *user, const char *host, const char *port);
+
+#define connect_briefly(conninfo, user)		connect_briefly_to(conninfo, user, NULL, NULL)
 extern char *entry_of(const char *const *values);
 extern const char *known_entry(const char *home, const char *user);
 extern const char *why_not_written(const Move *move, const char *home, bool to_write);

@@ -115,36 +115,67 @@ subtest 'plan' => sub {
 	append_to_file("$p->{dir}/ini", $ini);
 	append_to_file($p->{file}, $file);
 	system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
+
+	# A pause of all is shown by newer ones.
+	for (['insta1', qr/pool "insta1" at .*\n +If nobody needs that any more, type there: RESUME "insta1"/], pgbouncer_version() < 1023 ? () : [ '', qr/host=.*, or told it to end\n/ ])
+	{
+		my ($pool, $like) = @$_;
+		system_or_bail('psql', '-Xqc', "PAUSE $pool", console($p));
+		moves_ok($a, $b, 1, [ 'plan', @options ], 1, "PAUSE $pool", qr/FAILED +poolers: somebody has paused $like/m);
+		system_or_bail('psql', '-Xqc', "RESUME $pool", console($p));
+	}
 };
 
 subtest 'several processes on one port' => sub {
 	my $port = PostgreSQL::Test::Cluster::get_free_port();
-	my @p = map { start_pooler($a, "listen_addr = 127.0.0.1\nso_reuseport = 1", $p->{file}, $port) } 1, 2;
+	my $shared = "listen_addr = 127.0.0.1\nso_reuseport = 1\n";
+	my @p = map { start_pooler($a, $shared, $p->{file}, $port) } 1 .. 4;
 	my @plan = ('plan', '--pooler-file', $p->{file});
-	my $tcp = "host=127.0.0.1 port=$port user=" . getpwuid($<) . ' dbname=pgbouncer';
+	my $user = getpwuid($<);
+	my $tcp = "host=127.0.0.1 port=$port user=$user dbname=pgbouncer";
+	my $named = sub { return map { ('--pooler', console($_)) } @_ };
 
 	moves_ok($a, $b, '1,4', [ @plan, '--pooler', $tcp ], 1, 'by the port', qr/FAILED +poolers: .* leads to any of the processes on its port/);
-	moves_ok($a, $b, '1,4', [ @plan, '--pooler', console($p[0]) ], 1, 'one of two', qr/FAILED +poolers: .* several \(so_reuseport\) processes that clients come to, of which 1 is named/);
-	moves_ok($a, $b, '1,4', [ @plan, map { ('--pooler', console($_)) } @p ], 0, 'each', qr/ok +poolers/);
+	my $said = moves_ok($a, $b, '1,4', [ @plan, $named->(@p[ 0, 1 ]) ], 1, 'two of four', qr/FAILED +poolers: a process with unix_socket_dir = .* shares port $port \(so_reuseport\), and is not named/);
+	is_deeply([ sort $said =~ /Add: --pooler '(.*)'/g ], [ sort map { console($_) } @p[ 2, 3 ] ], '... each other one once, as it is to be named');
+	moves_ok($a, $b, '1,4', [ @plan, $named->(@p[ 0 .. 2 ]), '--pooler', console($p[0]) =~ s/ port/\/ port/r ], 1, 'one of them twice', qr/unix_socket_dir = \Q$p[3]{dir}\E /);
+	moves_ok($a, $b, '1,4', [ @plan, $named->(@p) ], 0, 'each', qr/ok +poolers/);
 	stop_pooler($_) for @p;
+
+	append_to_file("$p->{dir}/hba", "local all all trust\n");
+	my $closed = start_pooler($a, "${shared}auth_type = hba\nauth_hba_file = $p->{dir}/hba", $p->{file}, $port);
+	moves_ok($a, $b, '1,4', [ @plan, $named->($closed) ], 0, 'no login at the port', qr/warning +poolers: how many processes share port $port \(so_reuseport\) cannot be seen/);
+	stop_pooler($closed);
 
 	# The first to have peers.
 	return if pgbouncer_version() < 1019;
 	my @port = map { PostgreSQL::Test::Cluster::get_free_port() } 1, 2;
-	@p = map { start_pooler($a, "peer_id = $_\nlisten_addr = 127.0.0.1\n[peers]\n" . join('', map { "$_ = host=127.0.0.1 port=$port[$_ - 1]\n" } 1, 2), $p->{file}, $port[ $_ - 1 ]) } 1, 2;
-	moves_ok($a, $b, '1,4', [ @plan, '--pooler', console($p[0]) ], 1, 'one of two peers', qr/FAILED +poolers: .* is one of 2 processes that clients come to, of which 1 is named/);
-	moves_ok($a, $b, '1,4', [ @plan, map { ('--pooler', console($_)) } @p ], 0, 'each peer', qr/ok +poolers/);
-	stop_pooler($_) for @p;
+	for my $listed ([ 1, 2 ], undef)
+	{
+		@p = map { my $id = $_; start_pooler($a, "peer_id = $id\nlisten_addr = 127.0.0.1\n[peers]\n" . join('', map { "$_ = host=127.0.0.1 port=$port[$_ - 1]\n" } $listed ? @$listed : 3 - $id), $p->{file}, $port[ $id - 1 ]) } 1, 2;
+		my $name = $listed ? 'a peer' : 'a peer that lists only the other';
+		moves_ok($a, $b, '1,4', [ @plan, $named->($p[0]) ], 1, $name, qr/FAILED +poolers: peer 2, host=127.0.0.1 port=$port[1], gets clients, and is not named/);
+		moves_ok($a, $b, '1,4', [ @plan, $named->(@p) ], 0, "$name: each", qr/ok +poolers/);
+		stop_pooler($_) for @p;
+	}
+};
+
+# What is not named has no effect, so it is refused.
+subtest 'the file without a pooler' => sub {
+	moves_ok($a, $b, 1, [ $_, '--pooler-file', $p->{file} ], 2, $_, qr/--pooler-file and --pooler-command need --pooler/) for qw(plan move back);
 };
 
 subtest 'what other versions say' => sub {
+	my @nothing = ('SHOW DATABASES' => [ ['name'] ], 'SHOW STATE' => [ [ 'key', 'value' ] ], 'SHOW PEERS' => [ ['peer_id'] ]);
 	my @config = ([ 'key', 'value' ], [ conffile => '/not/there' ], [ track_extra_parameters => 'IntervalStyle, search_path' ]);
-	my $false = false_pooler('SHOW VERSION' => [ ['version'], ['PgBouncer 1.17.0'] ], 'SHOW CONFIG' => \@config, 'SHOW DATABASES' => [ ['name'] ], 'SHOW PEERS' => [ ['peer_id'] ]);
+	my $false = false_pooler('SHOW VERSION' => [ ['version'], ['PgBouncer 1.17.0'] ], 'SHOW CONFIG' => \@config, @nothing);
 	plan_says('1.17', $false, 1, qr/FAILED +poolers: .* says: PgBouncer 1\.17\.0\n.*1\.18/);
 	plan_says('tracking, before 1.25.1', $false, 1, qr/FAILED +poolers: .* has search_path in track_extra_parameters: .*CVE-2025-12819/);
 	plan_says('on another machine', $false, 1, qr/warning +poolers: .* reads \/not\/there, which cannot be read here/);
-	$false = false_pooler('SHOW VERSION' => [ ['version'], ['PgBouncer 1.25.1'] ], 'SHOW CONFIG' => \@config, 'SHOW DATABASES' => [ ['name'] ], 'SHOW PEERS' => [ ['peer_id'] ]);
+	$false = false_pooler('SHOW VERSION' => [ ['version'], ['PgBouncer 1.25.1'] ], 'SHOW CONFIG' => \@config, @nothing);
 	unlike((snowid_move($a, $b, 1, 'plan', '--pooler', console($false), '--pooler-file', $p->{file}))[1], qr/CVE|1\.18/, 'tracking, since then');
+	$false = false_pooler('SHOW VERSION' => [ ['version'], ['PgBouncer 1.25.1'] ], 'SHOW CONFIG' => [ @config, [ so_reuseport => 1 ] ], @nothing[ 0 .. 3 ]);
+	unlike((snowid_move($a, $b, 1, 'plan', '--pooler', console($false), '--pooler-file', $p->{file}))[1], qr/leads to any of/, 'no word of peers: it has its socket still');
 };
 
 subtest 'what keeps clients from being paused' => sub {
@@ -257,6 +288,10 @@ subtest 'resumed by somebody' => sub {
 	is($? >> 8, 1, 'not decided') or diag($err);
 	like($err, qr/somebody resumed pool "insta8" at the pooler at/, 'it is said');
 	let_go_steps($b);
+	system_or_bail('psql', '-Xqc', 'PAUSE insta8', console($p));
+	moves_ok($a, $b, 8, [ pooler_options($p), '--retries', 0 ], 1, 'paused by somebody', qr/somebody has paused pool "insta8" at .*type there: RESUME "insta8"/);
+	is(led_to($p, 'insta8'), $a->port . ' paused', '... it stays paused');
+	system_or_bail('psql', '-Xqc', 'RESUME insta8', console($p));
 	moves_ok($a, $b, 8, [ pooler_options($p) ], 0, 'then it is moved');
 };
 
