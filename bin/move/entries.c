@@ -193,18 +193,16 @@ replace_file(const char *path, const char *text, bool to_write)
 static const char *
 why_not_ours(const char *path, const char *text, const char *home)
 {
-	char		line[4096] = "";
+	char		line[4096];
 	FILE	   *file = fopen(path, "r");
+	bool		is_ours;
 
 	if (file == NULL)
 		return text_of("file \"%s\": %m", path);
-	if (fgets(line, sizeof(line), file) == NULL)
-		line[0] = '\0';
+	is_ours = fgets(line, sizeof(line), file) != NULL && strncmp(line, text, strstr(text, AS_OF) - text) == 0;
 	fclose(file);
-	if (strncmp(line, text, strstr(text, AS_OF) - text) == 0)
-		return NULL;
-	return text_of("file \"%s\" is not of the registry at %s; let snowid-move route write it, or name its --registry",
-				   path, home);
+	return is_ours ? NULL : text_of("file \"%s\" is not of the registry at %s; let snowid-move route write it, or name its --registry",
+									path, home);
 }
 
 /* An error of the registry, with who has the lock that was waited for. */
@@ -258,20 +256,14 @@ int
 print_route(const MoveOptions *options)
 {
 	PGconn	   *conn = open_connection("source", options->from);
-	const char *reason;
-	char	   *text;
-
-	if (PQstatus(conn) != CONNECTION_OK)
-	{
-		report_error("%s", PQerrorMessage(conn));
-		return EXIT_USAGE;
-	}
-	text = entries_of(conn, NULL, NULL, &reason);
+	const char *reason = PQerrorMessage(conn);
+	bool		is_reached = PQstatus(conn) == CONNECTION_OK;
+	char	   *text = is_reached ? entries_of(conn, NULL, NULL, &reason) : NULL;
 
 	if (text == NULL)
 		report_error("%s", reason);
 	else
 		printf("%s", text);
 	PQfinish(conn);
-	return text !=NULL ? EXIT_DONE : EXIT_FAILED;
+	return text !=NULL ? EXIT_DONE : is_reached ? EXIT_FAILED : EXIT_USAGE;
 }

@@ -90,7 +90,7 @@ open_consoles(void)
 
 	for (Console *c = consoles; c < consoles + nconsoles; c++)
 	{
-		if (c->conn == NULL || PQstatus(c->conn) != CONNECTION_OK)
+		if (PQstatus(c->conn) != CONNECTION_OK)
 		{
 			PQfinish(c->conn);
 			c->conn = connect_briefly(c->conninfo, NULL);
@@ -258,7 +258,7 @@ config_of(const Console *c, const char *key)
 static int
 version_of(Console *c, const char **text)
 {
-	int			v[3] = {0, 0, 0};
+	int			v[3] = {0};
 
 	*text = ask_and_wait(c, "SHOW VERSION") > 0 ? text_of("%s", PQgetvalue(c->answer, 0, 0)) : error_of(c);
 	(void) sscanf(*text, "PgBouncer %d.%d.%d", &v[0], &v[1], &v[2]);
