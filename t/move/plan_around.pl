@@ -120,6 +120,27 @@ GRANT USAGE ON SCHEMA insta5 TO lesser;
 ALTER FUNCTION insta5.in_check(text) RESET search_path});
 $said = moves_ok($a, $b, 5, ['plan'], 1, 'a lesser role', qr/owner is no superuser/);
 unlike($said, qr/bitten|functions without a path: constraint/, '... whose code is not run');
+# ... nor is a table of his read that is called as an extension's own.
+$a->safe_psql('postgres', q{
+GRANT CREATE ON DATABASE postgres TO lesser;
+SET SESSION AUTHORIZATION lesser;
+CREATE SCHEMA cron;
+GRANT USAGE ON SCHEMA cron TO PUBLIC;
+CREATE TYPE cron.word AS (w text);
+CREATE FUNCTION cron.bites(cron.word) RETURNS text LANGUAGE plpgsql AS $$BEGIN RAISE WARNING 'bitten as %', current_user; RETURN 'insta5.x'; END$$;
+CREATE CAST (cron.word AS text) WITH FUNCTION cron.bites(cron.word) AS IMPLICIT;
+CREATE TABLE cron.job (jobid bigint, command cron.word, database text);
+INSERT INTO cron.job VALUES (3, ROW('x'), current_database());
+CREATE TABLE cron.part_config (parent_table cron.word);
+INSERT INTO cron.part_config VALUES (ROW('x'))});
+unlike((snowid_move($a, $b, 5, 'plan'))[1], qr/bitten|names the shard|pg_partman/, '... nor is a table of his read that is called as an extension\'s');
+for ([ 'in a schema of another', 'ALTER SCHEMA cron OWNER TO CURRENT_USER' ],
+	[ 'in his schema, where he could put one', 'ALTER SCHEMA cron OWNER TO lesser; ALTER TABLE cron.job OWNER TO CURRENT_USER; ALTER TABLE cron.part_config OWNER TO CURRENT_USER' ])
+{
+	$a->safe_psql('postgres', $_->[1]);
+	unlike((snowid_move($a, $b, 5, 'plan'))[1], qr/bitten|names the shard|pg_partman/, "... nor one $_->[0]");
+}
+$a->safe_psql('postgres', 'SET client_min_messages = warning; DROP SCHEMA cron CASCADE; REVOKE CREATE ON DATABASE postgres FROM lesser');
 like(moves_ok($a, $b, 5, [ 'plan', '--trust-owners' ], 1, 'trusted'), qr/functions without a path: constraint theirs_x_check/, '... it is');
 $a->safe_psql('postgres', q{REVOKE USAGE ON SCHEMA insta5 FROM lesser; DROP TABLE insta5.theirs; ALTER TABLE insta5.bare DROP CONSTRAINT bites; DROP FUNCTION insta5.bites(text);
 ALTER FUNCTION insta5.in_check(text) SET search_path = insta5, public});

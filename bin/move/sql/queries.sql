@@ -481,6 +481,13 @@ SELECT string_agg(statement, '; ' ORDER BY classoid) FROM (
   AND EXISTS (SELECT FROM pg_namespace n JOIN pg_roles r ON r.oid = nspowner WHERE n.oid = objoid AND (rolsuper OR rolname = current_user))
   AND NOT EXISTS (SELECT FROM pg_class c WHERE relnamespace = objoid AND obj_description(c.oid, 'pg_class') IS DISTINCT FROM :'name')) x (classoid, statement);
 
+-- A table and its schema are of roles that gain nothing if we run their code.
+SELECT $$
+relkind = 'r' AND pg_has_role(relowner, session_user, 'MEMBER') AND pg_has_role((
+ SELECT CASE nspowner WHEN 'pg_database_owner'::regrole THEN datdba ELSE nspowner END
+ FROM pg_namespace n, pg_database WHERE n.oid = relnamespace AND datname = current_database()), session_user, 'MEMBER')
+$$ AS is_trusted \gset
+
 -- Queries for what other tools know of schemas, if their tables are there: what it is, and what to type.
 -- arguments: schemas
 \echo jobs_sql
@@ -488,13 +495,13 @@ SELECT format($$SELECT format('pg_cron''s job %%s names the shard: %%s', jobid, 
  format('After the move, make it on the target, too, and type here: SELECT cron.unschedule(%%s);', jobid)
 FROM cron.job WHERE database = current_database() AND command ~ %L ORDER BY jobid$$,
  (SELECT concat('(^|\W)(', string_agg(regexp_replace(s, '\W', '\\\&', 'g'), '|'), ')(\W|$)') FROM unnest(ARRAY[:'schemas']::text[]) s))
-FROM pg_class WHERE oid = to_regclass('cron.job') AND relkind = 'r'
+FROM pg_class c WHERE oid = to_regclass('cron.job') AND :is_trusted
 UNION ALL
 SELECT format($$SELECT format('pg_partman makes partitions of %%s', parent_table),
  format('After the move, carry its row of %%s to the target, and type here: DELETE FROM %%s WHERE parent_table = %%L;', %1$L, %1$L, parent_table)
 FROM %1$s WHERE parse_ident(parent_table, false) && ARRAY[%2$s]::text[] ORDER BY parent_table$$, c.oid::regclass,
  (SELECT string_agg(quote_literal(s), ', ') FROM unnest(ARRAY[:'schemas']::text[]) s))
-FROM pg_class c JOIN pg_attribute ON attrelid = c.oid WHERE relname = 'part_config' AND attname = 'parent_table' AND relkind = 'r';
+FROM pg_class c JOIN pg_attribute ON attrelid = c.oid WHERE relname = 'part_config' AND attname = 'parent_table' AND :is_trusted;
 
 -- Objects that somebody has made as such: no command names a key's triggers, a table's or an array's type, NOT NULL.
 SELECT $$
