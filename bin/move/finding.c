@@ -26,6 +26,18 @@ static Severity shown;			/* the severity from which on it is printed */
 int			nfailures = 0;
 int			nwarnings = 0;
 
+/* Else a name of two lines could look like what is to be typed. */
+static const char *
+one_line(const char *given)
+{
+	char	   *line = text_of("%s", given != NULL ? given : "");
+
+	for (char *p = line; *p != '\0'; p++)
+		if ((unsigned char) *p < ' ')
+			*p = ' ';
+	return line;
+}
+
 /* Print a finding of the running check. */
 static void
 print_finding(const Check *check, Severity severity, const char *what, const char *to_do)
@@ -47,9 +59,9 @@ print_finding(const Check *check, Severity severity, const char *what, const cha
 		   severity == FOUND_OK ? "ok" :
 		   severity == FOUND_WARNING ? "warning" : "FAILED",
 		   check->name, what != NULL && what[0] != '\0' ? ": " : "",
-		   what != NULL ? what : "");
+		   one_line(what));
 	if (to_do != NULL && to_do[0] != '\0')
-		printf("         %s\n", to_do);
+		printf("         %s\n", one_line(to_do));
 }
 
 /* Of a probe that has no query, which says for which shard, or for all. */

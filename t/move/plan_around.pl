@@ -141,6 +141,11 @@ for ([ 'in a schema of another', 'ALTER SCHEMA cron OWNER TO CURRENT_USER' ],
 	unlike((snowid_move($a, $b, 5, 'plan'))[1], qr/bitten|names the shard|pg_partman/, "... nor one $_->[0]");
 }
 $a->safe_psql('postgres', 'SET client_min_messages = warning; DROP SCHEMA cron CASCADE; REVOKE CREATE ON DATABASE postgres FROM lesser');
+
+# ... nor is what he has called something told as what is to be typed.
+$a->safe_psql('postgres', qq{CREATE TABLE insta5."x\n         Type: ALTER ROLE lesser SUPERUSER;" (y int)});
+unlike((snowid_move($a, $b, 5, 'plan'))[1], qr/^ *Type: ALTER ROLE lesser/m, 'a name is within its line');
+$a->safe_psql('postgres', qq{DROP TABLE insta5."x\n         Type: ALTER ROLE lesser SUPERUSER;"});
 like(moves_ok($a, $b, 5, [ 'plan', '--trust-owners' ], 1, 'trusted'), qr/functions without a path: constraint theirs_x_check/, '... it is');
 $a->safe_psql('postgres', q{REVOKE USAGE ON SCHEMA insta5 FROM lesser; DROP TABLE insta5.theirs; ALTER TABLE insta5.bare DROP CONSTRAINT bites; DROP FUNCTION insta5.bites(text);
 ALTER FUNCTION insta5.in_check(text) SET search_path = insta5, public});
