@@ -35,13 +35,18 @@ PROVE_TESTS ?= t/*/*.pl
 
 # The server's own headers have unused parameters.
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
-EXTRA_CLEAN = t/unit/slot_test t/unit/situation_test t/unit/plan_test tmp_check output_iso results $(DIST) $(DEB_SOURCE) $(IMAGE)
+EXTRA_CLEAN = t/unit/slot_test t/unit/situation_test t/unit/plan_test tmp_check output_iso results .built-for $(DIST) $(DEB_SOURCE) $(IMAGE)
 
 PG_CONFIG ?= $(if $(PG),/usr/lib/postgresql/$(PG)/bin/)pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
+ifneq ($(filter-out portable npm checkver dist deb-source,$(or $(MAKECMDGOALS),all)),)
+$(if $(PGXS),,$(error $(PG_CONFIG) is not there: install postgresql-server-dev-$(or $(PG),NN), or set PG_CONFIG))
+endif
 include $(PGXS)
 
-$(OBJS): $(SRC_HEADERS)
+# What was built for another server version is built anew.
+BUILT_FOR := $(shell v="$$($(PG_CONFIG) --version)"; [ "$$(cat .built-for 2>/dev/null)" = "$$v" ] || echo "$$v" >.built-for)
+$(OBJS): $(SRC_HEADERS) .built-for
 
 # The client programs have makefiles of their own: PGXS builds one thing at a time.
 PROGRAMS = move each fleet

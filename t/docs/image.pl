@@ -13,15 +13,24 @@ use MoveTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(stat);
 
 # Make's own variables are those of the make that runs this test.
 delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
 
 my $top = abs_path("$FindBin::RealBin/../..");
 my $tmp = PostgreSQL::Test::Utils::tempdir();
-my @make = ('make', '-s', '-C', $top, 'PG_CONFIG=' . abs_path(`which pg_config` =~ s/\n//r), 'with_llvm=no');
+my @make = ('make', '-s', '-C', "$tmp/tree", 'PG_CONFIG=' . abs_path(`which pg_config` =~ s/\n//r), 'with_llvm=no');
 
-command_ok([ @make, 'image', "IMAGE=$tmp/image" ], 'the images are made');
+# What is there was built for another version.
+system_or_bail('sh', '-c', "mkdir '$tmp/tree' && tar -C '$top' --exclude-vcs --exclude=node_modules --exclude=tmp_check -cf - . | tar -C '$tmp/tree' -xf -");
+command_ok([ @make, '-j2', 'all' ], 'all is built');
+my $built = (stat "$tmp/tree/snowid.so")[9];
+unlink "$tmp/tree/.built-for";
+append_to_file("$tmp/tree/.built-for", "PostgreSQL 14.0\n");
+command_ok([ @make, '-j2', 'image', "IMAGE=$tmp/image" ], 'the images are made');
+cmp_ok((stat "$tmp/tree/snowid.so")[9], '>', $built, 'of what has been built for this version');
+command_fails_like([ 'make', '-s', '-C', "$tmp/tree", 'image', "PG_CONFIG=$tmp/pg_config", 'PG=1' ], qr/install postgresql-server-dev-1\b/, 'without a server to build for');
 my %made = map { $_ => slurp_file("$tmp/image/$_/index.json") } qw(extension programs);
 unpack_image($_) for sort keys %made;
 command_ok([ @make, 'image', "IMAGE=$tmp/image" ], 'they are made again');
