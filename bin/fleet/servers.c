@@ -217,17 +217,49 @@ drop_subscription(PGconn *conn, const char *subscription)
 		run(conn, "ALTER SUBSCRIPTION %s DISABLE; ALTER SUBSCRIPTION %s SET (slot_name = NONE); DROP SUBSCRIPTION %s", subscription, subscription, subscription);
 }
 
-/* Does a server have all rows of the registry, and of what has been changed before?  Its worker may first have to start. */
+/* Does a server have all rows of the registry, and of the shared tables that have come? */
 static bool
-follows(PGconn *conn, const char *subscription)
+has_rows(PGconn *conn, const char *subscription)
 {
-	char	   *lsn = query_text(directory, "SELECT pg_current_wal_lsn()");
 	char	   *rows = query_text(directory, "SELECT coalesce(jsonb_object_agg(shard, home), '{}') FROM snowid.shard_registry");
+	char	   *sums = query_text(directory, FLEET_SUMS_SQL, literal(directory, query_text(conn, "SELECT coalesce(jsonb_agg(srrelid::regclass), '[]') FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid "
+																						   "WHERE srsubstate = 'r' AND subname = %s", literal(conn, subscription))));
 
-	for (int64 end = now_ms() + ANSWER_MS / 2; now_ms() < end; wait_ms(100))
-		if (query_bool(directory, "SELECT confirmed_flush_lsn >= %s FROM pg_replication_slots WHERE slot_name = %s", literal(directory, lsn), literal(directory, subscription)) &&
-			query_bool(conn, "SELECT (SELECT coalesce(jsonb_object_agg(shard, home), '{}') FROM snowid.shard_registry) @> %s", literal(conn, rows)))
-			return true;
+	return query_bool(conn, "SELECT (SELECT coalesce(jsonb_object_agg(shard, home), '{}') FROM snowid.shard_registry) @> %s", literal(conn, rows)) &&
+		strcmp(query_text(conn, "%s", sums), query_text(directory, "%s", sums)) == 0;
+}
+
+/* Does a server follow?  Its worker may first have to start; and as long as it goes on, or waits for a lock, it may be far behind. */
+static bool
+follows(PGconn *conn, const char *name, const char *subscription)
+{
+	const char *failures = text_of("SELECT apply_error_count + sync_error_count FROM pg_stat_subscription_stats WHERE subname = %s", literal(conn, subscription));
+	int64		nfailures = query_int64(conn, "%s", failures);
+	char	   *lsn = query_text(directory, "SELECT pg_current_wal_lsn()");
+	char	   *seen = "";
+	bool		has_come = false;
+
+	for (int64 begun = now_ms(), end = begun + ANSWER_MS / 2; now_ms() < end; wait_ms(100))
+	{
+		char	   *now = query_text(directory, "SELECT concat_ws(' ', confirmed_flush_lsn >= %s, confirmed_flush_lsn, write_lsn) FROM pg_replication_slots LEFT JOIN pg_stat_replication ON pid = active_pid WHERE slot_name = %s",
+									 literal(directory, lsn), literal(directory, subscription));
+
+		if (now != NULL && *now == 't')
+		{
+			if (has_rows(conn, subscription))
+				return true;
+			has_come = true;
+			lsn = query_text(directory, "SELECT pg_current_wal_lsn()");
+		}
+		else if (now != NULL && !has_come && query_int64(conn, "%s", failures) == nfailures &&
+				 (strcmp(now, seen) != 0 || query_bool(conn, "SELECT EXISTS (SELECT FROM pg_stat_subscription JOIN pg_stat_activity USING (pid) WHERE subname = %s AND wait_event_type = 'Lock')", literal(conn, subscription))))
+		{
+			end = now_ms() + ANSWER_MS / 2;
+			if (now_ms() > begun + ANSWER_MS / 4)
+				tell_now_and_then("waiting: %s follows the directory, and is behind", name);
+		}
+		seen = now;
+	}
 	return false;
 }
 
@@ -254,7 +286,7 @@ subscribe(Side *server, const char *name, const char *home)
 		if (!try_run(conn, "ALTER SUBSCRIPTION %s CONNECTION %s", subscription, literal_for_subscription(conn, &publisher)) ||
 			!try_run(conn, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION", subscription))
 			return report_error("%s: %s", name, last_message), false;
-		if (follows(conn, subscription))
+		if (follows(conn, name, subscription))
 			return true;
 		report_info("%s has not followed the directory for %d s: it begins anew", name, ANSWER_MS / 2000);
 	}

@@ -196,6 +196,30 @@ fleet_ok([ 'add', 's3' ], 0, '... and follows again');
 ok($old->poll_query_until('postgres', q{SELECT count(*) = 1 FROM snowid.shard_registry WHERE shard = 71}), '... with all rows');
 ok($old->poll_query_until('postgres', q{SELECT count(*) = 2 FROM public.countries}), '... of all tables');
 
+# One that lacks only rows of a shared table.
+$old->safe_psql('postgres', q{SET session_replication_role = replica; DELETE FROM public.countries WHERE code = 'fr'});
+$said = fleet_ok([ 'add', 's3' ], 1, 'a row is missing', qr/begins anew/, qr/type there: (SET .*;) and the same command again/);
+$old->safe_psql('postgres', ($said =~ /type there: (SET .*;) and the same/)[0] // '');
+fleet_ok([ 'add', 's3' ], 0, '... which helps');
+ok($old->poll_query_until('postgres', q{SELECT count(*) = 2 FROM public.countries}), '... to all rows');
+
+# One that is far behind, but goes on, or waits for a lock, is waited for, for as long as it takes.
+$old->safe_psql('postgres', q{CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NEW; END';
+	CREATE TRIGGER slow BEFORE INSERT ON public.countries FOR EACH ROW EXECUTE FUNCTION slow(); ALTER TABLE public.countries ENABLE ALWAYS TRIGGER slow});
+$dir->safe_psql('postgres', "INSERT INTO public.countries VALUES ('c$_')") for 1 .. 14;
+unlike(fleet_ok([ 'add', 's3' ], 0, 'a server that is behind', qr/waiting: s3 follows the directory/), qr/anew/, '... does not begin anew');
+is($old->safe_psql('postgres', 'SELECT count(*) FROM public.countries'), 16, '... and has all rows then');
+$old->safe_psql('postgres', 'DROP TRIGGER slow ON public.countries');
+my $holder = $old->background_psql('postgres');
+$holder->query_safe('BEGIN; LOCK TABLE public.countries IN EXCLUSIVE MODE');
+$dir->safe_psql('postgres', q{INSERT INTO public.countries VALUES ('it')});
+my $run = IPC::Run::start([ fleet_command('add', 's3') ], '>&', \my $told, IPC::Run::timeout(60));
+$run->pump until $told =~ /waiting: s3 follows|anew/;
+$holder->quit;
+$run->finish;
+is($run->result(0), 0, 'a server that waits for a lock') or diag $told;
+unlike($told, qr/anew/, '... does not begin anew');
+
 $_->stop for $dir, $s1, $s2, $old;
 done_testing();
 

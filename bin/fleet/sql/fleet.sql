@@ -179,6 +179,12 @@ SELECT jsonb_build_object('is_same', concat_ws(' ', (SELECT system_identifier FR
  'roles', (SELECT jsonb_agg(DISTINCT r) FROM answer, jsonb_array_elements(facts -> 'roles') r),
  'shared', (SELECT jsonb_agg(format('%I.%I', schemaname, tablename)) FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname <> 'snowid'));
 
+-- The query that tells, on both servers, what rows the published tables have: of these, what is published.
+-- arguments: tables
+\echo fleet_sums_sql
+SELECT 'SELECT coalesce(jsonb_agg(x), ''[]'') FROM (' || coalesce(string_agg(format($$SELECT %L, count(*), sum(('x' || left(md5(to_jsonb(r)::text), 15))::bit(60)::bigint) FROM (SELECT %s FROM %I.%I WHERE %s) r$$, tablename, columns, schemaname, tablename, coalesce(rowfilter, 'true')), ' UNION ALL '), 'SELECT') || ') x'
+FROM pg_publication_tables, LATERAL (SELECT string_agg(quote_ident(a), ', ') AS columns FROM unnest(attnames) a) c WHERE pubname = 'shard_registry' AND schemaname <> 'snowid' AND CAST(:'tables' AS jsonb) ? format('%I.%I', schemaname, tablename);
+
 -- Why a server cannot go; no row if it can.
 -- arguments: name
 \echo fleet_retire_doubts_sql
