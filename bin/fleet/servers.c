@@ -25,8 +25,7 @@ lock_fleet(bool makes_slots)
 	if (rights != NULL)
 		return refuse(false, text_of("As a superuser, type there: %s", rights), "role %s may not change the fleet at the directory", PQuser(directory));
 	if (!try_run(directory, "SET LOCAL lock_timeout = %d; SELECT pg_advisory_lock(" FLEET_LOCK ")", ANSWER_MS / 4))
-		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: process %s", query_text(directory, "SELECT string_agg(concat_ws(' of ', pid, usename), ', ') FROM pg_locks JOIN pg_stat_activity USING (pid) "
-																												   "WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND datname = current_database()"));
+		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: process %s", query_text(directory, "SELECT string_agg(concat_ws(' of ', pid, usename), ', ') FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND datname = current_database()"));
 	return true;
 }
 
@@ -176,10 +175,9 @@ ask_servers(const char *period)
 static char *
 why_unreachable(PGconn *conn, const char *conninfo)
 {
-	char	   *why;
+	char	   *why = try_run(conn, "BEGIN; SET LOCAL client_min_messages = error; SET LOCAL statement_timeout = %d", ANSWER_MS / 2) && try_run(conn, "CREATE SUBSCRIPTION snowid_fleet_tries CONNECTION %s PUBLICATION snowid_none WITH (create_slot = false, enabled = false, slot_name = NONE)", literal(conn, conninfo))
+	? NULL : printable(last_message);
 
-	why = try_run(conn, "BEGIN; SET LOCAL client_min_messages = error; SET LOCAL statement_timeout = %d", ANSWER_MS / 2) && try_run(conn, "CREATE SUBSCRIPTION snowid_fleet_tries CONNECTION %s PUBLICATION snowid_none WITH (create_slot = false, enabled = false, slot_name = NONE)", literal(conn, conninfo))
-		? NULL : printable(last_message);
 	(void) try_run(conn, "ROLLBACK");
 	return why;
 }
@@ -222,8 +220,7 @@ static bool
 has_rows(PGconn *conn, const char *subscription)
 {
 	char	   *rows = query_text(directory, "SELECT coalesce(jsonb_object_agg(shard, home), '{}') FROM snowid.shard_registry");
-	char	   *sums = query_text(directory, FLEET_SUMS_SQL, literal(directory, query_text(conn, "SELECT coalesce(jsonb_agg(srrelid::regclass), '[]') FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid "
-																						   "WHERE srsubstate = 'r' AND subname = %s", literal(conn, subscription))));
+	char	   *sums = query_text(directory, FLEET_SUMS_SQL, literal(directory, query_text(conn, "SELECT coalesce(jsonb_agg(srrelid::regclass), '[]') FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid WHERE srsubstate = 'r' AND subname = %s", literal(conn, subscription))));
 
 	return query_bool(conn, "SELECT (SELECT coalesce(jsonb_object_agg(shard, home), '{}') FROM snowid.shard_registry) @> %s", literal(conn, rows)) &&
 		strcmp(query_text(conn, "%s", sums), query_text(directory, "%s", sums)) == 0;
@@ -277,8 +274,7 @@ subscribe(Side *server, const char *name, const char *home)
 
 	publisher.conninfo = options.for_servers != NULL ? without_password("--directory-for-servers", options.for_servers) : conninfo_of_connection(directory);
 	publisher.password = options.for_servers != NULL ? password_of(options.for_servers) : NULL;
-	run(conn, "CREATE OR REPLACE TRIGGER directory_is_right BEFORE INSERT ON snowid.shard_registry "
-		"FOR EACH ROW EXECUTE FUNCTION snowid_internal.directory_is_right(%s)", literal(conn, home));
+	run(conn, "CREATE OR REPLACE TRIGGER directory_is_right BEFORE INSERT ON snowid.shard_registry FOR EACH ROW EXECUTE FUNCTION snowid_internal.directory_is_right(%s)", literal(conn, home));
 	run(conn, "ALTER TABLE snowid.shard_registry ENABLE REPLICA TRIGGER directory_is_right");
 	if (query_bool(directory, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s AND wal_status <> 'lost')", literal(directory, subscription)) &&
 		query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subenabled)", literal(conn, subscription)))
@@ -336,8 +332,7 @@ command_add(const char *name, const char *home)
 		return EXIT_DONE;
 
 	/* First the directory: what it does not publish does not come. */
-	if ((text = query_text(directory, "SELECT string_agg('snowid.' || t, ', ') FROM unnest(ARRAY['shard_registry', 'servers', 'placements', 'poolers']) t "
-						   "WHERE NOT EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname = 'snowid' AND tablename = t)")) !=NULL)
+	if ((text = query_text(directory, "SELECT string_agg('snowid.' || t, ', ') FROM unnest(ARRAY['shard_registry', 'servers', 'placements', 'poolers']) t WHERE NOT EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname = 'snowid' AND tablename = t)")) !=NULL)
 	{
 		text = text_of("%s %s", query_bool(directory, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = 'shard_registry')")
 					   ? "ALTER PUBLICATION shard_registry ADD TABLE" : "CREATE PUBLICATION shard_registry FOR TABLE", text);
@@ -348,13 +343,9 @@ command_add(const char *name, const char *home)
 	if (strcmp(identity, identity_of(directory)) != 0 && !subscribe(&server, name, home))
 		return EXIT_FAILED;
 	run(directory, "BEGIN");
-	run(directory, "INSERT INTO snowid.servers AS s (name, home, weight, note) VALUES (%s, %s, coalesce(%s::float8, 1), %s) ON CONFLICT (name) DO UPDATE "
-		"SET home = excluded.home, weight = coalesce(%s::float8, s.weight), note = coalesce(excluded.note, s.note)",
+	run(directory, "INSERT INTO snowid.servers AS s (name, home, weight, note) VALUES (%s, %s, coalesce(%s::float8, 1), %s) ON CONFLICT (name) DO UPDATE SET home = excluded.home, weight = coalesce(%s::float8, s.weight), note = coalesce(excluded.note, s.note)",
 		literal(directory, name), literal(directory, home), literal(directory, options.weight), literal(directory, options.note), literal(directory, options.weight));
-	run(directory, "INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool, entry_options, home) SELECT shard, schema, sequence, epoch, pool, entry_options, %s "
-		"FROM jsonb_populate_recordset(NULL::snowid.shard_registry, %s) r "
-		"ON CONFLICT (shard) DO UPDATE SET home = excluded.home WHERE shard_registry.home IS NULL OR shard_registry.home IN (SELECT d.home FROM address d "
-		"JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.name = %s AND a.home <> excluded.home)",
+	run(directory, "INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool, entry_options, home) SELECT shard, schema, sequence, epoch, pool, entry_options, %s FROM jsonb_populate_recordset(NULL::snowid.shard_registry, %s) r ON CONFLICT (shard) DO UPDATE SET home = excluded.home WHERE shard_registry.home IS NULL OR shard_registry.home IN (SELECT d.home FROM address d JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.name = %s AND a.home <> excluded.home)",
 		literal(directory, home), literal(directory, query_text(server.conn, "SELECT coalesce(jsonb_agg(r), '[]') FROM snowid.shard_registry r WHERE snowid_internal.lives(r) = 'here'")), literal(directory, name));
 	run(directory, "COMMIT");
 	report_info("%s is in the fleet; to give it its share, type: snowid-fleet balance %s", name, registry_option());

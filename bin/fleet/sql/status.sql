@@ -1,12 +1,10 @@
 -- What status makes of all answers: one document, as which --json and the page show it.
 -- arguments: directory findings
 \echo status_document_sql
-CREATE TEMP TABLE document AS WITH known AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS name, a.home, s.weight, s.state, s.note, a.facts, a.trouble
-  FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home LIMIT 1)),
+CREATE TEMP TABLE document AS WITH known AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS name, a.home, s.weight, s.state, s.note, a.facts, a.trouble FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home LIMIT 1)),
  shard_at AS MATERIALIZED (SELECT n, s.* FROM answer, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) s (shard int, bytes float8)),
  move AS MATERIALIZED (SELECT id, array_agg(g.shard ORDER BY g.shard) AS shards, min(source) AS source, min(target) AS target, min(step) AS step, min(since) AS since,
-   bool_or(step IN ('moved', 'open')) AS is_moved, sum(x.bytes) AS bytes, sum(y.bytes) AS done, min(begun) AS begun FROM going g
-  LEFT JOIN shard_at x ON x.n = g.source AND x.shard = g.shard LEFT JOIN shard_at y ON y.n = g.target AND y.shard = g.shard GROUP BY id)
+   bool_or(step IN ('moved', 'open')) AS is_moved, sum(x.bytes) AS bytes, sum(y.bytes) AS done, min(begun) AS begun FROM going g LEFT JOIN shard_at x ON x.n = g.source AND x.shard = g.shard LEFT JOIN shard_at y ON y.n = g.target AND y.shard = g.shard GROUP BY id)
 SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'directory', :'directory',
  'servers', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', k.name, 'home', home, 'weight', weight, 'state', state, 'note', note, 'trouble', trouble,
    'shards', l.shards, 'bytes', l.bytes, 'rows', l.rows, 'inserts', l.inserts, 'standby_lag', facts -> 'standby_lag', 'slots', coalesce(nullif(facts -> 'slots', 'null'), '[]'),
@@ -17,8 +15,7 @@ SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'direct
  'shards', (SELECT coalesce(jsonb_agg(jsonb_build_object('shard', shard, 'schema', schema, 'pool', pool, 'server', coalesce(k.name, lives.home), 'lives',
    CASE WHEN k.facts IS NULL THEN 'no answer' ELSE coalesce(lives.lives, 'nowhere') END, 'bytes', bytes, 'rows', rows, 'inserts', inserts) ORDER BY shard), '[]') FROM lives LEFT JOIN known k ON k.n = server),
  'moves', (SELECT coalesce(jsonb_agg(jsonb_build_object('shards', shards, 'from', f.name, 'to', t.name, 'step', step, 'since', since, 'bytes', bytes, 'done', done,
-   'seconds_left', CASE WHEN done > 0 AND NOT is_moved THEN round(extract(epoch FROM clock_timestamp() - begun) * greatest(bytes - done, 0) / done) END) ORDER BY since), '[]')
-  FROM move LEFT JOIN known f ON f.n = source LEFT JOIN known t ON t.n = target WHERE NOT is_moved),
+   'seconds_left', CASE WHEN done > 0 AND NOT is_moved THEN round(extract(epoch FROM clock_timestamp() - begun) * greatest(bytes - done, 0) / done) END) ORDER BY since), '[]') FROM move LEFT JOIN known f ON f.n = source LEFT JOIN known t ON t.n = target WHERE NOT is_moved),
  'copies', (SELECT coalesce(jsonb_agg(jsonb_build_object('shards', shards, 'at', f.name, 'since', since) ORDER BY since), '[]') FROM move LEFT JOIN known f ON f.n = source WHERE is_moved),
  'findings', CAST(:'findings' AS jsonb) || (SELECT coalesce(jsonb_agg(format('slot %s of the directory is that of no server, and keeps %s of log; type there: SELECT pg_drop_replication_slot(%1$L);', slot_name, pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)))), '[]')
   FROM pg_replication_slots WHERE slot_name ^@ 'snowid_registry_' AND NOT active AND database = current_database() AND NOT EXISTS (SELECT FROM snowid.servers WHERE slot_name = 'snowid_registry_' || name))) AS document;
