@@ -13,7 +13,7 @@ int			nservers;
 const char *
 registry_option(void)
 {
-	return text_of("--registry '%s'", without_password("--registry", options.registry));
+	return text_of("--registry %s", query_text(directory, "SELECT $$'$$ || replace(%s, $$'$$, $$'\\''$$) || $$'$$", literal(directory, without_password("--registry", options.registry))));
 }
 
 /* One program at a time changes the fleet. */
@@ -358,15 +358,15 @@ command_retire(const char *name, const char *unused)
 {
 	char	   *home = home_of_server(directory, name);
 	char	   *subscription = text_of("snowid_registry_%s", name);
-	const char *reason;
+	PGresult   *doubts;
 	PGconn	   *conn;
 
 	if (home == NULL)
 		return EXIT_USAGE;
 	(void) ask_servers(NULL);
-	if ((reason = query_text(directory, FLEET_RETIRE_DOUBTS_SQL, literal(directory, name))) != NULL)
-		return refuse(EXIT_FAILED, text_of("Type first: snowid-fleet drain %s %s; or see: snowid-move audit %s", name, registry_option(), registry_option()),
-					  "%s cannot be retired: %s", name, reason);
+	doubts = query(directory, FLEET_RETIRE_DOUBTS_SQL, literal(directory, name), literal(directory, registry_option()));
+	if (PQntuples(doubts) > 0)
+		return refuse(EXIT_FAILED, PQgetvalue(doubts, 0, 1), "%s cannot be retired: %s", name, PQgetvalue(doubts, 0, 0));
 	if (options.dry_run)
 		return EXIT_DONE;
 	conn = open_connection(name, home);

@@ -342,7 +342,7 @@ look(const char *drained)
 	(void) ask_servers(strcmp(options.by, "inserts") == 0 ? options.period : NULL);
 	if (stopping)
 		return refuse(false, "Nothing is planned; to go on, type the same command again.", "interrupted while the servers were asked");
-	doubts = query(directory, FLEET_DOUBTS_SQL, drained != NULL || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'", literal(directory, drained), text_of("'" INT64_FORMAT "'", options.max_lag));
+	doubts = query(directory, FLEET_DOUBTS_SQL, drained != NULL || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'", literal(directory, drained), text_of("'" INT64_FORMAT "'", options.max_lag), literal(directory, registry_option()));
 	for (int row = 0; row < PQntuples(doubts); row++)
 		report_error("%s", PQgetvalue(doubts, row, 0));
 	if (PQntuples(doubts) > 0)
@@ -399,7 +399,8 @@ command_balance(const char *drained, const char *unused)
 	if (nleft == 0 && nstuck == 0)
 	{
 		if (drained != NULL)
-			report_info("%s has nothing any more; to take it out, type: snowid-fleet retire %s %s", drained, drained, registry_option());
+			report_info("%s has %s %s", drained, options.keep || query_bool(directory, "SELECT EXISTS (SELECT FROM going JOIN address d ON d.n = source JOIN answer a ON a.n = d.i WHERE a.name = %s)", literal(directory, drained))
+						? "only closed copies; to see what ends each, type: snowid-fleet status" : text_of("nothing any more; to take it out, type: snowid-fleet retire %s", drained), registry_option());
 		return EXIT_DONE;
 	}
 	report_error("%d jobs were not done%s", nleft, nstuck > 0 ? text_of(", and %d pools have to stay", nstuck) : "");

@@ -53,7 +53,7 @@ fleet_ok([ 'add', 's1', home_of($s1), '--weight', $_ ], 2, "weight $_", qr/inval
 # A directory that has lost its publication, and shards have changed since: the same command has a server follow again.
 fleet_ok([ 'add', 's1', home_of($s1) ], 0, 'add s1');
 $dir->safe_psql('postgres', 'DROP PUBLICATION shard_registry');
-fleet_ok([ 'status' ], 1, 'no publication', qr/^s1 .* registry NOT FOLLOWED: type: snowid-fleet add s1$/m);
+fleet_ok([ 'status' ], 1, 'no publication', qr/^s1 .* registry NOT FOLLOWED: type: snowid-fleet add s1 --registry '.*'$/m);
 $dir->safe_psql('postgres', q{UPDATE snowid.shard_registry SET pool = 'changed' WHERE shard = 0; INSERT INTO snowid.shard_registry (shard, schema, home) SELECT 5, 'insta5', home FROM snowid.servers WHERE name = 's1'});
 $s1->safe_psql('postgres', "CALL snowid.create_shards(5, 5, ddl => '$table')");
 
@@ -167,7 +167,7 @@ is_deeply([ map { $_->safe_psql('postgres', $things) } $dir, $s2 ], \@before, '.
 like($state->(), qr/s2 draining/, '... nor forgotten');
 fleet_ok([ 'add', 's2' ], 2, 'add it', qr/CREATE EXTENSION snowid;/);
 $s2->safe_psql('postgres', 'CREATE EXTENSION snowid');
-fleet_ok([ 'status' ], 1, 'a new extension', qr/^s2 .* registry NOT FOLLOWED: type: snowid-fleet add s2$/m);
+fleet_ok([ 'status' ], 1, 'a new extension', qr/^s2 .* registry NOT FOLLOWED: type: snowid-fleet add s2 --registry '.*'$/m);
 fleet_ok([ 'add', 's2' ], 0, '... follows again');
 ok($s2->poll_query_until('postgres', $follows), '... with all rows');
 

@@ -184,7 +184,7 @@ fleet_ok([ 'drain', $has12 ], 1, 'with a shard that stays', qr/insta12 stays at 
 fleet_ok([ 'add', $has12, $home{$has12} ], 0, 'added again');
 is($dir->safe_psql('postgres', "SELECT state FROM snowid.servers WHERE name = '$has12'"), 'draining', '... it drains');
 $nodes{$has12}->safe_psql('postgres', 'SELECT snowid.create_shard(78)');
-fleet_ok([ 'drain', $has12 ], 1, 'a shard that nobody told of', qr/shard 78 lives at $has12, and the directory does not know it; type: snowid-fleet add $has12\n/);
+fleet_ok([ 'drain', $has12 ], 1, 'a shard that nobody told of', qr/shard 78 lives at $has12, and the directory does not know it; type: snowid-fleet add $has12 --registry '.*'\n/);
 $nodes{$has12}->safe_psql('postgres', 'SELECT snowid.drop_shard(78)');
 $dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
 fleet_ok([ 'drain', $has12 ], 0, 'drained', qr/$has12 has nothing any more; to take it out, type: snowid-fleet retire $has12/);

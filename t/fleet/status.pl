@@ -70,6 +70,7 @@ like($said, qr{^s1 .* rows +-/s  open}m, '... and without');
 # As a page.
 my $page = PostgreSQL::Test::Utils::tempdir() . '/fleet.html';
 fleet_ok([ 'status', '--html', $page ], 1, 'a page');
+fleet_ok([ 'status', '--html', '/dev/full' ], 2, 'a full disk', qr{could not write "/dev/full": No space left on device});
 my $text = slurp_file($page);
 is(() = $text =~ m{</script>}g, 1, 'no name ends the script');
 unlike($text, qr/(src|href)=|https?:/, 'nothing comes over the network');

@@ -161,5 +161,25 @@ homes_ok({ s1 => 0, s2 => 6, s3 => 6 }, 'drained', %nodes);
 is($dir->safe_psql('postgres', $together), 1, '... together');
 fleet_ok([ 'drain', 's1', '--at-once', 0 ], 2, 'none at once', qr/at-once/);
 
+# Copies that are kept forbid to retire a server, and each message leads on to the next.
+my $status = qr/s2 has only closed copies; to see what ends each, type: snowid-fleet status --registry '/;
+fleet_ok([ 'drain', 's2', '--keep' ], 0, 'copies are kept', $status);
+fleet_ok([ 'drain', 's2' ], 0, '... also by the next', $status);
+fleet_ok([ 'retire', 's2' ], 1, '... so it is not retired', qr/moves of 6 shards are not finished there.*\n.*hint: To see what ends each, type: snowid-fleet status --registry '/);
+($out) = (fleet('status'))[1];
+system('sh', '-c', "$_ 2>/dev/null") == 0 or fail($_) for $out =~ /type: (snowid-move finish .*)$/mg;
+$dir->safe_psql('postgres', q{INSERT INTO snowid.placements VALUES ('{[0,3]}', 'only', '{s1,s2,s3}')});
+$said = fleet_ok([ 'retire', 's2' ], 1, 'a rule names it', qr/hint: At the directory, type: UPDATE .*;$/m);
+$dir->safe_psql('postgres', ($said =~ /type: (UPDATE .*;)$/m)[0] // '');
+like($dir->safe_psql('postgres', q{SELECT servers FROM snowid.placements}), qr/^\{s1,s3\}$/, '... and then does not');
+
+# A connection string with quotes, as a shell takes it.
+my $quoted = home_of($dir) . q{ application_name='it''s'} =~ s/''/\\'/r;
+IPC::Run::run([ 'snowid-fleet', 'drain', 's2', '--registry', $quoted ], '>&', \$said);
+like($said, qr/type: snowid-fleet retire s2 /, 'a registry with quotes');
+system('sh', '-c', ($said =~ /type: (snowid-fleet retire .*)$/m)[0] . ' 2>/dev/null');
+is($?, 0, '... can be typed');
+is($dir->safe_psql('postgres', q{SELECT count(*) FROM snowid.servers WHERE name = 's2'}), 0, '... and s2 is retired');
+
 $_->stop for $dir, values %nodes;
 done_testing();

@@ -86,11 +86,11 @@ SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')
   ', about ' || round((sum(bytes) / nullif(min(rate), 0))::numeric) || ' s', ', for an unknown time: there was no move yet') END) FROM job RIGHT JOIN (SELECT :'rate'::float8 AS rate) x ON true WHERE server IS NOT NULL OR NOT EXISTS (SELECT FROM job)) x (part, n, line);
 
 -- What a plan cannot be made with; without sizes, servers can be drained, or evened out by shards.
--- arguments: needs_sizes drained max_lag
+-- arguments: needs_sizes drained max_lag registry
 \echo fleet_doubts_sql
 SELECT regexp_replace(what, '[\u0001-\u001f\u007f-\u009f]', '?', 'g') FROM ( (SELECT format('shard %s is open nowhere: the registry says %s', shard, coalesce(home, 'nothing')) FROM lives l WHERE (server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL)) AND NOT EXISTS (SELECT FROM going g WHERE g.shard = l.shard) ORDER BY shard LIMIT 5)
-UNION ALL (SELECT format(CASE WHEN l.shard IS NULL THEN 'shard %1$s lives at %2$s, and the directory does not know it; type: snowid-fleet add %2$s'
-  ELSE 'shard %1$s is open at %2$s, and the directory says %3$s' END, t.shard, coalesce(name, a.home), coalesce(l.home, 'its own server')) FROM told t JOIN answer a USING (n) LEFT JOIN lives l USING (shard) WHERE t.lives = 'here' AND l.server IS DISTINCT FROM n AND t.shard NOT IN (SELECT shard FROM going) ORDER BY t.shard LIMIT 5)
+UNION ALL (SELECT format(CASE WHEN l.shard IS NULL THEN 'shard %1$s lives at %2$s, and the directory does not know it; type: snowid-fleet add %4$s %5$s'
+  ELSE 'shard %1$s is open at %2$s, and the directory says %3$s' END, t.shard, coalesce(name, a.home), coalesce(l.home, 'its own server'), coalesce(name, 'NAME HOME'), :'registry') FROM told t JOIN answer a USING (n) LEFT JOIN lives l USING (shard) WHERE t.lives = 'here' AND l.server IS DISTINCT FROM n AND t.shard NOT IN (SELECT shard FROM going) ORDER BY t.shard LIMIT 5)
 UNION ALL SELECT format('%s are one server: retire, or delete from snowid.servers, all but one', string_agg(name, ' and ')) FROM answer JOIN address ON i = answer.n WHERE name IS NOT NULL GROUP BY address.n HAVING count(*) > 1
 UNION ALL SELECT format('%s gives no answer, so nobody knows how much it has', coalesce(name, a.home)) FROM answer a JOIN address d USING (n) WHERE i = n AND facts IS NULL AND (:'needs_sizes'::bool OR name = :'drained')
 UNION ALL SELECT format('nobody knows how far the standbys of %s are behind, for which --max-lag waits; type there: GRANT pg_monitor TO %I;', coalesce(name, a.home, 'the directory'), facts ->> 'role') FROM answer a JOIN address d USING (n) WHERE i = n AND :'max_lag'::int8 >= 0 AND facts IS NOT NULL AND facts ->> 'standby_lag' IS NULL) x (what);
@@ -157,11 +157,10 @@ SELECT jsonb_build_object('is_same', concat_ws(' ', (SELECT system_identifier FR
 SELECT 'SELECT coalesce(jsonb_agg(x), ''[]'') FROM (' || coalesce(string_agg(format($$SELECT %L, count(*), sum(('x' || left(md5(to_jsonb(r)::text), 15))::bit(60)::bigint) FROM (SELECT %s FROM %I.%I WHERE %s) r$$, tablename, columns, schemaname, tablename, coalesce(rowfilter, 'true')), ' UNION ALL '), 'SELECT') || ') x'
 FROM pg_publication_tables, LATERAL (SELECT string_agg(quote_ident(a), ', ') AS columns FROM unnest(attnames) a) c WHERE pubname = 'shard_registry' AND schemaname <> 'snowid' AND CAST(:'tables' AS jsonb) ? format('%I.%I', schemaname, tablename);
 
--- Why a server cannot go; no row if it can.
--- arguments: name
+-- Why a server cannot go, and what to do; no row if it can.
+-- arguments: name registry
 \echo fleet_retire_doubts_sql
-WITH s AS MATERIALIZED (SELECT d.n FROM snowid.servers JOIN address d USING (home) WHERE name = :'name') SELECT what FROM ( SELECT 1, format('%s shards live there, the first is %s', count(*), min(shard)) FROM (SELECT shard FROM lives WHERE server = (SELECT n FROM s) UNION
-  SELECT shard FROM told WHERE n = (SELECT n FROM s) AND lives = 'here') l HAVING count(*) > 0
- UNION ALL SELECT 2, format('%s shards are open nowhere, the first is %s', count(*), min(shard)) FROM lives WHERE server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL) HAVING count(*) > 0
- UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)) FROM going WHERE (SELECT n FROM s) IN (source, target) HAVING count(*) > 0
- UNION ALL SELECT 4, 'a row of snowid.placements names it' FROM snowid.placements WHERE :'name' = ANY (servers)) x (n, what) ORDER BY n LIMIT 1;
+WITH s AS MATERIALIZED (SELECT d.n FROM snowid.servers JOIN address d USING (home) WHERE name = :'name') SELECT what, to_do FROM ( SELECT 1, format('%s shards live there, the first is %s', count(*), min(shard)), format('Type first: snowid-fleet drain %s %s', :'name', :'registry') FROM (SELECT shard FROM lives WHERE server = (SELECT n FROM s) UNION SELECT shard FROM told WHERE n = (SELECT n FROM s) AND lives = 'here') l HAVING count(*) > 0
+ UNION ALL SELECT 2, format('%s shards are open nowhere, the first is %s', count(*), min(shard)), 'To see more, type: snowid-move audit ' || :'registry' FROM lives WHERE server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL) HAVING count(*) > 0
+ UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)), 'To see what ends each, type: snowid-fleet status ' || :'registry' FROM going WHERE (SELECT n FROM s) IN (source, target) HAVING count(*) > 0
+ UNION ALL SELECT 4, 'a row of snowid.placements names it', format('At the directory, type: UPDATE snowid.placements SET servers = array_remove(servers, %1$L) WHERE %1$L = ANY (servers);', :'name') FROM snowid.placements WHERE :'name' = ANY (servers)) x (n, what, to_do) ORDER BY n LIMIT 1;
