@@ -56,6 +56,8 @@ for my $role (split /\n/, $node->safe_psql('postgres', q{SELECT rolname FROM pg_
 		GRANT CREATE ON DATABASE postgres TO a_$role; GRANT USAGE ON SCHEMA insta5 TO a_$role");
 	$can{$role} = $node->safe_psql('postgres', 'SELECT can_write() ORDER BY 1', extra_params => [ '-U', "a_$role" ]);
 }
+my $reference = slurp_file("$FindBin::RealBin/../../doc/reference.md");
+like($reference, qr/`$_` can (?:write|lock)/, "the reference says what $_ can") foreach grep { $can{$_} ne '' } sort keys %can;
 my $written = delete $can{pg_write_all_data};
 like($written, qr/^\Q$_\E$/m, "pg_write_all_data: $_") foreach 'snowid.shard_registry UPDATE', 'snowid.moves DELETE', 'snowid_internal.reservation setval',
   'snowid.id_seq setval', 'insta5.id_seq nextval';
