@@ -45,13 +45,16 @@ endif
 include $(PGXS)
 
 # What was built for another server version is built anew.
-BUILT_FOR := $(shell v="$$($(PG_CONFIG) --version)"; [ "$$(cat .built-for 2>/dev/null)" = "$$v" ] || echo "$$v" >.built-for)
+BUILT_FOR := $(shell [ "$$(cat .built-for 2>/dev/null)" = "$$($(PG_CONFIG) --version)" ] || rm -f .built-for)
+.built-for:
+	@$(PG_CONFIG) --version >$@
 $(OBJS): $(SRC_HEADERS) .built-for
 
 # The client programs have makefiles of their own: PGXS builds one thing at a time.
 PROGRAMS = move each fleet
 PROGRAM_TARGETS = $(foreach target,all install uninstall clean,$(PROGRAMS:%=%-$(target)))
 all: $(PROGRAMS:%=%-all)
+$(PROGRAMS:%=%-all): .built-for
 install: $(PROGRAMS:%=%-install)
 uninstall: $(PROGRAMS:%=%-uninstall)
 clean: $(PROGRAMS:%=%-clean)
