@@ -45,7 +45,7 @@ endif
 include $(PGXS)
 
 # What was built for another server version is built anew.
-BUILT_FOR := $(shell [ "$$(cat .built-for 2>/dev/null)" = "$$($(PG_CONFIG) --version)" ] || rm -f .built-for)
+BUILT_FOR := $(shell v="$$($(PG_CONFIG) --version)"; [ "$$(cat .built-for 2>/dev/null)" = "$$v" ] || echo "$$v" >.built-for)
 .built-for:
 	@$(PG_CONFIG) --version >$@
 $(OBJS): $(SRC_HEADERS) .built-for
