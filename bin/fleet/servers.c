@@ -255,7 +255,7 @@ follows(PGconn *conn, const char *name, const char *subscription)
 			if (now_ms() > begun + ANSWER_MS / 4)
 				tell_now_and_then("waiting: %s follows the directory, and is behind", name);
 		}
-		seen = now;
+		seen = now != NULL ? now : "";
 	}
 	return false;
 }
