@@ -175,7 +175,7 @@ $dir->safe_psql('postgres', ($said =~ /type: (UPDATE .*;)$/m)[0] // '');
 like($dir->safe_psql('postgres', q{SELECT servers FROM snowid.placements}), qr/^\{s1,s3\}$/, '... and then does not');
 
 # A connection string with quotes, as a shell takes it.
-my $quoted = home_of($dir) . q{ application_name='it\'s so'};
+my $quoted = home_of($dir) . q{ passfile='/it\'s so'};
 IPC::Run::run([ 'snowid-fleet', 'drain', 's2', '--registry', $quoted ], '>&', \$said);
 like($said, qr/type: snowid-fleet retire s2 /, 'a registry with quotes');
 system('sh', '-c', ($said =~ /type: (snowid-fleet retire .*)$/m)[0] . ' 2>/dev/null');
