@@ -41,14 +41,15 @@ PG_CONFIG ?= $(if $(PG),/usr/lib/postgresql/$(PG)/bin/)pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 ifneq ($(filter-out portable npm checkver dist deb-source,$(or $(MAKECMDGOALS),all)),)
 $(if $(PGXS),,$(error $(PG_CONFIG) is not there: install postgresql-server-dev-$(or $(PG),NN), or set PG_CONFIG))
-endif
-include $(PGXS)
 
 # What was built for another server version is built anew.
 BUILT_FOR := $(shell v="$$($(PG_CONFIG) --version)"; [ "$$(cat .built-for 2>/dev/null)" = "$$v" ] || echo "$$v" >.built-for)
+endif
+include $(PGXS)
+
 .built-for:
 	@$(PG_CONFIG) --version >$@
-$(OBJS): $(SRC_HEADERS) .built-for
+$(OBJS) $(OBJS:.o=.bc): $(SRC_HEADERS) .built-for
 
 # The client programs have makefiles of their own: PGXS builds one thing at a time.
 PROGRAMS = move each fleet

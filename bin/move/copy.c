@@ -783,6 +783,7 @@ restore_after_rows(Copy *copy, bool goes_on)
 			status = run_pg_restore(copy, i == 0 ? copy->jobs : 1, list, errors, &is_clean);
 		if (list != NULL)
 			fclose(list);
+		list = NULL;
 	}
 	if (status == STATUS_DONE && (status = compare_definitions(copy->move, copy->archive)) != STATUS_DONE)
 	{
