@@ -9,6 +9,7 @@ package SnowidTest;
 use strict;
 use warnings;
 
+use Carp ();
 use Cwd qw(abs_path);
 use Exporter 'import';
 use File::Basename;
@@ -29,6 +30,10 @@ my $top = abs_path(dirname(__FILE__) . '/../..');
 # A test of the extension is one of the portable edition, too: a file that sets
 # this and then does the test's file runs it there.
 our $edition = '';
+
+# What has not ended after four times of what a test waits for one thing never ends: say where it stands.
+$SIG{ALRM} = sub { diag Carp::longmess("$0 does not end"); exit 1 };
+alarm 4 * $PostgreSQL::Test::Utils::timeout_default if ($ENV{SNOWID_MOVE_KILL} // '') ne 'all';
 
 # Whether safe_psql asks a server's database postgres in one session: a psql and a backend for
 # each time would take the processor from the programs that are tested.  Tests of what the
