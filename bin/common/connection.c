@@ -35,13 +35,16 @@ options_for_programs(PGconn *conn)
 					  "SELECT FROM pg_attribute WHERE atttypid IN ('money'::regtype, 'money[]'::regtype)))");
 }
 
+bool		runs_others = false;
+
 /*
  * Prepare a session; false if the connection breaks.  The search path comes first and alone, as PostgreSQL's
  * own programs do it.  Else a role that may create objects in a schema of the
  * path could put its own function or operator in the place of one that we name.
  * It is not sent at the connection's start, since poolers refuse that.
  *
- * Timeouts would hit at the wrong places, and an asynchronous commit
+ * Timeouts would hit at the wrong places, a query of ours could take minutes in place of milliseconds
+ * as others would have theirs planned, and an asynchronous commit
  * could forget a step.  Keepalives free our locks if the network is gone.
  * An owner who puts a view in the place of his table, whose name we have
  * just read, does not have us run it: as in pg_dump, where minor releases
@@ -57,8 +60,9 @@ set_up_session(PGconn *conn)
 				"('timezone', 'UTC'), ('extra_float_digits', '3'), ('jit', 'off'), "
 				"('row_security', 'off'), ('restrict_nonsystem_relation_kind', 'view, foreign-table'), "
 				"('tcp_keepalives_idle', '10'), "
-				"('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')"
-				") v (name, value) WHERE current_setting(name, true) <> value") &&
+				"('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3') "
+				"UNION ALL SELECT name, boot_val FROM pg_settings WHERE %s AND name ~ '^(enable|geqo)|_(collapse_limit|cost)$'"
+				") v (name, value) WHERE current_setting(name, true) <> value", runs_others ? "false" : "true") &&
 		try_run(conn,
 				"SELECT set_config('synchronous_commit', 'on', false) "
 				"WHERE current_setting('synchronous_commit') IN ('off', 'local')"))

@@ -105,6 +105,7 @@ main(int argc, char *argv[])
 		refuse_usage("--registry is needed; to run, --name; to create, --like and --shard; to forget, --name and --shard");
 	if (options.each_server && (*command != 'r' || options.file == NULL || options.shards.n > 0 || options.canary > 0))
 		refuse_usage("--each-server is for run, with --file, without --shard and --canary");
+	runs_others = strchr("erq", *command) != NULL;
 	add_registry(options.registry);
 	registry = connect_server(0);
 	if (PQstatus(registry) != CONNECTION_OK)

@@ -12,8 +12,18 @@ use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
 
-my %node = map { $_ => move_node($_) } 'a', 'b';
 my $neutral = '';
+
+# Another country's money, if the system knows one.
+my $money = 'POSIX';
+my $locales = PostgreSQL::Test::Utils::tempdir();
+if (system("localedef -i de_DE -f UTF-8 $locales/de_DE.UTF-8 2>&1") == 0)
+{
+	$ENV{LOCPATH} = $locales;
+	$money = 'de_DE.UTF-8';
+}
+note "lc_monetary: $money";
+my %node = map { $_ => move_node($_) } 'a', 'b';
 
 for (values %node)
 {
@@ -28,26 +38,28 @@ $node{a}->command_ok(
 	[ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-v', 'schema=insta5', '-v', 'role=lesser',
 		'-f', "$FindBin::RealBin/objects.sql", '-d', $node{a}->connstr('postgres') ], 'a shard with everything');
 
-# What no setting of a role or a database can be, and what the plan refuses.
+# What has no other value by itself, and what is left as it is: what no session can have, or logs with.
 my %wanted = (
 	DateStyle => 'SQL, DMY', TimeZone => 'Asia/Kathmandu', search_path => 'trap, pg_catalog', default_tablespace => 'other',
 	temp_tablespaces => 'other', default_table_access_method => 'other', client_encoding => 'LATIN1', application_name => 'x',
 	default_text_search_config => 'german', timezone_abbreviations => 'India', restrict_nonsystem_relation_kind => 'view',
-	backslash_quote => 'off', IntervalStyle => 'sql_standard', log_timezone => undef, lc_monetary => undef,
+	backslash_quote => 'off', IntervalStyle => 'sql_standard', lc_monetary => $money, lc_numeric => $money, lc_time => $money,
+	local_preload_libraries => undef, createrole_self_grant => 'set, inherit',
+	# What a system was built without has one value only.
 	default_toast_compression => undef,
 	# Less ends the walsender while a busy machine starts the workers that apply in parallel; and
 	# errors that it would get over end it, too, of which the plan warns.  For developers: to send each
 	# change at once starts a worker for each of a move's messages, and they come faster than workers do.
 	wal_sender_timeout => '20s', transaction_timeout => '20s', exit_on_error => undef,
 	debug_logical_replication_streaming => undef, logical_decoding_mode => undef);
-my @settings;
+my (@settings, @forgotten);
 
 # It is always on there.
 $wanted{standard_conforming_strings} = undef if ask($node{a}, 'SHOW server_version_num') >= 190000;
 for (split /\n/, ask($node{a}, q{
 SELECT name, vartype, reset_val, min_val, max_val, array_to_string(array_remove(enumvals, reset_val), ',') FROM pg_settings
 WHERE (context = 'user' OR name IN ('session_replication_role', 'event_triggers', 'zero_damaged_pages', 'lo_compat_privileges'))
-AND name !~ '^(transaction_(iso|read|def)|local_preload|snowid|debug_(print|pretty|raw)|log_|trace_)' ORDER BY 1}))
+AND name !~ '^(transaction_(iso|read|def)|snowid)' ORDER BY 1}))
 {
 	my ($name, $type, $value, $min, $max, $others) = split /\|/, $_, -1;
 	my $unusual = exists $wanted{$name} ? $wanted{$name}
@@ -57,24 +69,32 @@ AND name !~ '^(transaction_(iso|read|def)|local_preload|snowid|debug_(print|pret
 	  : $type =~ /integer|real/ ? ($value != $min ? $min : $max) : undef;
 
 	push @settings, [ $name, $unusual ] if defined $unusual;
+	push @forgotten, $name if !defined $unusual && !exists $wanted{$name};
 	$neutral .= " -c $name=" . ($value =~ s/([ \\])/\\$1/gr);
 }
 # With some of these, replication begins anew again and again on a busy machine.
 $MoveTest::patience *= 3;
 cmp_ok(scalar @settings, '>', 110, 'settings');
-my @found_by_plan = qw(array_nulls xmloption);
+is("@forgotten", '', 'all that a user can set');
+my @found_by_plan = qw(array_nulls xmloption lc_monetary);
 
 ask($node{a}, 'REFRESH MATERIALIZED VIEW insta5.moods');
 my $definitions = definitions($node{a});
 my $rows = rows($node{a});
 
+# As if nothing cost anything, a query of the program's can take minutes: it is planned as by default.
+ask($node{a}, 'CREATE TABLE trap.costs (cost text)', q{CREATE FUNCTION trap.note_cost() RETURNS trigger LANGUAGE plpgsql AS
+	'BEGIN INSERT INTO trap.costs SELECT current_setting(''cpu_tuple_cost''); RETURN NULL; END'},
+	'CREATE TRIGGER costs AFTER UPDATE ON snowid.moves EXECUTE FUNCTION trap.note_cost()');
+
 # The source's database, the target's role, and both.
 check_move('a', 'b', '%s DATABASE postgres', 'a');
+is(ask($node{a}, 'SELECT DISTINCT cost FROM trap.costs', 'DROP TRIGGER costs ON snowid.moves'), '0.01', 'how its queries are planned');
 for my $name (@found_by_plan)
 {
 	my ($value) = map { $_->[0] eq $name ? $_->[1] : () } @settings;
 
-	ask($node{a}, "ALTER ROLE CURRENT_USER IN DATABASE postgres SET $name = $value");
+	ask($node{a}, "ALTER ROLE CURRENT_USER IN DATABASE postgres SET $name = '$value'");
 	moves_ok($node{b}, $node{a}, 5, [ 'plan', '--trust-owners' ], 1, "plan: $name", qr/FAILED[^\n]*$name/);
 	ask($node{a}, "ALTER ROLE CURRENT_USER IN DATABASE postgres RESET $name");
 }
@@ -105,9 +125,10 @@ sub check_move
 
 	for my $where (@where)
 	{
-		my $skip = $where eq $to ? join '|', @found_by_plan : 'none';
+		# Money must be the same on both; lists and XML as the copy needs them on the target.
+		my $skip = join '|', grep { $_ eq 'lc_monetary' ? @where == 1 : $where eq $to } @found_by_plan;
 		ask($node{$where}, map { "$alter SET $_->[0] = " . ($_->[0] eq 'search_path' ? $_->[1] : "'$_->[1]'") }
-			  grep { $_->[0] !~ /^($skip)$/ } @settings);
+			  grep { $_->[0] !~ /^($skip|)$/ } @settings);
 	}
 	moves_ok($node{$from}, $node{$to}, 5, [ '--verify', 'checksums', '--trust-owners', '--stop-after', 'copied' ], 0, "$name: copied");
 	ask($node{$from}, q{INSERT INTO insta5.odd SELECT 77 + id, path, bytes, texts, ago, price, doc FROM insta5.odd WHERE price < '0'::money});
