@@ -34,6 +34,24 @@ moves_ok($a, $b, 5, [], 0, 'moved with lists that are cast');
 is(sqlstate($b, q{INSERT INTO insta5.kinds VALUES (1, 'b')}), '23514', 'which it has');
 moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 
+# What a connection string sets is set in the sessions of pg_restore, too.
+fresh();
+$a->safe_psql('postgres', q{
+CREATE FUNCTION insta5.told(x bigint) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN RAISE LOG 'it has "%"', current_setting('my.option', true); RETURN x; END $$;
+CREATE INDEX told ON insta5.users (insta5.told(id))});
+{
+	my @command = move_command($a, $b, 5);
+
+	$command[-1] .= q{ options='-c my.option=here'};
+	IPC::Run::run(\@command, '>&', \$said);
+	is($? >> 8, 0, 'moved with options in a connection string') or diag $said;
+	my $log = slurp_file($b->logfile);
+	like($log, qr/LOG: +it has "here"\n[^\n]*CONTEXT[^\n]*\n[^\n]*STATEMENT: +CREATE INDEX told/, 'which pg_restore has');
+	unlike($log, qr/it has ""[^\n]*\n[^\n]*\n[^\n]*STATEMENT: +CREATE/, 'in each session');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+}
+
 # But what somebody has changed is another.
 fresh();
 $a->safe_psql('postgres', q{CREATE VIEW insta5.typed AS SELECT 'a'::text AS x; CREATE FUNCTION insta5.f() RETURNS text LANGUAGE sql AS $$ SELECT (SELECT 'a') $$});

@@ -10,6 +10,7 @@ use MoveTest;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $a = move_node('a');
 my $b = move_node('b');
@@ -91,6 +92,33 @@ for my $what (qw(publication subscription))
 		moves_ok($a, $b, 5, [], 1, 'it cannot go on', qr/"$name" of the \w+ is lost: somebody has dropped it.*the move is undone/s);
 		moves_ok($a, $b, 5, [], 0, 'moved after that');
 		ends_ok(5, "a $what");
+	};
+}
+
+# By a server that keeps no log for a slot that nobody reads.
+for ([ 'max_slot_wal_keep_size', '1MB', $a->pg_version >= 17 ? 'wal_removed' : 'its log is gone' ], [ 'idle_replication_slot_timeout', '1s', 'idle_timeout' ])
+{
+	my ($setting, $value, $reason) = @$_;
+	next if $setting =~ /^idle/ && $a->pg_version < 18;
+
+	subtest "a slot that is lost by $setting" => sub {
+		fresh_shard($a, $b);
+		follows(5);
+		my $name = name();
+		$b->safe_psql('postgres', "ALTER SUBSCRIPTION $name DISABLE");
+		$a->poll_query_until('postgres', 'SELECT NOT active FROM pg_replication_slots') or die 'still read';
+		$a->safe_psql('postgres', $_) for "ALTER SYSTEM SET $setting = '$value'", 'SELECT pg_reload_conf()';
+		for (1 .. $PostgreSQL::Test::Utils::timeout_default)
+		{
+			last if $a->safe_psql('postgres', 'SELECT wal_status FROM pg_replication_slots') eq 'lost';
+			$a->safe_psql('postgres', $_) for 'SELECT pg_logical_emit_message(false, $$x$$, $$x$$), pg_switch_wal()', 'CHECKPOINT';
+			usleep(100_000) if $setting =~ /^idle/;
+		}
+		$b->safe_psql('postgres', "ALTER SUBSCRIPTION $name ENABLE");
+		moves_ok($a, $b, 5, [], 1, 'it cannot go on', qr/replication slot "$name" of the source is lost: $reason\n.*the move is undone/s);
+		$a->safe_psql('postgres', $_) for "ALTER SYSTEM RESET $setting", 'SELECT pg_reload_conf()';
+		moves_ok($a, $b, 5, [], 0, 'moved after that');
+		ends_ok(5, $setting);
 	};
 }
 
