@@ -36,6 +36,10 @@ foreach my $program ('snowid-each', 'snowid-fleet', 'snowid-move')
 	my ($commands) = $help =~ /^Commands:\n(.*?)\n\n/ms;
 	is_deeply([ sort $page =~ /^\.It Cm (\S+)$/mg ], [ sort $commands =~ /^  (\S+) /mg ], "$program: commands");
 
+	# Those are more than "The default is" says.
+	my ($most) = $program eq 'snowid-move' && slurp_file(dirname(__FILE__) . '/../../bin/move/stages.h') =~ /^#define BATCH_MAX\s+(\d+)/m;
+	like($page, qr/^\.It Fl -batch .*\n.*\nAt most $most,/m, 'the largest batch') if $most;
+
 	my ($statuses) = $help =~ /^Exit status: (.*)/ms;
 	is_deeply([ $page =~ /^\.It (\d)$/mg ], [ $statuses =~ /\b(\d) (?=[a-z])/g ], "$program: exit statuses");
 }

@@ -38,6 +38,13 @@ subject 'rights on the source' => sub {
 		'GRANT SET ON PARAMETER deadlock_timeout TO app;', same_plan => 1, also_fails => 1);
 	case_ok('rights on the source', 'FAILED', 'role app is no superuser, and may not make subscriptions', 'superuser',
 		options => [ '--from' => $from_app, '--reverse' => undef ]);
+	sql($_, 'CREATE SCHEMA util; CREATE DOMAIN util.word AS text; CREATE ROLE other LOGIN IN ROLE app; ALTER ROLE other SET role = app') for 'a', 'b';
+	sql('a', 'ALTER TABLE insta5.photos ADD word util.word');
+	case_ok("rights on the $_", 'FAILED', 'role app may not use schema util', 'GRANT USAGE ON SCHEMA util TO app;',
+		options => [ '--from' => $from_app, '--to' => $as_app ], same_plan => $_ eq 'target') for 'source', 'target';
+	sql('a', 'ALTER TABLE insta5.photos DROP word');
+	case_ok("rights on the $_", 'FAILED', 'sessions of role other go on as role app', 'ALTER ROLE other RESET role; ALTER ROLE other IN DATABASE postgres RESET role;',
+		options => [ '--from' => $from_app =~ s/app$/other/r, '--to' => $as_app =~ s/app$/other/r ]) for 'source', 'target';
 };
 
 # A superuser is granted to nobody, whichever server asks for it.

@@ -138,10 +138,25 @@ SELECT 'warning', format('role %I may not set deadlock_timeout: an autovacuum in
 WHERE NOT has_parameter_privilege('deadlock_timeout', 'SET')
 $$ AS may_set \gset
 
+-- Of what the shards' objects are made of; who owns their own schema may use it.
+SELECT $$
+WITH :objects_inside
+SELECT coalesce(array_agg(DISTINCT nspname), '{}') AS other FROM pg_namespace n LEFT JOIN object o ON namespace = n.oid
+WHERE nspname = 'snowid'
+OR NOT namespace :in_shard AND (o.classid, o.objid) IN (SELECT refclassid, refobjid FROM pg_depend JOIN inside USING (classid, objid))
+$$ AS used_schemas \gset
+
 SELECT $$
 SELECT 'FAILED', format('role %I may not create %s', current_user, :'made'),
  format('Type: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user)
 WHERE NOT has_database_privilege(current_database(), 'CREATE')
+UNION ALL
+SELECT 'FAILED', format('role %I may not use schema %I', current_user, nspname), format('Type: GRANT USAGE ON SCHEMA %I TO %I;', nspname, current_user)
+FROM pg_namespace WHERE nspname = ANY (:'other'::name[]) AND NOT has_schema_privilege(oid, 'USAGE')
+UNION ALL
+SELECT 'FAILED', format('sessions of role %I go on as role %I', session_user, current_user),
+ format('Connect as that role, or type: ALTER ROLE %I RESET role; ALTER ROLE %1$I IN DATABASE %I RESET role;', session_user, current_database())
+WHERE session_user <> current_user
 UNION ALL
 :may_see_sessions
 UNION ALL
@@ -152,6 +167,7 @@ $$ AS may_move \gset
 
 \echo rights on the source
 \set made publications
+:used_schemas \gset
 :may_replicate
 UNION ALL
 :may_move;
@@ -162,8 +178,9 @@ WITH :owned
 :owns_all;
 
 \echo rights on the target
-\c :target
 \set made schemas
+:used_schemas \gset
+\c :target
 :may_subscribe
 UNION ALL
 :may_move;
@@ -396,7 +413,7 @@ GROUP BY 1, 2, 3, 4 ORDER BY 1, 3;
 \c :source
 SELECT 'FAILED', format('extension "%s" is in schema "%s", and pg_dump of a schema leaves extensions out', extname, nspname),
  CASE WHEN NOT extrelocatable THEN 'It cannot change its schema. Give the tables and the rest another one, with ALTER ... SET SCHEMA.'
- WHEN nspname = 'public' THEN format('Type: CREATE SCHEMA extensions; ALTER EXTENSION %I SET SCHEMA extensions;', extname)
+ WHEN nspname = 'public' THEN format('Type: CREATE SCHEMA IF NOT EXISTS extensions; ALTER EXTENSION %I SET SCHEMA extensions;', extname)
  ELSE format('Type: ALTER EXTENSION %I SET SCHEMA public;', extname) END
 FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE nspname = ANY (:'schemas')
 UNION ALL
