@@ -1324,23 +1324,30 @@ END;
 
 -- body of snowid_internal.sequence_value(seq regclass, epoch timestamptz, OUT last bigint, OUT called boolean)
 /*
- * By name, since no function of PostgreSQL 15 tells is_called.  So the settings
- * keep a view or a foreign table out, and the condition on tableoid whatever
- * else was put in the place of the name meanwhile.
+ * By OID, which locks it as nextval() does: nobody drops or renames it then.  Only one
+ * that was never called is read by name, since no function of PostgreSQL 15 tells its value.
+ * A schema can be renamed: so the settings keep a view or a foreign table out, and the
+ * condition on tableoid whatever else is in the place of the name.
  */
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off
 AS $$
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = seq AND c.relkind = 'S') THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-			MESSAGE = format('sequence with OID %s does not exist', seq::oid);
+		RAISE undefined_table;
 	END IF;
-	EXECUTE format('SELECT s.last_value, s.is_called FROM %s s WHERE s.tableoid = $1',
-				   snowid_internal.qualified_name(seq))
-	INTO last, called USING seq::oid;
+	last := pg_sequence_last_value(seq);
+	called := last IS NOT NULL;
+	IF NOT called THEN
+		EXECUTE format('SELECT s.last_value, s.is_called FROM %s s WHERE s.tableoid = $1',
+					   snowid_internal.qualified_name(seq))
+		INTO last, called USING seq::oid;
+	END IF;
 	IF called AND last > 1::bigint << 40 THEN
 		last := greatest(last, snowid_internal.slot_floor(epoch) - 1);
 	END IF;
+EXCEPTION WHEN undefined_table OR internal_error THEN	-- also dropped while it was waited for
+	RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+		MESSAGE = format('sequence with OID %s does not exist', seq::oid);
 END
 $$;
 
