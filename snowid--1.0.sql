@@ -255,6 +255,24 @@ COMMENT ON FUNCTION snowid.shard_of(text, int) IS
 
 /* -------- logical shards -------- */
 
+-- As libpq reads what is shown to everybody: a home, or all texts of a history.  Also what
+-- is escaped in a URI.
+CREATE FUNCTION snowid_internal.has_password(homes jsonb)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+SELECT coalesce(bool_or(h.home ~ '^postgres(ql)?://[^/@]*:[^/@]*@' OR d.home
+	~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret|scram_(client|server)_key)[[:space:]]*='), false)
+FROM jsonb_path_query($1, '$.**') v (value), LATERAL (SELECT v.value #>> '{}') h (home), LATERAL (
+	SELECT string_agg(CASE WHEN u.part ~ '^%[2-7][0-9A-Fa-f]' THEN chr(('x' || substr(u.part, 2, 2))::bit(8)::int) || substr(u.part, 4)
+					  ELSE u.part END, '' ORDER BY u.n)
+	FROM regexp_split_to_table(h.home, '(?=%)') WITH ORDINALITY u (part, n)) d (home)
+WHERE jsonb_typeof(v.value) = 'string';
+END;
+
+COMMENT ON FUNCTION snowid_internal.has_password(jsonb) IS
+'does a connection string, or one in a history, name a password?';
+
 -- Which number is which schema.  The rows belong to the users and are dumped.
 -- They have the schema's name, so that a restored row finds it.  A shard's row
 -- is committed together with everything that was made in the shard.
@@ -264,14 +282,14 @@ CREATE TABLE snowid.shard_registry (
 		CHECK (schema !~ '^pg_' AND schema <> ALL ('{$user,information_schema,snowid,snowid_internal}')),
 	sequence name NOT NULL DEFAULT 'id_seq',
 	epoch timestamptz CHECK (isfinite(epoch)),
-	home text CONSTRAINT home_without_password
-		CHECK (home !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
+	home text CONSTRAINT home_without_password CHECK (NOT snowid_internal.has_password(to_jsonb(home))),
 	pool text,
 	entry_options text CHECK (entry_options !~* '[\r\n]|(^|[[:space:]''])(host|port|dbname|user|password|auth_[a-z]+)[[:space:]]*='
 		AND length(replace(entry_options, '''', '')) % 2 = length(entry_options) % 2),
 	homes jsonb CHECK (homes = jsonb_path_query_array(homes, 'strict $[*] ? (
 			@.since like_regex "^[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[1-3][0-9])T[0-9:.]+[+-][0-9:]+$" && (
-				exists(@.since.datetime("YYYY-MM-DD\"T\"HH24:MI:SSTZH:TZM")) || exists(@.since.datetime("YYYY-MM-DD\"T\"HH24:MI:SS.USTZH:TZM"))))', silent => true)) NOT NULL DEFAULT '[]'
+				exists(@.since.datetime("YYYY-MM-DD\"T\"HH24:MI:SSTZH:TZM")) || exists(@.since.datetime("YYYY-MM-DD\"T\"HH24:MI:SS.USTZH:TZM"))))', silent => true))
+		CONSTRAINT homes_without_password CHECK (NOT snowid_internal.has_password(homes)) NOT NULL DEFAULT '[]'
 );
 SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
 
@@ -338,8 +356,7 @@ ALTER TABLE snowid.shard_registry ENABLE ALWAYS TRIGGER registry_changed;
 -- name has no hyphen, so that a slot's name tells the server.
 CREATE TABLE snowid.servers (
 	name text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_]{0,29}$'),
-	home text NOT NULL UNIQUE CONSTRAINT home_without_password
-		CHECK (home !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
+	home text NOT NULL UNIQUE CONSTRAINT home_without_password CHECK (NOT snowid_internal.has_password(to_jsonb(home))),
 	weight float8 NOT NULL DEFAULT 1 CHECK (weight > 0 AND weight < 'Infinity'),
 	state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'full', 'draining')),
 	note text
@@ -363,8 +380,7 @@ COMMENT ON TABLE snowid.placements IS
 'which shards stay where they are, live only on some servers, or never two on one';
 
 CREATE TABLE snowid.poolers (
-	console text PRIMARY KEY CONSTRAINT console_without_password
-		CHECK (console !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@')
+	console text PRIMARY KEY CONSTRAINT console_without_password CHECK (NOT snowid_internal.has_password(to_jsonb(console)))
 );
 SELECT pg_catalog.pg_extension_config_dump('snowid.poolers', '');
 
