@@ -1171,15 +1171,13 @@ BEGIN
 			MESSAGE = format('shard %s has moved to %s', shard, r.home),
 			DETAIL = 'Its number must stay registered here.';
 	END IF;
-	IF to_regnamespace(quote_ident(r.schema)) IS NULL THEN
-		RETURN;
-	END IF;
 
 	-- A new shard of the same number starts from the clock, so the clock must
 	-- have passed the last id, as it does soon after a crash.  Until we have the
 	-- lock, ids may be taken, up to 10 ms ahead.  Tables can have sequences of
-	-- their own; one that is further ahead may be no clock.
-	SELECT max(q.ahead), bool_and(has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE')) INTO ahead, is_known
+	-- their own; one that no DEFAULT makes ids with, and that is further ahead, may be no clock.
+	SELECT max(q.ahead), coalesce(bool_and(has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE')) AND bool_or(c.relname = r.sequence), false)
+	INTO ahead, is_known
 	FROM pg_class c, LATERAL (
 		-- One that was set to an id may have given all up to now, and to what is reserved.
 		SELECT CASE WHEN v.last >> 50 > 0 THEN greatest(clock_timestamp(),
@@ -1189,9 +1187,13 @@ BEGIN
 		FROM snowid_internal.epoch_of(r) e (epoch), snowid_internal.sequence_value(
 			CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END, e.epoch) v) AS q(ahead)
 	WHERE c.relkind = 'S' AND c.relnamespace = to_regnamespace(quote_ident(r.schema))
-	  AND (c.relname = r.sequence OR q.ahead <= interval '5 seconds');
+	  AND (c.relname = r.sequence OR q.ahead <= interval '5 seconds' OR EXISTS (
+		SELECT FROM pg_depend d WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
+		  AND d.refobjid = c.oid AND snowid_internal.makes_ids(d.objid)));
 	BEGIN
-		IF cascade THEN
+		IF to_regnamespace(quote_ident(r.schema)) IS NULL THEN
+			NULL;
+		ELSIF cascade THEN
 			EXECUTE format('DROP SCHEMA %I CASCADE', r.schema);
 		ELSE
 			EXECUTE format('DROP FUNCTION IF EXISTS %I.next_id()', r.schema);
