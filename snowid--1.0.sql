@@ -1708,14 +1708,14 @@ BEGIN
 	-- The same mode for all who alter the table, so that none waits for another in a circle.
 	PERFORM snowid_internal.lock_table("table", 'SHARE UPDATE EXCLUSIVE'::text);
 
-	-- By what it depends on, since its name can be another, and names read as settings say.
+	-- The very condition, in either notation; its name can be another.  Not one that children have
+	-- not, or that is not enforced.
 	new_guard := guard AND NOT EXISTS (
 		SELECT FROM pg_constraint c
-		JOIN pg_attribute a ON a.attrelid = c.conrelid AND c.conkey = ARRAY[a.attnum]
-		JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = c.oid
-		WHERE c.conrelid = "table" AND a.attname = "column" AND c.contype = 'c'
-		  AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = 'snowid.id_shard(bigint)'::regprocedure
-		  AND pg_get_constraintdef(c.oid) ~ format('^CHECK [(][(][^ ]*[(].*[)] = %s[)][)]', s.shard));
+		WHERE c.conrelid = "table" AND c.contype = 'c' AND NOT c.connoinherit AND pg_get_constraintdef(c.oid) !~ ' NOT ENFORCED$'
+		  AND pg_get_expr(c.conbin, c.conrelid) IN (
+			SELECT format('(%I.%I(' || f || ') = %5$s)', 'snowid', 'id_shard', 'id', "column", s.shard)
+			FROM unnest('{%4$I,(%4$I)::bigint,%3$I => %4$I,%3$I => (%4$I)::bigint}'::text[]) f));
 	IF new_guard THEN
 		PERFORM snowid_internal.refuse_strays("table", "column", s.shard);
 	END IF;
@@ -1779,6 +1779,40 @@ RETURN EXISTS (SELECT FROM pg_depend d JOIN pg_proc p ON p.oid = d.refobjid
 
 COMMENT ON FUNCTION snowid_internal.makes_ids(oid) IS
 'does a DEFAULT call snowid.next_id()?';
+
+/*
+ * id_call: the arguments of the call of snowid.next_id() in a DEFAULT, in whatever
+ * notation; NULLs if they are no constants.
+ */
+CREATE FUNCTION snowid_internal.id_call(attrdef oid,
+	OUT shard int, OUT seq regclass, OUT epoch timestamptz)
+RETURNS record
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+SET quote_all_identifiers = off
+SET datestyle = 'ISO'
+AS $$
+DECLARE
+	argument CONSTANT text := '(?:[a-z]+ => )?(?:[0-9]+|''(?:[^'']|'''')*''::[a-z ]+)';
+	a record;
+BEGIN
+	FOR a IN
+		SELECT coalesce(m[1], ('{shard,seq,epoch}'::text[])[n]) AS name, m[2] AS number, replace(m[3], '''''', '''') AS value
+		FROM pg_attrdef e, substring(pg_get_expr(e.adbin, e.adrelid) FROM format('snowid[.]next_id[(](%s(?:, %1$s)*)[)]', argument)) list,
+			regexp_matches(list, '(?:([a-z]+) => )?(?:([0-9]+)|''((?:[^'']|'''')*)''::[a-z ]+)', 'g') WITH ORDINALITY x (m, n)
+		WHERE e.oid = attrdef
+	LOOP
+		CASE a.name
+			WHEN 'shard' THEN shard := a.number;
+			WHEN 'seq' THEN seq := to_regclass(a.value);
+			ELSE epoch := a.value;
+		END CASE;
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.id_call(oid) IS
+'arguments of a DEFAULT''s call of snowid.next_id()';
 
 /*
  * check_sequence: refuses a sequence that cannot be a shard's.
@@ -1872,8 +1906,7 @@ BEGIN
 	JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid AND d.refclassid = 'pg_proc'::regclass
 	JOIN pg_proc p ON p.oid = d.refobjid AND p.proname = 'next_id' JOIN pg_namespace n ON n.oid = p.pronamespace
 	LEFT JOIN snowid.shard_registry r ON r.schema = n.nspname,
-	LATERAL (SELECT CASE n.nspname WHEN 'snowid' THEN
-				substring(pg_get_expr(ad.adbin, t.oid) FROM 'next_id"?[(]([0-9]+),')::int ELSE r.shard END) q (number)
+	LATERAL (SELECT CASE n.nspname WHEN 'snowid' THEN (snowid_internal.id_call(ad.oid)).shard ELSE r.shard END) q (number)
 	WHERE t.relkind IN ('r', 'p') AND t.relnamespace = to_regnamespace(quote_ident(register_shard.schema))
 	  AND q.number <> register_shard.shard
 	ORDER BY 1, 2 LIMIT 1;

@@ -186,26 +186,20 @@ CREATE FUNCTION snowid_internal.known_epoch(seq regclass)
 RETURNS timestamptz
 LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
-SET quote_all_identifiers = off
-SET datestyle = 'ISO'
 AS $$
 DECLARE
 	its_schema CONSTANT name := (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = seq);
 	epoch timestamptz;
-	parts text[];
 BEGIN
 	SELECT r.epoch INTO epoch FROM snowid.shard_registry r WHERE r.schema = its_schema;
 	IF FOUND OR its_schema = 'snowid' THEN
 		RETURN coalesce(epoch, snowid.id_timestamp(0::bigint));
 	END IF;
-	SELECT regexp_match(pg_get_expr(e.adbin, e.adrelid), 'snowid[.]next_id[(][^,]+, ''((?:[^'']|'''')+)''::regclass'
-			'(?:, ''([^'']+)''::timestamp with time zone)?[)]') INTO parts
-	FROM pg_depend d JOIN pg_attrdef e ON e.adrelid = d.refobjid AND e.adnum = d.refobjsubid
-	WHERE d.classid = 'pg_class'::regclass AND d.objid = seq AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'a';
-	IF to_regclass(replace(parts[1], '''''', '''')) = seq THEN
-		RETURN coalesce(parts[2]::timestamptz, snowid.id_timestamp(0::bigint));
-	END IF;
-	RETURN NULL;
+	RETURN (
+		SELECT coalesce(c.epoch, snowid.id_timestamp(0::bigint))
+		FROM pg_depend d JOIN pg_attrdef e ON e.adrelid = d.refobjid AND e.adnum = d.refobjsubid, snowid_internal.id_call(e.oid) c
+		WHERE d.classid = 'pg_class'::regclass AND d.objid = known_epoch.seq AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'a'
+		  AND c.seq = known_epoch.seq);
 END
 $$;
 

@@ -99,6 +99,7 @@ my @calls = (
 	'SELECT snowid.drop_shard(5, true)',
 	"SELECT snowid.adopt_shard(5, 'insta5', 'insta5.id_seq', '2011-08-24 21:07:01.721+00')",
 	"SELECT snowid.register_shard(5, 'insta5')",
+	"SELECT snowid_internal.id_call(oid) FROM pg_attrdef WHERE adrelid = 'insta5.photos'::regclass",
 );
 my %waited;
 
