@@ -2652,6 +2652,25 @@ AS 'MODULE_PATHNAME', 'snowid_sequence_value';
 COMMENT ON FUNCTION snowid_internal.sequence_value(regclass, timestamptz) IS
 'last_value and is_called of a sequence';
 
+-- In the instant between a look and the reading, a schema can still be renamed, and
+-- another come in its place.  Where the server can, these functions then refuse
+-- views and foreign tables: PostgreSQL 15.8, 16.4, 17 and later.
+DO $$
+DECLARE
+	f pg_catalog.regprocedure;
+BEGIN
+	IF pg_catalog.current_setting('restrict_nonsystem_relation_kind', true) IS NOT NULL THEN
+		FOR f IN
+			SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid OPERATOR(pg_catalog.=) p.prolang
+			WHERE p.oid OPERATOR(pg_catalog.=) ANY ('{snowid.newest_rows,snowid_internal.read_ids,snowid_internal.sequence_value}'::pg_catalog.regproc[]::pg_catalog.oid[])
+			  AND l.lanname OPERATOR(pg_catalog.=) 'plpgsql'::pg_catalog.name
+		LOOP
+			EXECUTE pg_catalog.format('ALTER FUNCTION %s SET restrict_nonsystem_relation_kind = %L', f, 'view, foreign-table');
+		END LOOP;
+	END IF;
+END
+$$;
+
 -- If an earlier installation of the extension has made ids here, its reservation
 -- is gone.  A crash can have set sequences back, or will do so.  With a clock that
 -- was right, it was 2 seconds ahead at most; if it was not, sequences show it.  So
@@ -2662,7 +2681,7 @@ SELECT pg_catalog.setval('snowid_internal.reservation', pg_catalog.ceil(1000 * e
 			 pg_catalog.max(u.at) FILTER (WHERE u.at <= pg_catalog.clock_timestamp() + interval '1 day'))))::bigint)
 FROM pg_catalog.pg_sequence q JOIN pg_catalog.pg_class c ON c.oid = q.seqrelid,
 	 snowid_internal.sequence_value(
-		CASE WHEN c.relpersistence <> 't' AND q.seqmax > 1::bigint << 40 THEN q.seqrelid END,
+		CASE WHEN c.relpersistence <> 't' AND q.seqmax > 1::bigint << 40 AND has_sequence_privilege(c.oid, 'SELECT') THEN c.oid END,
 		snowid.id_timestamp(0::bigint)) v,
 	 snowid.id_timestamp((v.last >> 10) + 1 << 23) AS u(at)
 WHERE v.last BETWEEN 1::bigint << 40 AND 1::bigint << 50
@@ -2974,25 +2993,6 @@ RETURN snowid_internal.open_shards(ARRAY[shard], home);
 
 COMMENT ON FUNCTION snowid.unfence_shard(int, text) IS
 'opens a shard that fence_shard closed';
-
--- In the instant between a look and the reading, a schema can still be renamed, and
--- another come in its place.  Where the server can, these functions then refuse
--- views and foreign tables: PostgreSQL 15.8, 16.4, 17 and later.
-DO $$
-DECLARE
-	f pg_catalog.regprocedure;
-BEGIN
-	IF pg_catalog.current_setting('restrict_nonsystem_relation_kind', true) IS NOT NULL THEN
-		FOR f IN
-			SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid OPERATOR(pg_catalog.=) p.prolang
-			WHERE p.oid OPERATOR(pg_catalog.=) ANY ('{snowid.newest_rows,snowid_internal.read_ids,snowid_internal.sequence_value}'::pg_catalog.regproc[]::pg_catalog.oid[])
-			  AND l.lanname OPERATOR(pg_catalog.=) 'plpgsql'::pg_catalog.name
-		LOOP
-			EXECUTE pg_catalog.format('ALTER FUNCTION %s SET restrict_nonsystem_relation_kind = %L', f, 'view, foreign-table');
-		END LOOP;
-	END IF;
-END
-$$;
 
 
 /* -------- rights -------- */

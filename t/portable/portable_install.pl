@@ -190,6 +190,13 @@ CREATE FUNCTION snowid.version() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE
 	my (undef, undef, $errors) = $node->psql('app', $script);
 	like($errors, qr/must be owner of schema snowid/, 'it is not called before all is looked at');
 
+	# Sequences of others, which the owner may not read; those that he may, by no view.
+	fresh_database();
+	$node->safe_psql('app', 'CREATE SCHEMA others AUTHORIZATION other');
+	$node->safe_psql('app', q{CREATE SEQUENCE others.unused; CREATE SEQUENCE others.used; SELECT nextval('others.used')}, as('other'));
+	is(sqlstate($node, $script, dbname => 'app', extra_params => [ '-U', 'owner' ]), '', 'is left alone');
+	like($script, qr/SET restrict_nonsystem_relation_kind.*SELECT pg_catalog.setval\('snowid_internal.reservation'/s, 'nor is a view read in its place');
+
 	# A trigger that somebody has planted, who may: neither run nor kept.
 	fresh_database();
 	$node->safe_psql('app', $script . q{
