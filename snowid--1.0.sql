@@ -255,6 +255,24 @@ COMMENT ON FUNCTION snowid.shard_of(text, int) IS
 
 /* -------- logical shards -------- */
 
+-- As libpq reads what is shown to everybody: a home, or all texts of a history.  Also what
+-- is escaped in a URI.
+CREATE FUNCTION snowid_internal.has_password(homes jsonb)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+SELECT coalesce(bool_or(h.home ~ '^postgres(ql)?://[^/@]*:[^/@]*@' OR d.home
+	~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret|scram_(client|server)_key)[[:space:]]*='), false)
+FROM jsonb_path_query($1, '$.**') v (value), LATERAL (SELECT v.value #>> '{}') h (home), LATERAL (
+	SELECT string_agg(CASE WHEN u.part ~ '^%[2-7][0-9A-Fa-f]' THEN chr(('x' || substr(u.part, 2, 2))::bit(8)::int) || substr(u.part, 4)
+					  ELSE u.part END, '' ORDER BY u.n)
+	FROM regexp_split_to_table(h.home, '(?=%)') WITH ORDINALITY u (part, n)) d (home)
+WHERE jsonb_typeof(v.value) = 'string';
+END;
+
+COMMENT ON FUNCTION snowid_internal.has_password(jsonb) IS
+'does a connection string, or one in a history, name a password?';
+
 -- Which number is which schema.  The rows belong to the users and are dumped.
 -- They have the schema's name, so that a restored row finds it.  A shard's row
 -- is committed together with everything that was made in the shard.
@@ -264,14 +282,14 @@ CREATE TABLE snowid.shard_registry (
 		CHECK (schema !~ '^pg_' AND schema <> ALL ('{$user,information_schema,snowid,snowid_internal}')),
 	sequence name NOT NULL DEFAULT 'id_seq',
 	epoch timestamptz CHECK (isfinite(epoch)),
-	home text CONSTRAINT home_without_password
-		CHECK (home !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
+	home text CONSTRAINT home_without_password CHECK (NOT snowid_internal.has_password(to_jsonb(home))),
 	pool text,
 	entry_options text CHECK (entry_options !~* '[\r\n]|(^|[[:space:]''])(host|port|dbname|user|password|auth_[a-z]+)[[:space:]]*='
 		AND length(replace(entry_options, '''', '')) % 2 = length(entry_options) % 2),
 	homes jsonb CHECK (homes = jsonb_path_query_array(homes, 'strict $[*] ? (
 			@.since like_regex "^[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[1-3][0-9])T[0-9:.]+[+-][0-9:]+$" && (
-				exists(@.since.datetime("YYYY-MM-DD\"T\"HH24:MI:SSTZH:TZM")) || exists(@.since.datetime("YYYY-MM-DD\"T\"HH24:MI:SS.USTZH:TZM"))))', silent => true)) NOT NULL DEFAULT '[]'
+				exists(@.since.datetime("YYYY-MM-DD\"T\"HH24:MI:SSTZH:TZM")) || exists(@.since.datetime("YYYY-MM-DD\"T\"HH24:MI:SS.USTZH:TZM"))))', silent => true))
+		CONSTRAINT homes_without_password CHECK (NOT snowid_internal.has_password(homes)) NOT NULL DEFAULT '[]'
 );
 SELECT pg_catalog.pg_extension_config_dump('snowid.shard_registry', '');
 
@@ -338,8 +356,7 @@ ALTER TABLE snowid.shard_registry ENABLE ALWAYS TRIGGER registry_changed;
 -- name has no hyphen, so that a slot's name tells the server.
 CREATE TABLE snowid.servers (
 	name text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_]{0,29}$'),
-	home text NOT NULL UNIQUE CONSTRAINT home_without_password
-		CHECK (home !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@'),
+	home text NOT NULL UNIQUE CONSTRAINT home_without_password CHECK (NOT snowid_internal.has_password(to_jsonb(home))),
 	weight float8 NOT NULL DEFAULT 1 CHECK (weight > 0 AND weight < 'Infinity'),
 	state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'full', 'draining')),
 	note text
@@ -363,8 +380,7 @@ COMMENT ON TABLE snowid.placements IS
 'which shards stay where they are, live only on some servers, or never two on one';
 
 CREATE TABLE snowid.poolers (
-	console text PRIMARY KEY CONSTRAINT console_without_password
-		CHECK (console !~ '(^|[[:space:]?&''])((ssl)?password|oauth_client_secret)[[:space:]]*=|^postgres(ql)?://[^/?@]*:[^/?@]*@')
+	console text PRIMARY KEY CONSTRAINT console_without_password CHECK (NOT snowid_internal.has_password(to_jsonb(console)))
 );
 SELECT pg_catalog.pg_extension_config_dump('snowid.poolers', '');
 
@@ -1155,15 +1171,13 @@ BEGIN
 			MESSAGE = format('shard %s has moved to %s', shard, r.home),
 			DETAIL = 'Its number must stay registered here.';
 	END IF;
-	IF to_regnamespace(quote_ident(r.schema)) IS NULL THEN
-		RETURN;
-	END IF;
 
 	-- A new shard of the same number starts from the clock, so the clock must
 	-- have passed the last id, as it does soon after a crash.  Until we have the
 	-- lock, ids may be taken, up to 10 ms ahead.  Tables can have sequences of
-	-- their own; one that is further ahead may be no clock.
-	SELECT max(q.ahead), bool_and(has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE')) INTO ahead, is_known
+	-- their own; one that no DEFAULT makes ids with, and that is further ahead, may be no clock.
+	SELECT max(q.ahead), coalesce(bool_and(has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE')) AND bool_or(c.relname = r.sequence), false)
+	INTO ahead, is_known
 	FROM pg_class c, LATERAL (
 		-- One that was set to an id may have given all up to now, and to what is reserved.
 		SELECT CASE WHEN v.last >> 50 > 0 THEN greatest(clock_timestamp(),
@@ -1173,9 +1187,13 @@ BEGIN
 		FROM snowid_internal.epoch_of(r) e (epoch), snowid_internal.sequence_value(
 			CASE WHEN has_sequence_privilege(c.oid, 'SELECT, USAGE, UPDATE') THEN c.oid END, e.epoch) v) AS q(ahead)
 	WHERE c.relkind = 'S' AND c.relnamespace = to_regnamespace(quote_ident(r.schema))
-	  AND (c.relname = r.sequence OR q.ahead <= interval '5 seconds');
+	  AND (c.relname = r.sequence OR q.ahead <= interval '5 seconds' OR EXISTS (
+		SELECT FROM pg_depend d WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
+		  AND d.refobjid = c.oid AND snowid_internal.makes_ids(d.objid)));
 	BEGIN
-		IF cascade THEN
+		IF to_regnamespace(quote_ident(r.schema)) IS NULL THEN
+			NULL;
+		ELSIF cascade THEN
 			EXECUTE format('DROP SCHEMA %I CASCADE', r.schema);
 		ELSE
 			EXECUTE format('DROP FUNCTION IF EXISTS %I.next_id()', r.schema);
@@ -1690,14 +1708,14 @@ BEGIN
 	-- The same mode for all who alter the table, so that none waits for another in a circle.
 	PERFORM snowid_internal.lock_table("table", 'SHARE UPDATE EXCLUSIVE'::text);
 
-	-- By what it depends on, since its name can be another, and names read as settings say.
+	-- The very condition, in either notation; its name can be another.  Not one that children have
+	-- not, or that is not enforced.
 	new_guard := guard AND NOT EXISTS (
 		SELECT FROM pg_constraint c
-		JOIN pg_attribute a ON a.attrelid = c.conrelid AND c.conkey = ARRAY[a.attnum]
-		JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = c.oid
-		WHERE c.conrelid = "table" AND a.attname = "column" AND c.contype = 'c'
-		  AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = 'snowid.id_shard(bigint)'::regprocedure
-		  AND pg_get_constraintdef(c.oid) ~ format('^CHECK [(][(][^ ]*[(].*[)] = %s[)][)]', s.shard));
+		WHERE c.conrelid = "table" AND c.contype = 'c' AND NOT c.connoinherit AND pg_get_constraintdef(c.oid) !~ ' NOT ENFORCED$'
+		  AND pg_get_expr(c.conbin, c.conrelid) IN (
+			SELECT format('(%I.%I(' || f || ') = %5$s)', 'snowid', 'id_shard', 'id', "column", s.shard)
+			FROM unnest('{%4$I,(%4$I)::bigint,%3$I => %4$I,%3$I => (%4$I)::bigint}'::text[]) f));
 	IF new_guard THEN
 		PERFORM snowid_internal.refuse_strays("table", "column", s.shard);
 	END IF;
@@ -1761,6 +1779,40 @@ RETURN EXISTS (SELECT FROM pg_depend d JOIN pg_proc p ON p.oid = d.refobjid
 
 COMMENT ON FUNCTION snowid_internal.makes_ids(oid) IS
 'does a DEFAULT call snowid.next_id()?';
+
+/*
+ * id_call: the arguments of the call of snowid.next_id() in a DEFAULT, in whatever
+ * notation; NULLs if they are no constants.
+ */
+CREATE FUNCTION snowid_internal.id_call(attrdef oid,
+	OUT shard int, OUT seq regclass, OUT epoch timestamptz)
+RETURNS record
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+SET quote_all_identifiers = off
+SET datestyle = 'ISO'
+AS $$
+DECLARE
+	argument CONSTANT text := '(?:[a-z]+ => )?(?:[0-9]+|''(?:[^'']|'''')*''::[a-z ]+)';
+	a record;
+BEGIN
+	FOR a IN
+		SELECT coalesce(m[1], ('{shard,seq,epoch}'::text[])[n]) AS name, m[2] AS number, replace(m[3], '''''', '''') AS value
+		FROM pg_attrdef e, substring(pg_get_expr(e.adbin, e.adrelid) FROM format('snowid[.]next_id[(](%s(?:, %1$s)*)[)]', argument)) list,
+			regexp_matches(list, '(?:([a-z]+) => )?(?:([0-9]+)|''((?:[^'']|'''')*)''::[a-z ]+)', 'g') WITH ORDINALITY x (m, n)
+		WHERE e.oid = attrdef
+	LOOP
+		CASE a.name
+			WHEN 'shard' THEN shard := a.number;
+			WHEN 'seq' THEN seq := to_regclass(a.value);
+			ELSE epoch := a.value;
+		END CASE;
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowid_internal.id_call(oid) IS
+'arguments of a DEFAULT''s call of snowid.next_id()';
 
 /*
  * check_sequence: refuses a sequence that cannot be a shard's.
@@ -1854,8 +1906,7 @@ BEGIN
 	JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid AND d.refclassid = 'pg_proc'::regclass
 	JOIN pg_proc p ON p.oid = d.refobjid AND p.proname = 'next_id' JOIN pg_namespace n ON n.oid = p.pronamespace
 	LEFT JOIN snowid.shard_registry r ON r.schema = n.nspname,
-	LATERAL (SELECT CASE n.nspname WHEN 'snowid' THEN
-				substring(pg_get_expr(ad.adbin, t.oid) FROM 'next_id"?[(]([0-9]+),')::int ELSE r.shard END) q (number)
+	LATERAL (SELECT CASE n.nspname WHEN 'snowid' THEN (snowid_internal.id_call(ad.oid)).shard ELSE r.shard END) q (number)
 	WHERE t.relkind IN ('r', 'p') AND t.relnamespace = to_regnamespace(quote_ident(register_shard.schema))
 	  AND q.number <> register_shard.shard
 	ORDER BY 1, 2 LIMIT 1;
@@ -2601,6 +2652,25 @@ AS 'MODULE_PATHNAME', 'snowid_sequence_value';
 COMMENT ON FUNCTION snowid_internal.sequence_value(regclass, timestamptz) IS
 'last_value and is_called of a sequence';
 
+-- In the instant between a look and the reading, a schema can still be renamed, and
+-- another come in its place.  Where the server can, these functions then refuse
+-- views and foreign tables: PostgreSQL 15.8, 16.4, 17 and later.
+DO $$
+DECLARE
+	f pg_catalog.regprocedure;
+BEGIN
+	IF pg_catalog.current_setting('restrict_nonsystem_relation_kind', true) IS NOT NULL THEN
+		FOR f IN
+			SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid OPERATOR(pg_catalog.=) p.prolang
+			WHERE p.oid OPERATOR(pg_catalog.=) ANY ('{snowid.newest_rows,snowid_internal.read_ids,snowid_internal.sequence_value}'::pg_catalog.regproc[]::pg_catalog.oid[])
+			  AND l.lanname OPERATOR(pg_catalog.=) 'plpgsql'::pg_catalog.name
+		LOOP
+			EXECUTE pg_catalog.format('ALTER FUNCTION %s SET restrict_nonsystem_relation_kind = %L', f, 'view, foreign-table');
+		END LOOP;
+	END IF;
+END
+$$;
+
 -- If an earlier installation of the extension has made ids here, its reservation
 -- is gone.  A crash can have set sequences back, or will do so.  With a clock that
 -- was right, it was 2 seconds ahead at most; if it was not, sequences show it.  So
@@ -2611,7 +2681,7 @@ SELECT pg_catalog.setval('snowid_internal.reservation', pg_catalog.ceil(1000 * e
 			 pg_catalog.max(u.at) FILTER (WHERE u.at <= pg_catalog.clock_timestamp() + interval '1 day'))))::bigint)
 FROM pg_catalog.pg_sequence q JOIN pg_catalog.pg_class c ON c.oid = q.seqrelid,
 	 snowid_internal.sequence_value(
-		CASE WHEN c.relpersistence <> 't' AND q.seqmax > 1::bigint << 40 THEN q.seqrelid END,
+		CASE WHEN c.relpersistence <> 't' AND q.seqmax > 1::bigint << 40 AND has_sequence_privilege(c.oid, 'SELECT') THEN c.oid END,
 		snowid.id_timestamp(0::bigint)) v,
 	 snowid.id_timestamp((v.last >> 10) + 1 << 23) AS u(at)
 WHERE v.last BETWEEN 1::bigint << 40 AND 1::bigint << 50
@@ -2923,25 +2993,6 @@ RETURN snowid_internal.open_shards(ARRAY[shard], home);
 
 COMMENT ON FUNCTION snowid.unfence_shard(int, text) IS
 'opens a shard that fence_shard closed';
-
--- In the instant between a look and the reading, a schema can still be renamed, and
--- another come in its place.  Where the server can, these functions then refuse
--- views and foreign tables: PostgreSQL 15.8, 16.4, 17 and later.
-DO $$
-DECLARE
-	f pg_catalog.regprocedure;
-BEGIN
-	IF pg_catalog.current_setting('restrict_nonsystem_relation_kind', true) IS NOT NULL THEN
-		FOR f IN
-			SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid OPERATOR(pg_catalog.=) p.prolang
-			WHERE p.oid OPERATOR(pg_catalog.=) ANY ('{snowid.newest_rows,snowid_internal.read_ids,snowid_internal.sequence_value}'::pg_catalog.regproc[]::pg_catalog.oid[])
-			  AND l.lanname OPERATOR(pg_catalog.=) 'plpgsql'::pg_catalog.name
-		LOOP
-			EXECUTE pg_catalog.format('ALTER FUNCTION %s SET restrict_nonsystem_relation_kind = %L', f, 'view, foreign-table');
-		END LOOP;
-	END IF;
-END
-$$;
 
 
 /* -------- rights -------- */

@@ -186,26 +186,20 @@ CREATE FUNCTION snowid_internal.known_epoch(seq regclass)
 RETURNS timestamptz
 LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
-SET quote_all_identifiers = off
-SET datestyle = 'ISO'
 AS $$
 DECLARE
 	its_schema CONSTANT name := (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = seq);
 	epoch timestamptz;
-	parts text[];
 BEGIN
 	SELECT r.epoch INTO epoch FROM snowid.shard_registry r WHERE r.schema = its_schema;
 	IF FOUND OR its_schema = 'snowid' THEN
 		RETURN coalesce(epoch, snowid.id_timestamp(0::bigint));
 	END IF;
-	SELECT regexp_match(pg_get_expr(e.adbin, e.adrelid), 'snowid[.]next_id[(][^,]+, ''((?:[^'']|'''')+)''::regclass'
-			'(?:, ''([^'']+)''::timestamp with time zone)?[)]') INTO parts
-	FROM pg_depend d JOIN pg_attrdef e ON e.adrelid = d.refobjid AND e.adnum = d.refobjsubid
-	WHERE d.classid = 'pg_class'::regclass AND d.objid = seq AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'a';
-	IF to_regclass(replace(parts[1], '''''', '''')) = seq THEN
-		RETURN coalesce(parts[2]::timestamptz, snowid.id_timestamp(0::bigint));
-	END IF;
-	RETURN NULL;
+	RETURN (
+		SELECT coalesce(c.epoch, snowid.id_timestamp(0::bigint))
+		FROM pg_depend d JOIN pg_attrdef e ON e.adrelid = d.refobjid AND e.adnum = d.refobjsubid, snowid_internal.id_call(e.oid) c
+		WHERE d.classid = 'pg_class'::regclass AND d.objid = known_epoch.seq AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'a'
+		  AND c.seq = known_epoch.seq);
 END
 $$;
 
@@ -721,7 +715,9 @@ RETURN snowid.next_id($1, $2, '2011-08-24 21:07:01.721+00'::timestamptz);
  * lock does not wait.  What nextval() or setval() would refuse is not tried: a cancel
  * that came next would end the handler before it has given the lock up.  So the
  * handler is for what nobody can foresee, as a disk that fails, or a setting that
- * somebody forged.  It gives up the mode that the call takes, and no other.
+ * somebody forged.  It gives up the mode that the call takes, and only where the call takes
+ * it: a lock that the session has had before stays.  So what can fail, as what makes the
+ * commit flush, is in a statement before.
  *
  * Shared, the lock lets nextval() count, which is never set back then: what it
  * gives is larger than all that was given before.  A session that finds the last slot
@@ -767,7 +763,7 @@ DECLARE
 	is_seen pg_catalog.bool;
 	is_plain pg_catalog.bool;
 	is_sound pg_catalog.bool;
-	is_alone pg_catalog.bool;		-- is the lock taken not shared?
+	is_alone pg_catalog.bool;		-- is the lock that is taken not shared? NULL: in bulk, or none
 BEGIN
 	<<taken>>
 	LOOP
@@ -794,6 +790,7 @@ BEGIN
 				slot := NULL;
 			END IF;
 
+			attempts := 0;
 			LOOP
 				last := pg_catalog.pg_sequence_last_value(seq);
 				at := pg_catalog.clock_timestamp();
@@ -804,21 +801,21 @@ BEGIN
 				   AND at OPERATOR(pg_catalog.>=) pg_catalog.now() AND pg_catalog.pg_current_xact_id_if_assigned() IS NULL
 				THEN
 					-- A row in a transaction of its own, where others have just been: count, too.
-					slot := CASE WHEN (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
-						AND pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true),
+					IF (shard OPERATOR(pg_catalog.>>) 13) OPERATOR(pg_catalog.=) 0
+					   AND pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true),
 							pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' ')
-						AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
+					   AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
 					THEN
-						CASE WHEN pg_catalog.setval('snowid_internal.flushed'::pg_catalog.regclass, 1) OPERATOR(pg_catalog.=) 1
-							AND pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)
-						THEN
+						is_alone := pg_catalog.setval('snowid_internal.flushed'::pg_catalog.regclass, 1) OPERATOR(pg_catalog.=) 0;
+						slot := CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
 							pg_catalog.nextval(seq)
 							OPERATOR(pg_catalog.*)
 							pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
-						END
-					END;
-					EXIT taken WHEN slot OPERATOR(pg_catalog.>=) now_slot;
-					slot := NULL;
+						END;
+						EXIT taken WHEN slot OPERATOR(pg_catalog.>=) now_slot;
+						is_alone := NULL;
+						slot := NULL;
+					END IF;
 				END IF;
 				is_seen := last OPERATOR(pg_catalog.>) (now_slot OPERATOR(pg_catalog.-) 2048)
 					AND pg_catalog.starts_with(pg_catalog.current_setting('snowid_internal.seen', true),
@@ -851,44 +848,44 @@ BEGIN
 				   AND pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'off'
 				   AND pg_catalog.has_sequence_privilege(seq, 'UPDATE')
 				THEN
-					is_alone := (is_seen AND last OPERATOR(pg_catalog.>=) now_slot) IS NOT TRUE;
-					IF NOT is_alone THEN
+					IF is_seen AND last OPERATOR(pg_catalog.>=) now_slot THEN
 						key := pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' '
 							OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text;
-						slot := CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
-							pg_catalog.nextval(seq)
-							OPERATOR(pg_catalog.*)
-							pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
-							OPERATOR(pg_catalog.*)
+						is_alone := 0 OPERATOR(pg_catalog.=)
 							CASE WHEN pg_catalog.current_setting('snowid_internal.seen', true) OPERATOR(pg_catalog.=) key THEN 1
 							ELSE
 								pg_catalog.setval('snowid_internal.flushed'::pg_catalog.regclass, 1)
 								OPERATOR(pg_catalog.*)
 								CASE WHEN key IS NULL THEN 1
 									WHEN pg_catalog.set_config('snowid_internal.seen', key, false) IS NOT NULL THEN 1 END
-							END
+							END;
+						slot := CASE WHEN pg_catalog.pg_try_advisory_lock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
+							pg_catalog.nextval(seq)
+							OPERATOR(pg_catalog.*)
+							pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
 						ELSE -1 END;
 					ELSE
+						is_alone := true;
 						slot := CASE WHEN pg_catalog.pg_try_advisory_lock(1936617335, seq::pg_catalog.oid::pg_catalog.int4) THEN
 							pg_catalog.setval(seq, pg_catalog.int8larger(
 								pg_catalog.pg_sequence_last_value(seq) OPERATOR(pg_catalog.+) 1, now_slot))
-							OPERATOR(pg_catalog.*)
-							pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
 							OPERATOR(pg_catalog.*)
 							CASE WHEN is_plain THEN
 								(pg_catalog.set_config('snowid_internal.seen',
 									pg_catalog.pg_relation_filepath(seq) OPERATOR(pg_catalog.||) ' ', false) IS NOT NULL)::pg_catalog.int4
 							ELSE 1 END
+							OPERATOR(pg_catalog.*)
+							pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)::pg_catalog.int4
 						ELSE -1 END;
 					END IF;
+					EXIT taken WHEN slot OPERATOR(pg_catalog.>=) now_slot;
 				END IF;
-				EXIT taken WHEN slot OPERATOR(pg_catalog.>=) now_slot;
 				EXIT WHEN slot IS NULL;
 
 				-- Who has the lock has it for a microsecond.
+				is_alone := NULL;
 				slot := NULL;
-				is_alone := false;
-				attempts := coalesce(attempts OPERATOR(pg_catalog.+) 1, 1);
+				attempts := attempts OPERATOR(pg_catalog.+) 1;
 				EXIT WHEN attempts OPERATOR(pg_catalog.>) 8;
 				-- Who is behind and does not get the lock counts up to the clock, too; what
 				-- he skips is nobody's.
@@ -901,7 +898,8 @@ BEGIN
 			PERFORM CASE WHEN is_alone THEN pg_catalog.pg_advisory_unlock(1936617335, seq::pg_catalog.oid::pg_catalog.int4)
 				ELSE pg_catalog.pg_advisory_unlock_shared(1936617335, seq::pg_catalog.oid::pg_catalog.int4) END
 			FROM pg_catalog.pg_locks l
-			WHERE l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() AND l.locktype OPERATOR(pg_catalog.=) 'advisory'
+			WHERE (is_alone IS NOT NULL OR attempts IS NULL) AND slot IS NULL
+			  AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() AND l.locktype OPERATOR(pg_catalog.=) 'advisory'
 			  AND l.classid OPERATOR(pg_catalog.=) 1936617335::pg_catalog.oid AND l.objid OPERATOR(pg_catalog.=) seq::pg_catalog.oid
 			  AND l.objsubid OPERATOR(pg_catalog.=) 2 AND l.granted
 			  AND l.mode OPERATOR(pg_catalog.=) CASE WHEN is_alone THEN 'ExclusiveLock' ELSE 'ShareLock' END;
@@ -1324,23 +1322,30 @@ END;
 
 -- body of snowid_internal.sequence_value(seq regclass, epoch timestamptz, OUT last bigint, OUT called boolean)
 /*
- * By name, since no function of PostgreSQL 15 tells is_called.  So the settings
- * keep a view or a foreign table out, and the condition on tableoid whatever
- * else was put in the place of the name meanwhile.
+ * By OID, which locks it as nextval() does: nobody drops or renames it then.  Only one
+ * that was never called is read by name, since no function of PostgreSQL 15 tells its value.
+ * A schema can be renamed: so the settings keep a view or a foreign table out, and the
+ * condition on tableoid whatever else is in the place of the name.
  */
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off
 AS $$
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = seq AND c.relkind = 'S') THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-			MESSAGE = format('sequence with OID %s does not exist', seq::oid);
+		RAISE undefined_table;
 	END IF;
-	EXECUTE format('SELECT s.last_value, s.is_called FROM %s s WHERE s.tableoid = $1',
-				   snowid_internal.qualified_name(seq))
-	INTO last, called USING seq::oid;
+	last := pg_sequence_last_value(seq);
+	called := last IS NOT NULL;
+	IF NOT called THEN
+		EXECUTE format('SELECT s.last_value, s.is_called FROM %s s WHERE s.tableoid = $1',
+					   snowid_internal.qualified_name(seq))
+		INTO last, called USING seq::oid;
+	END IF;
 	IF called AND last > 1::bigint << 40 THEN
 		last := greatest(last, snowid_internal.slot_floor(epoch) - 1);
 	END IF;
+EXCEPTION WHEN undefined_table OR internal_error THEN	-- also dropped while it was waited for
+	RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+		MESSAGE = format('sequence with OID %s does not exist', seq::oid);
 END
 $$;
 

@@ -35,9 +35,27 @@ BEGIN
 				HINT = format('Type: SET ROLE %I;', pg_get_userbyid(s.nspowner));
 		END IF;
 	END LOOP;
-	-- Both are ours, and all that is in them.
+	-- Both are ours, and all that is in them, but for triggers: whoever was granted that can have
+	-- planted some, which would run with our rights.
 	IF FOUND THEN
 		EXECUTE 'SELECT snowid.version()' INTO installed;
+		FOR s IN SELECT c.oid::regclass AS name FROM pg_class c WHERE c.relnamespace = 'snowid'::regnamespace AND c.relkind = 'r' ORDER BY c.oid LOOP
+			EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', s.name);
+		END LOOP;
+		FOR s IN
+			SELECT g.tgname AS name, c.oid::regclass AS "table", c.relacl AS acl, c.relowner AS owner
+			FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid JOIN pg_proc p ON p.oid = g.tgfoid JOIN pg_roles r ON r.oid = p.proowner
+			WHERE c.relnamespace IN (to_regnamespace('snowid'), to_regnamespace('snowid_internal')) AND NOT g.tgisinternal
+			  AND (g.tgqual IS NOT NULL OR p.proowner <> c.relowner AND NOT r.rolsuper)
+		LOOP
+			RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+				MESSAGE = format('trigger "%s" on %s is not snowid''s', s.name, s."table"),
+				DETAIL = 'It would run with your rights.',
+				HINT = concat_ws(' ', format('Type: DROP TRIGGER %I ON %s;', s.name, s."table"),
+					(SELECT string_agg(format('REVOKE TRIGGER ON %s FROM %s;', s."table", CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE x.grantee::regrole::text END),
+									   ' ' ORDER BY x.grantee)
+					 FROM aclexplode(s.acl) x WHERE x.privilege_type = 'TRIGGER' AND x.grantee <> s.owner));
+		END LOOP;
 	END IF;
 	known := ARRAY(SELECT nspname FROM pg_namespace WHERE nspname IN ('snowid', 'snowid_internal')
 				   UNION ALL SELECT oid::regclass::text FROM pg_class

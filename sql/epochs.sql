@@ -68,6 +68,18 @@ SET quote_all_identifiers = on;
 SELECT snowid.sequence_state('orders_id_seq', '2019-01-01 00:00:00+00');
 \set VERBOSITY default
 RESET quote_all_identifiers;
+-- in whatever notation
+\set VERBOSITY terse
+ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowid.next_id(epoch => '2020-01-01 00:00:00+00', shard => 0, seq => 'orders_id_seq');
+SELECT snowid.sequence_state('orders_id_seq', '2019-01-01 00:00:00+00');
+ALTER TABLE orders ALTER COLUMN id SET DEFAULT coalesce(snowid.next_id(0, epoch => '2020-01-01 00:00:00+00', seq => 'orders_id_seq'), 1);
+SELECT snowid.sequence_state('orders_id_seq', '2019-01-01 00:00:00+00');
+ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowid.next_id(seq => 'orders_id_seq', shard => 0);
+SELECT snowid.sequence_state('orders_id_seq', '2019-01-01 00:00:00+00');
+-- nothing is known of what is no constant
+ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowid.next_id(0, 'orders_id_seq', now() - interval '1 year');
+SELECT last_id_at IS NOT NULL AS may_be_any FROM snowid.sequence_state('orders_id_seq', '1970-01-01 00:00:00+00');
+\set VERBOSITY default
 ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowid.next_id(0, 'orders_id_seq');
 SELECT snowid.next_id(0, 'orders_id_seq', '2019-01-01 00:00:00+00');
 DROP TABLE orders;

@@ -111,6 +111,39 @@ UPDATE snowid.shard_registry SET home = 'postgres://b/app?sslpassword=secret' WH
 \echo :LAST_ERROR_SQLSTATE
 UPDATE snowid.shard_registry SET home = $$host='b'password=secret$$ WHERE shard = 5;
 \echo :LAST_ERROR_SQLSTATE
+-- libpq reads what is escaped in a URI, and its "?" is of the password.
+CREATE TABLE public.homes (n serial, home text, has_password boolean);
+INSERT INTO public.homes (home, has_password) VALUES
+	('postgres://app:se?cret@b/app', true), ('postgres://a?x:secret@b', true), ('postgres://b/app?pass%77ord=secret', true),
+	('postgres://b?x=1&%70%61%73%73%77%6f%72%64=secret', true), ('postgres://b/app?scram_client_key=secret', true),
+	('host=b scram_server_key = secret', true), (E'host=b\npassword\n=secret', true), (E'postgresql://app:se\ncret@b/app', true),
+	(E'host=b\foauth_client_secret=x', true), ('postgres://b/app?application_name=a%00', false), ('host=b dbname=password', false),
+	('postgres://app@b:5432,[::1]:5433/a:b@c', false), ('host=b sslkey=/password=', false), ('s1', false), ('100%', false);
+DO $$
+DECLARE
+	h record;
+	found text;
+BEGIN
+	FOR h IN TABLE public.homes ORDER BY n LOOP
+		FOREACH found IN ARRAY '{home_without_password,homes_without_password}'::text[] LOOP
+			BEGIN
+				IF found = 'home_without_password' THEN
+					UPDATE snowid.shard_registry SET home = h.home WHERE shard = 5;
+				ELSE
+					UPDATE snowid.shard_registry SET homes = jsonb_build_array(jsonb_build_object('home', h.home, 'since', now())) WHERE shard = 5;
+				END IF;
+				RAISE undefined_object;
+			EXCEPTION
+				WHEN undefined_object THEN
+					IF h.has_password THEN RAISE NOTICE 'a password is let in: %', h.home; END IF;
+				WHEN check_violation THEN
+					GET STACKED DIAGNOSTICS found = CONSTRAINT_NAME;
+					IF NOT h.has_password OR found !~ 'without_password' THEN RAISE NOTICE '% refuses %', found, h.home; END IF;
+			END;
+		END LOOP;
+	END LOOP;
+END $$;
+DROP TABLE public.homes;
 \set VERBOSITY default
 BEGIN;
 UPDATE snowid.shard_registry SET home = 'postgresql://app@b:5432,[::1]:5433/app?passfile=/p' WHERE shard = 5;

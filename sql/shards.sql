@@ -93,6 +93,18 @@ SELECT snowid.advance('insta5.id_seq', snowid.make_id(clock_timestamp() + interv
 SELECT snowid.drop_shard(5);
 SELECT snowid.create_shard(5);
 
+-- ... also of a table's own sequence, and if the shard's is gone, when nobody knows.
+CREATE TABLE insta5.own (id bigint PRIMARY KEY);
+SELECT snowid.set_default('insta5.own', own_sequence => true);
+SELECT snowid.advance('insta5.own_id_seq', snowid.make_id(clock_timestamp() + interval '1 hour', 5, 0));
+SET client_min_messages = warning;
+SELECT snowid.drop_shard(5, true);
+SELECT snowid.create_shard(5);
+DROP SEQUENCE insta5.id_seq CASCADE;
+SELECT snowid.drop_shard(5);
+SELECT snowid.create_shard(5);
+RESET client_min_messages;
+
 -- A table of another schema keeps a shard, too.
 CREATE TABLE public.outside (id bigint DEFAULT insta5.next_id());
 SELECT snowid.drop_shard(5);

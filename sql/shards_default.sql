@@ -164,6 +164,32 @@ ALTER TABLE guarded RENAME CONSTRAINT guarded_id_shard_check TO mine;
 SELECT snowid.set_default('guarded', guard => true);
 SELECT count(*) AS guards FROM pg_constraint WHERE conrelid = 'guarded'::regclass AND contype = 'c';
 RESET quote_all_identifiers;
+-- in named notation, too; what only resembles it is none
+ALTER TABLE guarded DROP CONSTRAINT mine, ADD CONSTRAINT mine CHECK (snowid.id_shard(id => id) = 5);
+SELECT snowid.set_default('guarded', guard => true);
+SELECT count(*) AS guards FROM pg_constraint WHERE conrelid = 'guarded'::regclass AND contype = 'c';
+DO $$
+DECLARE
+	resembles text;
+BEGIN
+	FOREACH resembles IN ARRAY ARRAY['snowid.id_shard(abs(id)) = 5', 'abs(snowid.id_shard(id)) = 5', 'snowid.id_shard(id - 1) = 5',
+		'(snowid.id_shard(id) % 8) = 5', 'coalesce(snowid.id_shard(id), snowid.id_shard(1)) = 5', 'snowid.id_shard(id) = 5 OR (id > 1) = (snowid.id_shard(id) = 5)']
+	LOOP
+		EXECUTE format('ALTER TABLE guarded DROP CONSTRAINT mine, ADD CONSTRAINT mine CHECK (%s) NOT VALID', resembles);
+		PERFORM snowid.set_default('guarded', guard => true);
+		ALTER TABLE guarded DROP CONSTRAINT guarded_id_shard_check;
+	END LOOP;
+	-- nor is one that children have not
+	ALTER TABLE guarded DROP CONSTRAINT mine, ADD CONSTRAINT mine CHECK (snowid.id_shard(id) = 5) NO INHERIT;
+	PERFORM snowid.set_default('guarded', guard => true);
+	ALTER TABLE guarded DROP CONSTRAINT guarded_id_shard_check;
+	-- nor one that nobody sees to
+	IF current_setting('server_version_num')::int >= 180000 THEN
+		EXECUTE 'ALTER TABLE guarded DROP CONSTRAINT mine, ADD CONSTRAINT mine CHECK (snowid.id_shard(id) = 5) NOT ENFORCED';
+		PERFORM snowid.set_default('guarded', guard => true);
+		ALTER TABLE guarded DROP CONSTRAINT guarded_id_shard_check;
+	END IF;
+END $$;
 DROP TABLE guarded, strays;
 
 -- A large table's guard is left to be validated.  Another call finds it there,

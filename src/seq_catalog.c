@@ -48,6 +48,7 @@ static bool epoch_of_schema(Oid namespace, TimestampTz *epoch);
 static bool epoch_of_default(Oid seqid, TimestampTz *epoch);
 static HeapTuple find_row(Relation rel, Oid index, Snapshot snapshot, int nkeys,
 						  ScanKeyData *keys);
+static void *find_argument(List *args, int n);
 static bool find_epoch(Node *node, EpochSearch *search);
 
 
@@ -230,6 +231,22 @@ find_row(Relation rel, Oid index, Snapshot snapshot, int nkeys, ScanKeyData *key
 	return row;
 }
 
+/* The n-th argument of a call, in whatever notation; NULL without one. */
+static void *
+find_argument(List *args, int n)
+{
+	ListCell   *cell;
+
+	foreach(cell, args)
+	{
+		NamedArgExpr *arg = lfirst(cell);
+
+		if (IsA(arg, NamedArgExpr) ? arg->argnumber == n : foreach_current_index(cell) == n)
+			return IsA(arg, NamedArgExpr) ? (void *) arg->arg : (void *) arg;
+	}
+	return NULL;
+}
+
 /* Search an expression for next_id(shard, sequence [, epoch]), with constants. */
 static bool
 find_epoch(Node *node, EpochSearch *search)
@@ -239,8 +256,8 @@ find_epoch(Node *node, EpochSearch *search)
 		List	   *args = ((FuncExpr *) node)->args;
 		Oid			function = ((FuncExpr *) node)->funcid;
 		char	   *name;
-		Const	   *seq = list_length(args) >= 2 ? lsecond(args) : NULL;
-		Const	   *epoch = list_length(args) == 3 ? lthird(args) : NULL;
+		Const	   *seq = find_argument(args, 1);
+		Const	   *epoch = find_argument(args, 2);
 
 		if (seq != NULL && IsA(seq, Const) && DatumGetObjectId(seq->constvalue) == search->seqid &&
 			get_func_namespace(function) == get_namespace_oid("snowid", false) &&

@@ -322,7 +322,7 @@ CREATE SCHEMA plain;
 SELECT snowid.register_shard(103, 'plain'), snowid.drop_shard(103);
 SELECT shard, schema, tables, lives FROM snowid.shards;
 SELECT snowid.shard_home(100);
-SELECT snowid_internal.prepare_table('insta100.photos');
+SELECT snowid_internal.prepare_table('insta100.photos'), snowid_internal.id_call(oid) FROM pg_catalog.pg_attrdef;
 SELECT snowid.fence_shard(1), snowid.fence_shard(100, 'host=b');
 BEGIN;
 CREATE TRIGGER directory_is_right BEFORE INSERT ON snowid.shard_registry FOR EACH ROW EXECUTE FUNCTION snowid_internal.directory_is_right('host=c');

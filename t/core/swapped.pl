@@ -3,8 +3,9 @@
 # call has found in the catalogs, and swaps them before the lock is given up.
 #
 # Each call meets each swap: another table, a view, a foreign table, a column of a
-# type with a cast, a function, a sequence that is a view.  All of them tell the
-# server's log as whom they run.
+# type with a cast, a function, in the sequence's place a table, a view, a foreign table or
+# a type, and a schema for the shard's.  All of them tell the server's log as whom they run.
+# An index does when a query that names its table is planned.
 use strict;
 use warnings;
 
@@ -15,7 +16,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_node('main');
-$node->append_conf('postgresql.conf', 'track_functions = all');
+$node->append_conf('postgresql.conf', "track_functions = all\ndeadlock_timeout = 100ms");
 $node->start;
 my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
 my ($host, $port) = ($node->host, $node->port);
@@ -43,6 +44,7 @@ BEGIN
 	RAISE LOG 'planted % as %', place, current_user;
 	RETURN 1;
 END $$;
+CREATE FUNCTION evil.fold(place text) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT evil.bite(place)';
 CREATE VIEW evil.photos AS SELECT evil.bite('view') AS id, 1 AS n, evil.bite('tableoid') AS tableoid;
 CREATE TYPE evil.number AS (v bigint);
 CREATE FUNCTION evil.to_bigint(evil.number) RETURNS bigint LANGUAGE sql AS $$ SELECT evil.bite('cast') $$;
@@ -54,7 +56,7 @@ CREATE USER MAPPING FOR PUBLIC SERVER loop) : ''));
 my @tables = ('insta5.photos', 'insta5.visits');
 my $drop = join ' ', map { "DROP TABLE $_ CASCADE;" } @tables;
 my %swaps = (
-	table => $drop . join(' ', map { "CREATE TABLE $_ (id bigint CHECK (evil.bite('check') > 0), n int);" } @tables),
+	table => $drop . join(' ', map { "CREATE TABLE $_ (id bigint CHECK (evil.bite('check') > 0), n int); CREATE INDEX ON $_ (evil.fold('index'));" } @tables),
 	view => $drop . join(' ', map { "CREATE VIEW $_ AS SELECT * FROM evil.photos;" } @tables),
 	'foreign table' => $drop
 	  . join(' ', map { "CREATE FOREIGN TABLE $_ (id bigint, n int) SERVER loop OPTIONS (schema_name 'evil', table_name 'photos');" } @tables),
@@ -63,10 +65,16 @@ my %swaps = (
 		ALTER id TYPE evil.number USING ROW(id)::evil.number;),
 	function => q(CREATE OR REPLACE FUNCTION insta5.next_id() RETURNS bigint LANGUAGE plpgsql AS
 		$$ BEGIN RETURN evil.bite('next_id'); END $$;),
-	sequence => q(DROP SEQUENCE insta5.id_seq CASCADE;
-		CREATE VIEW insta5.id_seq AS SELECT bigint '1' AS last_value, evil.bite('sequence') > 0 AS is_called, evil.bite('tableoid') AS tableoid;),
+	schema => 'ALTER SCHEMA insta5 RENAME TO gone5; ALTER SCHEMA evil5 RENAME TO insta5;',
 );
-delete $swaps{'foreign table'} if !$has_fdw;
+my %in_its_place = (
+	'is a table' => q(CREATE TABLE insta5.id_seq (last_value bigint, is_called boolean); CREATE INDEX ON insta5.id_seq (evil.fold('index'));),
+	'is a view' => q(CREATE VIEW insta5.id_seq AS SELECT bigint '1' AS last_value, evil.bite('sequence') > 0 AS is_called, evil.bite('tableoid') AS tableoid;),
+	'is a foreign table' => q(CREATE FOREIGN TABLE insta5.id_seq (last_value bigint, is_called bigint) SERVER loop OPTIONS (schema_name 'evil', table_name 'photos');),
+	'is a type' => 'CREATE TYPE insta5.id_seq AS (last_value evil.number, is_called evil.number);',
+);
+$swaps{"sequence that $_"} = "DROP SEQUENCE insta5.id_seq CASCADE; $in_its_place{$_}" for keys %in_its_place;
+delete @swaps{ grep { /foreign/ } keys %swaps } if !$has_fdw;
 
 # In each schema that the owner makes, by what it is called with, as the superuser.
 my @calls = (
@@ -91,6 +99,7 @@ my @calls = (
 	'SELECT snowid.drop_shard(5, true)',
 	"SELECT snowid.adopt_shard(5, 'insta5', 'insta5.id_seq', '2011-08-24 21:07:01.721+00')",
 	"SELECT snowid.register_shard(5, 'insta5')",
+	"SELECT snowid_internal.id_call(oid) FROM pg_attrdef WHERE adrelid = 'insta5.photos'::regclass",
 );
 my %waited;
 
@@ -100,9 +109,13 @@ foreach my $call (@calls)
 	{
 		# adopt_shard calls that function: its callers are to trust the owner.
 		next if $call =~ /adopt_shard/ && $what eq 'function';
-		$caller->query_safe(q(SET client_min_messages = error; DELETE FROM snowid.moves; DROP SCHEMA IF EXISTS insta5 CASCADE;
+		$caller->query_safe(q(SET client_min_messages = error; DELETE FROM snowid.moves; DROP SCHEMA IF EXISTS insta5, gone5, evil5 CASCADE;
 			DELETE FROM snowid.shard_registry WHERE shard = 5));
-		$owner->query_safe(q(SELECT snowid.create_shard(5);
+		$owner->query_safe(q(CREATE SCHEMA evil5;
+CREATE TABLE evil5.photos (id bigint, n int); CREATE INDEX ON evil5.photos (evil.fold('index'));
+CREATE TABLE evil5.visits () INHERITS (evil5.photos);
+CREATE TABLE evil5.id_seq (last_value bigint, is_called boolean); CREATE INDEX ON evil5.id_seq (evil.fold('index'));
+SELECT snowid.create_shard(5);
 CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), n int);
 CREATE TABLE insta5.visits (id bigint) PARTITION BY RANGE (id);
 INSERT INTO insta5.photos (n) SELECT 1 FROM generate_series(1, 10);)
@@ -111,7 +124,9 @@ INSERT INTO insta5.photos (n) SELECT 1 FROM generate_series(1, 10);)
 				. SnowidTest::snippet_function('insta5.next_id', 'insta5.id_seq', 5)
 				. 'ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id();' : ''));
 		$caller->query_safe('SELECT snowid.fence_shard(5)') if $call =~ /unfence|refuse/;
-		$owner->query_safe(q(BEGIN; LOCK TABLE insta5.photos, insta5.visits IN ACCESS EXCLUSIVE MODE; ALTER SEQUENCE insta5.id_seq CACHE 1));
+		# Who only reads a sequence waits for the second.
+		$owner->query_safe('BEGIN; LOCK TABLE insta5.photos, insta5.visits IN ACCESS EXCLUSIVE MODE; ALTER SEQUENCE insta5.id_seq '
+			. ($what =~ /schema|sequence that is a (?!view)/ ? 'OWNER TO planter' : 'CACHE 1'));
 
 		my $from = -s $node->logfile;
 		$caller->query_until(qr/begun/, "\\echo begun\n$call;\n");

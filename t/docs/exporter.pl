@@ -27,7 +27,7 @@ SELECT snowid.advance('insta3.id_seq', snowid.make_id(now() + interval '1 hour',
 SELECT snowid.fence_shard(4, 'elsewhere');
 CREATE ROLE exporter LOGIN;
 GRANT SELECT ON ALL SEQUENCES IN SCHEMA insta0, insta1, insta2, insta3 TO exporter;
-GRANT SELECT (details) ON snowid.moves TO exporter;
+GRANT SELECT (peer) ON snowid.moves TO exporter;
 });
 
 my $port = PostgreSQL::Test::Cluster::get_free_port();

@@ -23,7 +23,8 @@ $node->safe_psql('postgres', q{
 CREATE EXTENSION snowid;
 CALL snowid.create_shards(0, 3, ddl => 'CREATE TABLE photos (id bigint PRIMARY KEY DEFAULT next_id()); INSERT INTO photos DEFAULT VALUES');
 SELECT snowid.advance('insta3.id_seq', snowid.make_id(now() + interval '1 hour', 3, 0));
-INSERT INTO snowid.moves (shard, schema, role, step, details) SELECT 2, 'insta2', 'source', 'copied', '{"move_id": "x"}'});
+INSERT INTO snowid.moves (shard, schema, role, step, peer, details) VALUES (2, 'insta2', 'source', 'copied', 'host=b', '{"move_id": "x"}'),
+	(1, 'insta1', 'source', 'closed', NULL, '{}')});
 
 # All answers, but what time changes, with these GRANTs.
 sub answers
@@ -43,6 +44,7 @@ sub answers
 $node->safe_psql('postgres', $make);
 my $right = answers($node->safe_psql('postgres', 'SELECT current_user'));
 is(answers('prometheus', @statements), $right, 'the role sees what a superuser sees');
+is($node->safe_psql('postgres', q{SELECT has_column_privilege('prometheus', 'snowid.moves', 'details', 'SELECT')}), 'f', 'but not all that a move keeps');
 for my $i (0 .. $#statements)
 {
 	isnt(answers('prometheus', @statements[ grep { $_ != $i } 0 .. $#statements ]), $right, 'it needs: ' . $statements[$i] =~ s/\A(--.*\n)+//r);

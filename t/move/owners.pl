@@ -121,6 +121,15 @@ moves_ok($a, $b, 6, ['plan'], 1, 'a schema of a lesser role', $theirs);
 moves_ok($a, $b, 6, ['plan', '--trust-owners'], 0, '... who is trusted');
 $b->safe_psql('postgres', 'ALTER SCHEMA util OWNER TO pg_database_owner');
 moves_ok($a, $b, 6, ['plan'], 0, "the database's owner is a superuser");
+# So are the operators of exclusion constraints.
+$_->safe_psql('postgres', q{
+CREATE FUNCTION util.same(text, text) RETURNS boolean IMMUTABLE LANGUAGE sql RETURN $1 OPERATOR(pg_catalog.=) $2;
+CREATE OPERATOR util.=== (FUNCTION = util.same, LEFTARG = text, RIGHTARG = text, COMMUTATOR = OPERATOR(util.===));
+CREATE OPERATOR CLASS util.hashed FOR TYPE text USING hash AS OPERATOR 1 util.===, FUNCTION 1 hashtext(text);
+ALTER FUNCTION util.same(text, text) OWNER TO app}) for $a, $b;
+$a->safe_psql('postgres', 'ALTER TABLE insta6.t ADD EXCLUDE USING hash (v util.hashed WITH OPERATOR(util.===))');
+moves_ok($a, $b, 6, ['plan'], 1, 'an operator that excludes', qr/FAILED +owners: constraint t_v_excl on table insta6.t calls util\.same\(text,text\), whose owner is no superuser/);
+$a->safe_psql('postgres', 'ALTER TABLE insta6.t DROP CONSTRAINT t_v_excl');
 $b->safe_psql('postgres', 'ALTER DATABASE postgres OWNER TO app');
 moves_ok($a, $b, 6, ['plan'], 1, '... or is not', $theirs);
 $b->safe_psql('postgres', 'ALTER DATABASE postgres OWNER TO CURRENT_USER');

@@ -190,6 +190,42 @@ CREATE FUNCTION snowid.version() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE
 	my (undef, undef, $errors) = $node->psql('app', $script);
 	like($errors, qr/must be owner of schema snowid/, 'it is not called before all is looked at');
 
+	# Sequences of others, which the owner may not read; those that he may, by no view.
+	fresh_database();
+	$node->safe_psql('app', 'CREATE SCHEMA others AUTHORIZATION other');
+	$node->safe_psql('app', q{CREATE SEQUENCE others.unused; CREATE SEQUENCE others.used; SELECT nextval('others.used')}, as('other'));
+	is(sqlstate($node, $script, dbname => 'app', extra_params => [ '-U', 'owner' ]), '', 'is left alone');
+	like($script, qr/SET restrict_nonsystem_relation_kind.*SELECT pg_catalog.setval\('snowid_internal.reservation'/s, 'nor is a view read in its place');
+
+	# A trigger that somebody has planted, who may: neither run nor kept.
+	fresh_database();
+	$node->safe_psql('app', $script . q{
+INSERT INTO snowid.shard_registry (shard, schema) VALUES (5, 'insta5');
+DROP VIEW snowid.shards, snowid.shard_homes;
+ALTER TABLE snowid.shard_registry DROP homes;
+GRANT ALL ON snowid.shard_registry TO other, PUBLIC;
+CREATE SCHEMA own;
+CREATE FUNCTION own.note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE TRIGGER own BEFORE INSERT ON snowid.shard_registry FOR EACH ROW EXECUTE FUNCTION own.note()}, as('owner'));
+	$node->safe_psql('app', 'CREATE SCHEMA others AUTHORIZATION other');
+	$node->safe_psql('app', q{
+CREATE FUNCTION others.bite() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'planted'; END $$;
+CREATE FUNCTION others.bite(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'planted'; END $$;
+CREATE TRIGGER bite BEFORE UPDATE ON snowid.shard_registry FOR EACH ROW EXECUTE FUNCTION others.bite();
+CREATE TRIGGER bites BEFORE UPDATE ON snowid.shard_registry FOR EACH ROW WHEN (others.bite(NEW.home)) EXECUTE FUNCTION snowid_internal.note_home();},
+		as('other'));
+	for my $trigger ('bite', 'bites')
+	{
+		(undef, undef, $errors) = $node->psql('app', $script, as('owner'));
+		like($errors, qr/ERROR:  trigger "$trigger" on snowid.shard_registry is not snowid's$/m, "a planted trigger is refused: $trigger");
+		my ($type) = $errors =~ /HINT:  Type: (.*)$/m;
+		is($type, "DROP TRIGGER $trigger ON snowid.shard_registry;"
+			. ($trigger eq 'bite' ? ' REVOKE TRIGGER ON snowid.shard_registry FROM PUBLIC; REVOKE TRIGGER ON snowid.shard_registry FROM other;' : ''),
+			'... and who may plant another is named');
+		is(sqlstate($node, $type, dbname => 'app', extra_params => [ '-U', 'owner' ]), '', '... what is to be typed can be');
+	}
+	is(join('', $node->psql('app', $script, as('owner'))), '0', 'without them it is installed, beside one of the owner\'s');
+
 	fresh_database();
 	$node->safe_psql('app', 'CREATE ROLE "Own Er"; GRANT CREATE ON DATABASE app TO "Own Er"');
 	is(sqlstate($node, 'SET SESSION AUTHORIZATION "Own Er"; ' . version('0.9') . $script, dbname => 'app'), '', 'what an owner with any name has made is his');

@@ -120,6 +120,45 @@ DO $$ BEGIN EXECUTE 'ALTER SEQUENCE ended MAXVALUE ' || (SELECT last_value FROM 
 		$session->query($forged{$mode});
 		is($session->query($held), $mode eq 'ShareLock' ? 'ExclusiveLock' : 'ShareLock', "$mode: another one stays");
 		$session->query("SELECT pg_advisory_unlock$other$lock");
+		my $same = $mode eq 'ShareLock' ? '_shared' : '';
+		$session->query("SELECT pg_advisory_lock$same$lock");
+		$session->query($forged{$mode});
+		is($session->query($held), $mode, "$mode: one that the session has had before stays");
+		is($session->query("SELECT pg_advisory_unlock$same$lock"), 't', '... and can be given up');
+	}
+	$session->quit;
+
+	# What fails before the lock gives up none: the commit's flush cannot be set, or there is no time.
+	$node->safe_psql('forged', q{
+CREATE SEQUENCE s; SELECT snowid.next_id(5, 's'); GRANT USAGE, UPDATE ON SEQUENCE s TO writer; REVOKE UPDATE ON SEQUENCE snowid_internal.flushed FROM PUBLIC});
+	$session = $node->background_psql('forged', on_error_stop => 0, extra_params => [ '-U', 'writer' ]);
+	$call = q{SELECT snowid.next_id(5, 's')};
+	$lock =~ s/ended/s/;
+	set_clock($node, '2026-01-01 12:00:00.002');
+	$session->query($call) for 1 .. 2;
+	for ([ 'a row of its own', $call ], [ 'after what has written', "BEGIN; SELECT pg_current_xact_id(); $call; COMMIT" ],
+		[ 'another epoch', q{SELECT snowid.next_id(5, 's', 'infinity')} ], [ 'none', q{SELECT snowid.next_id(5, 'pg_class')} ])
+	{
+		my ($name, $calls) = @$_;
+		$session->query("SELECT pg_advisory_lock$_$lock") for '', '_shared';
+		$session->query($calls);
+		is($session->query($held =~ s/string_agg\(mode, ' '/$&  ORDER BY mode/r), 'ExclusiveLock ShareLock', "what fails before it, in $name: a lock stays");
+		$session->query("SELECT pg_advisory_unlock$_$lock") for '', '_shared';
+	}
+	$session->quit;
+
+	# Who has USAGE alone could count, and may not.
+	$node->safe_psql('forged', 'REVOKE UPDATE ON SEQUENCE s FROM writer; GRANT UPDATE ON SEQUENCE snowid_internal.flushed TO PUBLIC');
+	$session = $node->background_psql('forged', on_error_stop => 0);
+	$session->query($call) for 1 .. 2;
+	for ([ 'a row of its own', 'BEGIN' ], [ 'after what has written', 'BEGIN; SELECT pg_current_xact_id()' ], [ 'in bulk', "BEGIN; $call; $call; $call" ])
+	{
+		my ($name, $begin) = @$_;
+		$session->query("$begin; SET LOCAL ROLE writer");
+		unlike($session->query($call), qr/\d{9}/, "no id without the privilege: $name");
+		like($session->{stderr}, qr/permission denied for sequence s/, '... and it says so');
+		$session->{stderr} = '';
+		$session->query('ROLLBACK');
 	}
 	$session->quit;
 	set_clock($node, '+0');

@@ -24,6 +24,7 @@ CREATE SEQUENCE s;
 CREATE SEQUENCE far;
 CREATE SEQUENCE held;
 $ids;
+GRANT SELECT ON SEQUENCE s TO writer;
 SELECT snowid.next_id(5, 'far'), snowid.next_id(5, 'held'), snowid.create_shard(7);
 SELECT snowid.advance('far', snowid.make_id(now() + interval '1 hour', 5, 0))});
 my $far = q{SELECT 'id ' || snowid.next_id(5, 'far')};
@@ -38,6 +39,7 @@ my @cases = (
 	[ 'far ahead', $far, before => "$far;" ],
 	[ 'in bulk, far ahead', $far, within => "$far; $far;" ],
 	[ 'where it counts, without the privilege', $ids, within => "$counting SET LOCAL ROLE writer;", end => '42501' ],
+	[ 'in a later call, without the privilege', $ids, before => "$ids;", within => 'SET LOCAL ROLE writer;', end => '42501' ],
 	[ 'where it counts, read only', $ids, within => "$counting SET TRANSACTION READ ONLY;", end => '25006' ],
 	[ 'that must wait', q{SELECT snowid.next_id(5, 'held')}, before => "SET lock_timeout = '1ms';", end => '55P03' ],
 	[ 'of a database', q{SELECT snowid.next_id()}, before => 'SET snowid.shard = 7;' ],

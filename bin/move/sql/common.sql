@@ -158,7 +158,7 @@ FROM (SELECT extract(epoch FROM clock_timestamp()) - :'other'::numeric) t (s)
 $$ AS clocks_apart \gset
 
 -- Functions that the copy runs as the role that we have: those of CHECKs, domains,
--- generated columns, range types and partition bounds for each row, of types of
+-- exclusion constraints (whose operators they do not depend on), generated columns, range types and partition bounds for each row, of types of
 -- other schemas, too; of casts, which a foreign key may need; and, when a query is
 -- planned, of index expressions and statistics.
 SELECT $$
@@ -180,6 +180,7 @@ RECURSIVE used (classid, objid) AS (
   LEFT JOIN pg_operator o ON d.refclassid = o.tableoid AND o.oid = d.refobjid
   WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
   UNION ALL SELECT x.tableoid, x.oid, castfunc FROM pg_cast x JOIN pg_type t ON t.oid IN (castsource, casttarget)
-  WHERE typnamespace :in_shard AND castfunc <> 0) t
+  WHERE typnamespace :in_shard AND castfunc <> 0
+  UNION ALL SELECT k.tableoid, k.oid, oprcode FROM pg_constraint k JOIN pg_operator o ON o.oid = ANY (conexclop) WHERE connamespace :in_shard) t
  JOIN pg_proc p ON p.oid = code JOIN pg_roles r ON r.oid = p.proowner WHERE p.oid >= 16384)
 $$ AS called_code \gset
