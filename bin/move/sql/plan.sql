@@ -299,6 +299,27 @@ $$ AS runs_as_superuser \gset
 \c :target
 :runs_as_superuser;
 
+-- What is read as it is in set_up_session(): that came with minor releases of August 2024.
+SELECT $$
+SELECT 'warning', format('%s could put a view in the place of a table, and PostgreSQL %s cannot refuse to run it', string_agg(name, ', ' ORDER BY name), current_setting('server_version')),
+ 'Update it, to 15.8, 16.4 or later; or let no such role connect meanwhile.'
+FROM unnest(string_to_array(:'other', E'\n')) AS name JOIN pg_roles r ON r.oid = to_regrole(name)
+WHERE NOT rolsuper AND NOT :'trust_owners'::bool AND NOT EXISTS (SELECT FROM pg_settings s WHERE s.name = 'restrict_nonsystem_relation_kind') HAVING count(*) > 0
+$$ AS runs_views \gset
+
+\echo views of owners on the source
+-- of tables
+\c :source
+:owners \gset
+:runs_views;
+
+\echo views of owners on the target
+-- of tables
+\c :source
+:owners \gset
+\c :target
+:runs_views;
+
 \echo transforms
 \c :source
 SELECT 'FAILED', format('%s would be lost: pg_dump of a schema leaves it out', pg_describe_object(f.tableoid, f.oid, 0)),
