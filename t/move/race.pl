@@ -160,7 +160,7 @@ my @calls = (
 	[ [ @move, 'plan' ], 41, @rows, 'index' ],
 	[ [ @move[0 .. 6], 'copy' ], 19, @rows, 'index' ],
 	[ [ 'snowid-move', 'diff', '--shard', 5, '--from', $at_a, '--to', $at_a ], 2, 'view', 'type' ],
-	$a->pg_version < 16 ? () : ([ [ @move, '--stop-after', 'copied' ], 31, @rows ], [ [ @move, '--verify', 'checksums' ], 31, @rows ])
+	$a->pg_version < 16 ? () : ([ [ @move, '--stop-after', 'copied' ], 53, @rows ], [ [ @move, '--verify', 'checksums' ], 53, @rows ])
 );
 
 my ($begun, $planned) = (time, 1);		# where a move begins
