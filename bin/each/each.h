@@ -121,8 +121,13 @@ extern void take_command(char **argv);
 
 #define LEDGER "snowid_migrations"
 
-/* Of a ledger's row in pg_class: its owner gains nothing if we run his code. */
-#define TRUSTED "pg_has_role(relowner, session_user, 'MEMBER')"
+/*
+ * Of a ledger's row in pg_class: its owner, and its schema's, who can put another in its place,
+ * gain nothing if we run their code.
+ */
+#define TRUSTED \
+	"(SELECT bool_and(pg_has_role(coalesce(CASE f WHEN 'pg_database_owner'::regrole THEN datdba END, f), session_user, 'MEMBER')) " \
+	"FROM pg_database, pg_namespace s, unnest(ARRAY[relowner, nspowner]) f WHERE datname = current_database() AND s.oid = relnamespace)"
 
 /* Of a role f, whose it is and its name. */
 #define WHO \
@@ -131,7 +136,7 @@ extern void take_command(char **argv);
 
 /*
  * Who owns something in the schema n, or what its triggers, constraints, defaults,
- * indexes, policies, domains, views, children and cascades call, or has the right to put
+ * indexes, exclusions, policies, domains, views, children and cascades call, or has the right to put
  * a trigger, a function or a cascade there meanwhile, also on what we shall make; and
  * would gain if we ran his code; NULL if nobody.  What a function calls is its owner's
  * affair; snowid's own, we call ourselves.  pg_shdepend does not have what a predefined
@@ -142,11 +147,14 @@ extern void take_command(char **argv);
 	"UNION SELECT x.* FROM o, LATERAL (SELECT classid, objid FROM pg_depend d " \
 	"WHERE (refclassid, refobjid) = (o.classid, o.objid) AND (refclassid = 'pg_namespace'::regclass OR " \
 	"refclassid IN ('pg_class'::regclass, 'pg_type'::regclass) AND deptype IN ('a', 'i') OR " \
-	"(refclassid, classid) = ('pg_class'::regclass, 'pg_class'::regclass)) " \
+	"(refclassid, classid) = ('pg_class'::regclass, 'pg_class'::regclass) OR " \
+	"(refclassid, classid) = ('pg_constraint'::regclass, 'pg_class'::regclass)) " \
+	"UNION ALL SELECT f.* FROM pg_opclass p, LATERAL (SELECT 'pg_proc'::regclass, amproc FROM pg_amproc WHERE amprocfamily = opcfamily " \
+	"UNION ALL SELECT 'pg_operator'::regclass, amopopr FROM pg_amop WHERE amopfamily = opcfamily) f WHERE (p.tableoid, p.oid) = (o.classid, o.objid) " \
 	"UNION ALL SELECT 'pg_class'::regclass, conrelid FROM pg_depend d JOIN pg_constraint k ON (classid, objid) = (k.tableoid, k.oid) " \
 	"WHERE (refclassid, refobjid) = (o.classid, o.objid) AND confrelid = refobjid AND concat(confdeltype, confupdtype) ~ '[cnd]' " \
 	"UNION ALL SELECT refclassid, refobjid FROM pg_depend d WHERE (classid, objid) = (o.classid, o.objid) AND classid <> 'pg_proc'::regclass " \
-	"AND (refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass) OR classid = 'pg_rewrite'::regclass AND " \
+	"AND (refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass, 'pg_opclass'::regclass) OR classid = 'pg_rewrite'::regclass AND " \
 	"refclassid = 'pg_class'::regclass AND (SELECT relkind = 'v' FROM pg_class WHERE oid = refobjid))) x) " \
 	"SELECT concat(who, ', by ' || by || ' FROM ' || who || ';)') FROM o JOIN pg_database d ON datname = current_database() " \
 	"LEFT JOIN pg_shdepend s ON (s.classid, s.objid, s.deptype, s.dbid) = (o.classid, o.objid, 'o', d.oid), " \

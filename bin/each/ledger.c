@@ -64,14 +64,15 @@
 	"FROM (SELECT pg_try_advisory_lock(%d, %d) AS got, (SELECT %s FROM coalesce(to_regnamespace('" SERVERS_SCHEMA "'), 0) n (oid)) AS owner) l"
 
 /*
- * Who may put a function or an operator into a schema of the path, or has it there, and would
- * gain if a superuser's script ran it in the place of another.
+ * Who may put something into a schema of the path, or has it there, and would gain if a superuser's
+ * script took it for another: a function, an operator, a type, which each view has, too.
  */
 #define UNTRUSTED_PATH \
 	"(SELECT concat('schema ', n.oid::regnamespace, ' of the search path is of another role: ', who, by || who || ';)') " \
 	"FROM pg_namespace n JOIN pg_database d ON datname = current_database() JOIN pg_roles ON rolname = session_user AND rolsuper, " \
 	"LATERAL (SELECT nspowner, NULL UNION ALL SELECT proowner, NULL FROM pg_proc WHERE pronamespace = n.oid " \
 	"UNION ALL SELECT oprowner, NULL FROM pg_operator WHERE oprnamespace = n.oid " \
+	"UNION ALL SELECT typowner, NULL FROM pg_type WHERE typnamespace = n.oid " \
 	"UNION ALL SELECT grantee, concat(', by GRANT (type: REVOKE CREATE ON SCHEMA ', n.oid::regnamespace, ' FROM ') " \
 	"FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE') f (f, by), " WHO " WHERE nspname = ANY (%s) AND nspname NOT IN ('snowid', 'snowid_internal') " \
 	"AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
@@ -136,7 +137,7 @@ open_ledger(PGconn *conn, const char *ledger, const char *then)
 							   "statements int NOT NULL DEFAULT 0, run_by name NOT NULL DEFAULT session_user, "
 							   "started_at timestamptz NOT NULL DEFAULT clock_timestamp(), finished_at timestamptz, error text); "
 							   "LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE; IF NOT (SELECT " TRUSTED " OR %s FROM pg_class WHERE oid = %s::regclass) THEN "
-							   "RAISE 'its ledger is of another role: %%', (SELECT relowner::regrole FROM pg_class WHERE oid = %s::regclass); "
+							   "RAISE 'its ledger, or the schema, is of another role: %%', (SELECT relowner::regrole FROM pg_class WHERE oid = %s::regclass); "
 							   "END IF; %s END", options.each_server ? "CREATE SCHEMA IF NOT EXISTS " SERVERS_SCHEMA "; " : "", ledger, ledger, options.trust_owners ? "true" : "false",
 							   literal(conn, ledger), literal(conn, ledger), then);
 

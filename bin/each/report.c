@@ -94,8 +94,8 @@ read_ledgers(const char *columns, const char *condition)
 
 		if (conn == NULL)
 			continue;
-		res = shards_here(conn, "shard, format('%I." LEDGER "', schema), " TRUSTED " "
-						  "AND has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE')",
+		res = shards_here(conn, text_of("shard, format('%%I." LEDGER "', schema), %s "
+						  "AND has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE')", options.trust_owners ? "true" : TRUSTED),
 						  "JOIN pg_class c ON relnamespace = n.oid AND relname = '" LEDGER "'");
 		for (int row = 0; row < PQntuples(res); row++)
 		{
@@ -107,7 +107,7 @@ read_ledgers(const char *columns, const char *condition)
 				unread[nunread++] = atoi(shard);
 		}
 		if (nunread > 0)
-			report_warning("ledgers of other roles are not read: shards %s", ranges_of(unread, nunread));
+			report_warning("ledgers of other roles are not read; connect as that role, or say --trust-owners: shards %s", ranges_of(unread, nunread));
 		PQclear(res);
 		PQfinish(conn);
 	}

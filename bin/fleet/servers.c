@@ -25,7 +25,7 @@ lock_fleet(bool makes_slots)
 	if (rights != NULL)
 		return refuse(false, text_of("As a superuser, type there: %s", rights), "role %s may not change the fleet at the directory", PQuser(directory));
 	if (!try_run(directory, "SET LOCAL lock_timeout = %d; SELECT pg_advisory_lock(" FLEET_LOCK ")", ANSWER_MS / 4))
-		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: process %s", query_text(directory, "SELECT string_agg(concat_ws(' of ', pid, usename), ', ') FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND datname = current_database()"));
+		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: %s", query_text(directory, "SELECT coalesce(string_agg(coalesce('process ' || pid || coalesce(' of ' || usename, ''), 'a prepared transaction, which pg_prepared_xacts has'), ', '), 'it has just ended') FROM pg_locks LEFT JOIN pg_stat_activity a USING (pid) WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"));
 	return true;
 }
 

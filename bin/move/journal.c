@@ -276,17 +276,18 @@ lock_shards(const Move *move, const Side *side)
 			return true;
 		if (now_ms() > until)
 		{
-			char	   *pids = query_text(side->conn,
-										  "SELECT string_agg(DISTINCT pid::text, ', ') FROM pg_locks "
+			char	   *holders = query_text(side->conn,
+										  "SELECT string_agg(DISTINCT coalesce('the session with process id ' || pid, 'a prepared transaction, which pg_prepared_xacts has'), ', ') FROM pg_locks "
 										  "WHERE locktype = 'advisory' AND classid = %d AND objid IN (%s) "
 										  "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-										  "AND granted AND pid <> pg_backend_pid()", LOCK_CLASS, locked);
+										  "AND granted AND pid IS DISTINCT FROM pg_backend_pid()", LOCK_CLASS, locked);
 
-			if (side == &move->target && pids != NULL && atoi(pids) == PQbackendPID(move->source.conn) &&
+			if (side == &move->target && holders != NULL && strcmp(holders, text_of("the session with process id %d", PQbackendPID(move->source.conn))) == 0 &&
 				strcmp(identity_of(side->conn), identity_of(move->source.conn)) == 0)
 				return refuse(false, "Give --to the other server.", "source and target are the same database");
 			report_error("another snowid-move is at work on shard %s", locked);
-			report_detail("On the %s, it is the session with process id %s.", side->label, pids);
+			if (holders != NULL)
+				report_detail("On the %s, it is %s.", side->label, holders);
 			return false;
 		}
 		wanted = locked;

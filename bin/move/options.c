@@ -48,7 +48,7 @@ static const Option table[] = {
 	{"stop-after", 0, "copied", "copy now; the same command without it cuts over later",.string = &stop_after,.commands = COPIES},
 	{"reverse", 0, NULL, "replicate back afterwards, so that \"back\" loses nothing",.flag = &given.reverse,.commands = COPIES},
 	{"keep-name", 0, NULL, "don't rename the copy that is left behind",.flag = &given.keep_name,.commands = COPIES},
-	{"trust-owners", 0, NULL, "let functions of the shard's owners run as superuser",.flag = &given.trust_owners,.commands = OF_ANY_MOVE | OF_COPY | OF_RESTORE},
+	{"trust-owners", 0, NULL, "let functions of the shard's owners run as superuser",.flag = &given.trust_owners,.commands = OF_ANY_MOVE | OF_COPY | OF_RESTORE | OF_DIFF},
 	{"cascade", 0, NULL, "finish, abort and erase also drop what other schemas have on the\ncopy, and a copy that was changed after it was closed",.flag = &given.cascade,.commands = OF_FINISH | OF_ABORT | OF_ERASE},
 	{"dry-run", 0, NULL, "finish, erase and restore say what would be lost, and change nothing",.flag = &given.dry_run,.commands = OF_FINISH | OF_RESTORE | OF_ERASE},
 	{"fix", 0, NULL, "audit mends what can lose nothing",.flag = &given.fix,.commands = OF_AUDIT},

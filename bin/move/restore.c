@@ -632,7 +632,7 @@ restore_one(const MoveOptions *options, int i)
 
 		run(copy.conn, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
 		if (query_bool(copy.conn, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", literal(conn, copy.schema)))
-			(void) diff_rows(conns, schemas, words, options->keys);
+			(void) diff_rows(conns, schemas, words, options);
 		report_info("nothing was changed");
 		return EXIT_DONE;
 	}

@@ -74,18 +74,22 @@ diff_table(PGconn *const conns[2], const PGresult *tables, int table, const char
  * wanted.  Returns how many rows that are; reads, and changes nothing.
  */
 int64
-diff_rows(PGconn *const conns[2], const char *const schemas[2], const char *const words[3], bool with_keys)
+diff_rows(PGconn *const conns[2], const char *const schemas[2], const char *const words[3], const MoveOptions *options)
 {
 	char	   *facts[2];
 	PGresult   *tables;
 	int64		found = 0;
 
+	/* An index's expression runs when a query is planned. */
+	for (int i = 0; i < 2; i++)
+		if (!calls_are_trusted(options, conns[i], literal(conns[i], schemas[i])))
+			fail();
 	for (int i = 0; i < 2; i++)
 		facts[i] = query_text(conns[i], DIFF_FACTS_SQL, literal(conns[i], schemas[i]));
 	tables = query(conns[0], DIFF_TABLES_SQL, literal(conns[0], schemas[0]), literal(conns[0], facts[0]),
 				   literal(conns[0], schemas[1]), literal(conns[0], facts[1]));
 	for (int table = 0; table < PQntuples(tables); table++)
-		found += diff_table(conns, tables, table, words, with_keys);
+		found += diff_table(conns, tables, table, words, options->keys);
 	PQclear(tables);
 	return found;
 }
@@ -122,7 +126,7 @@ command_diff(const MoveOptions *options)
 	{
 		const char *schemas[] = {schema_at(conns[0], options->shards[i], NULL), schema_at(conns[1], options->shards[i], options->as)};
 
-		found += diff_rows(conns, schemas, words, options->keys);
+		found += diff_rows(conns, schemas, words, options);
 	}
 	PQfinish(conns[0]);
 	PQfinish(conns[1]);

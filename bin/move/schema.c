@@ -103,7 +103,7 @@ calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas)
 	char	   *call = options->trust_owners ? NULL : query_text(conn, LESSER_CODE_SQL, text_of("ARRAY[%s]::name[]", schemas));
 
 	return call == NULL ||
-		refuse(false, "If you trust that role with both servers, say so: --trust-owners.", "target: %s, whose owner is no superuser", call);
+		refuse(false, "If you trust that role with both servers, say so: --trust-owners.", "%s: %s, whose owner is no superuser", label_of(conn), call);
 }
 
 /* In each shard, what the user wants to be otherwise on the target. */

@@ -171,7 +171,7 @@ extern bool compare_tables(const Move *move, bool is_doubtful);
 
 /* rowdiff.c */
 
-extern int64 diff_rows(PGconn *const conns[2], const char *const schemas[2], const char *const words[3], bool with_keys);
+extern int64 diff_rows(PGconn *const conns[2], const char *const schemas[2], const char *const words[3], const MoveOptions *options);
 
 /* entries.c: the registry for PgBouncer */
 

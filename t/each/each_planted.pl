@@ -47,7 +47,7 @@ CREATE FUNCTION evil.bite(text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS
 	$$BEGIN RAISE LOG 'planted % as %', $1, current_user; RETURN $1; END$$;
 CREATE FUNCTION evil.bite() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM evil.bite('trigger'); RETURN NEW; END$$;
 CREATE FUNCTION evil.equal(text, text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RETURN evil.bite('=') = 'x'; END$$;
-CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal);
+CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal, COMMUTATOR = OPERATOR(evil.=));
 CREATE OPERATOR evil.|| (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal)});
 as_planter("CREATE FUNCTION evil.$_ RETURNS text LANGUAGE sql AS \$\$SELECT evil.bite('$_')\$\$")
   for 'format(text, text)', 'quote_ident(text)', 'set_config(text, text, boolean)', 'concat_ws(text, text, text)', 'quote_ident(name)';
@@ -76,7 +76,7 @@ each_harmless(1, $refused, '--name', 'table');
 each_harmless(1, $refused, @vacuum);
 each_harmless(0, qr/2 shards done/, @vacuum, @trusted);
 each_harmless(2, qr/no shard has done "planted"/, '--name', 'planted');
-each_harmless(1, qr/warning: ledgers of other roles are not read: shards 2-4\n.*^table\n  done: 2 shards: 0-1\n  not begun: 3 shards: 2-4$/ms, 'status');
+each_harmless(1, qr/warning: ledgers of other roles are not read; connect as that role, or say --trust-owners: shards 2-4\n.*^table\n  done: 2 shards: 0-1\n  not begun: 3 shards: 2-4$/ms, 'status');
 each_harmless(2, qr/what is in shard 3 is of another role: planter.*--trust-owners/s, 'create', '--like', 3, '--shard', 5);
 each_harmless(1, qr/^definitions$/m, 'diff');
 
@@ -98,12 +98,19 @@ each_ok($node, 0, qr/1 shards done/, '--name', 'trusted', '--file', $file, '--sh
 each_ok($node, 0, qr/shard 6 is there/, 'create', '--like', 2, '--shard', 6, '--trust-owners');
 $node->safe_psql('postgres', 'SELECT snowid.drop_shard(6, true); DROP TABLE insta4.photos');
 
+# A ledger of ours in his schema is none: he can drop it, and put another in its place.
+as_planter('SELECT snowid.create_shard(10)');
+$node->safe_psql('postgres', 'CREATE TABLE insta10.snowid_migrations AS TABLE insta0.snowid_migrations');
+each_harmless(1, qr/--trust-owners: shards 2-4,10\n.*^table\n  done: 2 shards: 0-1\n  not begun: 4 shards: 2-4,10$/ms, 'status');
+each_ok($node, 1, qr/^table\n  done: 3 shards: 0-1,10\n/m, 'status', '--trust-owners');
+$node->safe_psql('postgres', 'SELECT snowid.drop_shard(10, true)');
+
 # Their owner may, but reads no other's ledgers; a superuser as the owner may not, since
 # his session can be a superuser's again.
 my ($code, $said) = snowid_each('--registry', $node->connstr('postgres') . ' user=planter', '--name', 'mine', '--file', $file, '--shard', '2,4');
 is($code, 0, 'the owner may run a script') or diag $said;
 ($code, $said) = snowid_each('--registry', $node->connstr('postgres') . ' user=planter', 'status');
-like($said, qr/are not read: shards 0-1\n.*^mine\n  done: 2 shards: 2,4\n/ms, '... and see the status of his shards');
+like($said, qr/are not read; .*: shards 0-1\n.*^mine\n  done: 2 shards: 2,4\n/ms, '... and see the status of his shards');
 
 {
 	local $ENV{PGOPTIONS} = '-c role=planter';
@@ -151,6 +158,14 @@ for my $role ('planter', 'PUBLIC')
 	path_refused('public', 'planter', '');
 	$node->safe_psql('postgres', shift @drop);
 }
+for ([ q{VIEW public.near AS SELECT evil.bite('view') AS v}, 'VIEW public.near' ], [ q{TYPE public.near AS ENUM ('x')}, 'TYPE public.near' ])
+{
+	$node->safe_psql('postgres', 'GRANT CREATE ON SCHEMA public TO planter');
+	as_planter("CREATE $_->[0]");
+	$node->safe_psql('postgres', 'REVOKE CREATE ON SCHEMA public FROM planter');
+	path_refused('public', 'planter', '');
+	$node->safe_psql('postgres', "DROP $_->[1]");
+}
 
 # ... nor of one that comes while the script runs.
 each_harmless(0, qr/1 shards done/, '--name', 'later', '--shard', 9, '--file', script_file(
@@ -182,7 +197,8 @@ CREATE SCHEMA util;
 CREATE DOMAIN util.checked AS text CHECK (evil.bite(VALUE) > '');
 CREATE TYPE util.pair AS (a text, b util.checked[]);
 CREATE VIEW util.look AS SELECT evil.bite('view') AS v;
-CREATE OPERATOR util.=== (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal)});
+CREATE OPERATOR util.=== (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal);
+CREATE OPERATOR CLASS util.ops FOR TYPE text USING btree AS OPERATOR 3 evil.=, FUNCTION 1 bttextcmp(text, text)});
 my $default = 'INSERT INTO t DEFAULT VALUES';
 for (
 	[ q{ALTER TABLE insta9.t ADD CHECK (evil.bite('check') > '')} ], [ q{ALTER TABLE insta9.t ALTER v SET DEFAULT evil.bite('default')} ],
@@ -190,6 +206,9 @@ for (
 	[ 'ALTER TABLE insta9.t ADD w util.pair', q{INSERT INTO t (w) VALUES (ROW('a', ARRAY['x']))} ],
 	[ q{ALTER TABLE insta9.t ADD CHECK (v OPERATOR(util.===) 'x')}, q{INSERT INTO t VALUES ('x')} ],
 	[ q{ALTER TABLE insta9.t ADD CHECK (v OPERATOR(evil.=) 'x')}, q{INSERT INTO t VALUES ('x')} ],
+	[ q{ALTER TABLE insta9.t ADD EXCLUDE ((evil.bite('exclude')) WITH =)}, q{INSERT INTO t VALUES ('x')} ],
+	[ q{ALTER TABLE insta9.t ADD EXCLUDE (v WITH =) WHERE (evil.bite('where') > '')}, q{INSERT INTO t VALUES ('x')} ],
+	[ q{ALTER TABLE insta9.t ADD EXCLUDE (v util.ops WITH OPERATOR(evil.=))}, q{INSERT INTO t VALUES ('x'), ('y')} ],
 	[ 'CREATE VIEW insta9.l AS TABLE util.look', 'SELECT * FROM l' ], [ 'CREATE VIEW insta9.l AS TABLE evil.look', 'SELECT * FROM l' ],
 	[ q{CREATE TABLE util.part (v text CHECK (evil.bite('part') > '')); CREATE TABLE insta9.p (v text) PARTITION BY LIST (v);
 		ALTER TABLE insta9.p ATTACH PARTITION util.part DEFAULT}, q{INSERT INTO p VALUES ('x')} ],

@@ -177,6 +177,9 @@ $holder->query_safe('SELECT pg_advisory_lock(1397641047, -3)');
 fleet_ok([ 'balance' ], 1, 'two at once', qr/another snowid-fleet is at work: process \d+ of \w+\n/);
 fleet_ok([ 'balance', '--dry-run' ], 0, '... but one that only looks');
 $holder->quit;
+$dir->safe_psql('postgres', q{BEGIN; SELECT pg_advisory_xact_lock(1397641047, -3); PREPARE TRANSACTION 'held'});
+fleet_ok([ 'balance' ], 1, '... also if nobody is', qr/another snowid-fleet is at work: a prepared transaction, which pg_prepared_xacts has\n/);
+$dir->safe_psql('postgres', q{ROLLBACK PREPARED 'held'});
 
 # Drain.
 my $has12 = $dir->safe_psql('postgres', q{SELECT name FROM snowid.servers s JOIN snowid.shard_registry r ON r.home ~ (substring(s.home FROM 'port=\d+') || '\M') WHERE shard = 12});

@@ -22,7 +22,7 @@ my $dir;
 sub fleet_nodes
 {
 	my @nodes = map { move_node($_) } 'dir', @_;
-	$_->append_conf('postgresql.conf', "max_replication_slots = 20\nmax_wal_senders = 20\nmax_logical_replication_workers = 10\nmax_worker_processes = 20\n") for @nodes;
+	$_->append_conf('postgresql.conf', "max_replication_slots = 20\nmax_wal_senders = 20\nmax_logical_replication_workers = 10\nmax_worker_processes = 20\nmax_prepared_transactions = 1\n") for @nodes;
 	$_->start for @nodes;
 	$_->safe_psql('postgres', 'CREATE EXTENSION snowid') for @nodes;
 	$dir = $nodes[0];

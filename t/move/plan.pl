@@ -160,6 +160,14 @@ subject 'owners' => sub {
 	{
 		like((plan_of())[1], qr/^ok +owners$/m, 'functions of owners run as those');
 	}
+	# As minor releases before 15.8 and 16.4 have it.
+	my $settings = 'SET allow_system_table_mods = on; CREATE OR REPLACE VIEW pg_catalog.pg_settings AS SELECT * FROM pg_show_all_settings()';
+	foreach my $server ([ 'a', 'source' ], [ 'b', 'target' ])
+	{
+		case_ok("views of owners on the $server->[1]", 'warning', 'app could put a view in the place of a table, and PostgreSQL \d+\S+.* cannot refuse to run it', 'Update it, to 15.8, 16.4',
+			do => [ [ $server->[0], "$settings WHERE name <> 'restrict_nonsystem_relation_kind'" ] ],
+			undo => [ [ $server->[0], $settings ] ], also_fails => $major < 160000);
+	}
 	sql('a', 'ALTER TABLE insta5.photos OWNER TO CURRENT_USER');
 };
 

@@ -14,6 +14,7 @@ use Test::More;
 
 my $a = move_node('a');
 my $b = move_node('b');
+$a->append_conf('postgresql.conf', 'max_prepared_transactions = 1');
 $_->start for $a, $b;
 $_->safe_psql('postgres', 'CREATE EXTENSION snowid') for $a, $b;
 my $s = 'insta5';		# each subject begins with shard 5 on a, and nothing on b
@@ -63,8 +64,10 @@ subtest 'another one at work' => sub {
 	fresh_shard($a, $b);
 	$a->safe_psql('postgres', 'CREATE ROLE stranger LOGIN');
 	my $other = $a->background_psql('postgres', extra_params => [ '-U', 'stranger' ]);
-	my $pid = $other->query_safe(sprintf 'SELECT pg_backend_pid() FROM pg_advisory_lock(%d, 5)', 0x534E4F57);
-	moves_ok($a, $b, 5, [], 1, 'another one is at work', qr/another snowid-move is at work on shard 5.*process id $pid\./s);
+	my $pid = $other->query_safe(sprintf 'SELECT pg_backend_pid() FROM pg_advisory_lock_shared(%d, 5)', 0x534E4F57);
+	$a->safe_psql('postgres', sprintf q{BEGIN; SELECT pg_advisory_xact_lock_shared(%d, 5); PREPARE TRANSACTION 'held'}, 0x534E4F57);
+	moves_ok($a, $b, 5, [], 1, 'another one is at work', qr/another snowid-move is at work on shard 5.*On the source, it is a prepared transaction, .*, the session with process id $pid\./s);
+	$a->safe_psql('postgres', q{ROLLBACK PREPARED 'held'});
 	$other->quit;
 	my $command = [ 'snowid-move', '--shard', 5, '--from', $a->connstr('template1'), '--to', $b->connstr('postgres') ];
 	IPC::Run::run($command, '>&', \my $said);

@@ -316,6 +316,27 @@ $$ AS runs_as_superuser \gset
 \c :target
 :runs_as_superuser;
 
+-- What is read as it is in set_up_session(): that came with minor releases of August 2024.
+SELECT $$
+SELECT 'warning', format('%s could put a view in the place of a table, and PostgreSQL %s cannot refuse to run it', string_agg(name, ', ' ORDER BY name), current_setting('server_version')),
+ 'Update it, to 15.8, 16.4 or later; or let no such role connect meanwhile.'
+FROM unnest(string_to_array(:'other', E'\n')) AS name JOIN pg_roles r ON r.oid = to_regrole(name)
+WHERE NOT rolsuper AND NOT :'trust_owners'::bool AND NOT EXISTS (SELECT FROM pg_settings s WHERE s.name = 'restrict_nonsystem_relation_kind') HAVING count(*) > 0
+$$ AS runs_views \gset
+
+\echo views of owners on the source
+-- of tables
+\c :source
+:owners \gset
+:runs_views;
+
+\echo views of owners on the target
+-- of tables
+\c :source
+:owners \gset
+\c :target
+:runs_views;
+
 \echo transforms
 \c :source
 SELECT 'FAILED', format('%s would be lost: pg_dump of a schema leaves it out', pg_describe_object(f.tableoid, f.oid, 0)),
@@ -374,14 +395,26 @@ SELECT 'warning', format('%I.%I is missing; the text of %s names it', x[1], x[2]
 FROM (SELECT regexp_match(line, '^(\S+) (\S+) (.*)$') FROM unnest(string_to_array(:'other', E'\n')) line) t (x)
 WHERE NOT :is_there ORDER BY 2;
 
+-- Is what d depends on a function or an operator that a lesser role owns, or can replace?
+SELECT $$
+EXISTS (SELECT FROM pg_proc f JOIN pg_namespace m ON m.oid = f.pronamespace LEFT JOIN pg_operator q ON d.refclassid = q.tableoid AND q.oid = d.refobjid
+ WHERE f.oid = CASE WHEN d.refclassid = f.tableoid THEN d.refobjid ELSE q.oprcode END AND (f.proowner NOT IN (TABLE trusted) OR m.nspowner NOT IN (TABLE trusted)))
+$$ AS calls_lesser \gset
+
 \echo functions without a path
 -- pg_restore and replication call functions with an empty search_path.  So what calls some is tried, on a
 -- row; but nothing that a lesser role owns, or could put in the place of what we have read, if it is not trusted.
 \c :source
 -- probe: check_functions
-WITH trusted AS MATERIALIZED (
+WITH RECURSIVE trusted AS MATERIALIZED (
  SELECT r.oid FROM pg_roles r, pg_database d JOIN pg_roles o ON o.oid = datdba
  WHERE datname = current_database() AND (r.rolsuper OR r.rolname = current_user OR (r.rolname = 'pg_database_owner' AND o.rolsuper) OR :'trust_owners'::bool)),
+-- A value of such a type, or cast to it, can run a lesser role's CHECK.
+lesser_type (oid) AS (
+ SELECT t.oid FROM pg_type t JOIN pg_namespace n ON n.oid = typnamespace WHERE typowner NOT IN (TABLE trusted) OR nspowner NOT IN (TABLE trusted)
+ OR EXISTS (SELECT FROM pg_constraint k JOIN pg_depend d ON (d.classid, d.objid) = (k.tableoid, k.oid) WHERE contypid = t.oid AND :calls_lesser)
+ UNION SELECT t.oid FROM lesser_type l JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = l.oid
+ JOIN pg_type t ON d.classid = t.tableoid AND t.oid = d.objid OR d.classid = 'pg_class'::regclass AND t.typrelid = d.objid AND d.objid <> 0),
 rel AS MATERIALIZED (
  SELECT c.oid, relkind, relowner, relname, r.shard FROM pg_namespace n JOIN snowid.shard_registry r ON r.schema = nspname JOIN pg_class c ON relnamespace = n.oid
  WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm') AND relowner IN (TABLE trusted) AND nspowner IN (TABLE trusted) AND (relkind <> 'm' OR :'trust_owners'::bool)),
@@ -402,9 +435,8 @@ SELECT shard, owner::regrole, what, statement,
  'Type: ' || string_agg(DISTINCT format('ALTER FUNCTION %s SET search_path = %I, public;', p.oid::regprocedure, nspname), ' ')
 FROM called JOIN pg_depend d USING (classid, objid) JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
 JOIN pg_namespace n ON n.oid = pronamespace JOIN pg_language l ON l.oid = prolang
-WHERE p.oid >= 16384 AND lanname NOT IN ('c', 'internal') AND NOT EXISTS (SELECT FROM pg_depend e LEFT JOIN pg_operator q ON e.refclassid = q.tableoid AND q.oid = e.refobjid
- JOIN pg_proc f ON f.oid = CASE WHEN e.refclassid = f.tableoid THEN e.refobjid ELSE q.oprcode END JOIN pg_namespace m ON m.oid = f.pronamespace
- WHERE (e.classid, e.objid) = (called.classid, called.objid) AND (f.proowner NOT IN (TABLE trusted) OR m.nspowner NOT IN (TABLE trusted)))
+WHERE p.oid >= 16384 AND lanname NOT IN ('c', 'internal') AND NOT EXISTS (SELECT FROM pg_depend d WHERE (d.classid, d.objid) = (called.classid, called.objid)
+ AND (:calls_lesser OR d.refclassid = 'pg_type'::regclass AND d.refobjid IN (TABLE lesser_type)))
 AND NOT EXISTS (SELECT FROM unnest(proconfig) x WHERE x ^@ 'search_path=')
 GROUP BY 1, 2, 3, 4 ORDER BY 1, 3;
 
