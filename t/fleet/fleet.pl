@@ -125,6 +125,21 @@ for (1, 2)
 	is($? >> 8, 0, "a move by name, $_") or diag "$out$err";
 	like($err, $_ == 1 ? qr/shard $shard now lives at/ : qr/shards \{$shard\} live there already/, '... is told');
 }
+
+# Whichever way leads to a server, the directory has its home as snowid.servers has it, and no password that was typed.
+fleet_ok([ 'add', 's2', "$home{s2} connect_timeout=9" ], 0, 'a home of more words');
+my ($host, $port) = ($s2->host, $s2->port);
+for my $to ('s2', "postgresql:///postgres?host=$host/&port=$port&password=secret", "host=/nowhere,$host port=1,$port dbname=postgres")
+{
+	my $one = $s1->safe_psql('postgres', q{SELECT max(shard) FROM snowid.shards WHERE lives = 'here'});
+	for my $command ('move', 'finish')
+	{
+		IPC::Run::run([ 'snowid-move', $command, '--registry', home_of($dir), '--shard', $one, '--from', 's1', '--to', $to ], '>&', \my $said);
+		is($? >> 8, 0, "$command, to $to") or diag $said;
+	}
+	is($dir->safe_psql('postgres', "SELECT home FROM snowid.servers WHERE name = 's2' INTERSECT SELECT home FROM snowid.shard_registry WHERE shard = $one"), "connect_timeout=9 dbname=postgres host=$host port=$port", '... by its one home');
+}
+fleet_ok([ 'add', 's2', $home{s2} ], 0, 'and back');
 IPC::Run::run([ 'snowid-move', '--registry', home_of($dir), '--shard', $shard, '--to', 's7' ], '>', \my $out, '2>', \my $err);
 like($err, qr/no server "s7"\n.*s1, s2, s3/, 'a name that is unknown');
 IPC::Run::run([ 'snowid-move', '--shard', $shard, '--from', 's1', '--to', 's2' ], '>', \$out, '2>', \$err);

@@ -34,7 +34,8 @@ fleet_ok([ 'add', $_, home_of($nodes{$_}) ], 0, "add $_") for qw(s1 s2 s3);
 fleet_ok([ 'balance', '--by', 'shards' ], 0, 'balanced');
 homes_ok({ s1 => 3, s2 => 3, s3 => 3 }, 'balanced', %nodes);
 
-# A server that is down, whose shards came by moves, which give it another text of the same address.
+# A server that is down, and has a second text of the same address, as others may have written it.
+$dir->safe_psql('postgres', q{UPDATE snowid.shard_registry SET home = regexp_replace(home, '^(dbname=\S+) (.*)', '\2 \1') WHERE shard IN (SELECT min(shard) FROM snowid.shard_registry GROUP BY home)});
 $s3->stop;
 fleet_ok([ 'drain', 's3' ], 1, 'drain what is down', qr/s3 gives no answer, so nobody knows how much it has/);
 fleet_ok([ 'retire', 's3' ], 1, 'retire what is down', qr/s3 cannot be retired: 3 shards live there/);
@@ -167,7 +168,7 @@ fleet_ok([ 'drain', 's2' ], 0, 'its shards move away');
 $s2->stop;
 my $old = as_it_was($s2);
 fleet_ok([ 'status' ], 1, 'open twice: status', qr/^FAILED .*shard \d+/m);
-fleet_ok([ 'balance', '--by', 'shards' ], 1, 'open twice: no plan', qr/shard \d+ is open at s2, and the directory says host=/);
+fleet_ok([ 'balance', '--by', 'shards' ], 1, 'open twice: no plan', qr/shard \d+ is open at s2, and the directory says .*host=/);
 fleet_ok([ 'retire', 's2' ], 1, 'nor is it retired', qr/s2 cannot be retired: \d+ shards live there/);
 
 $_->stop for $dir, $s1, $s3, $old;
