@@ -168,20 +168,6 @@ ask_servers(const char *period)
 	return nmissing;
 }
 
-/*
- * Can a server reach another, as its subscriptions do?  One is made in a transaction that is
- * rolled back.  NULL, or what is said.
- */
-static char *
-why_unreachable(PGconn *conn, const char *conninfo)
-{
-	char	   *why = try_run(conn, "BEGIN; SET LOCAL client_min_messages = error; SET LOCAL statement_timeout = %d", ANSWER_MS / 2) && try_run(conn, "CREATE SUBSCRIPTION snowid_fleet_tries CONNECTION %s PUBLICATION snowid_none WITH (create_slot = false, enabled = false, slot_name = NONE)", literal(conn, conninfo))
-	? NULL : printable(last_message);
-
-	(void) try_run(conn, "ROLLBACK");
-	return why;
-}
-
 /* Look at a server that is to be added.  Each thing is told; true if nothing forbids it. */
 static bool
 may_be_added(Side *server, const char *name, const char *identity)
@@ -195,8 +181,8 @@ may_be_added(Side *server, const char *name, const char *identity)
 	for (int i = 0; i < nservers && !failed; i++)
 	{
 		PGconn	   *other = servers[servers[i].at].answer != NULL && servers[i].at == i ? open_connection(servers[i].label, servers[i].home != NULL ? servers[i].home : options.registry) : NULL;
-		char	   *there = other != NULL && servers[i].home != NULL ? why_unreachable(server->conn, servers[i].home) : NULL;
-		char	   *back = other == NULL ? NULL : PQstatus(other) == CONNECTION_OK ? why_unreachable(other, server->conninfo) : printable(PQerrorMessage(other));
+		char	   *there = other != NULL && servers[i].home != NULL ? why_unreachable(server->conn, "snowid_fleet_tries", literal(server->conn, servers[i].home), ANSWER_MS / 2) : NULL;
+		char	   *back = other == NULL ? NULL : PQstatus(other) == CONNECTION_OK ? why_unreachable(other, "snowid_fleet_tries", literal(other, server->conninfo), ANSWER_MS / 2) : printable(PQerrorMessage(other));
 
 		if (there != NULL)
 			printf("warning  %s does not reach %s: %s\n", name, servers[i].label, there);

@@ -7,8 +7,7 @@
 #include "page.inc"
 #include "sql/status.inc"
 
-#include <fcntl.h>
-#include <poll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,28 +17,13 @@
 static char *
 findings(int *status)
 {
-	PQExpBufferData said;
-	int			ends[2];
-	pid_t		pid;
-	char		part[4096];
-	ssize_t		n;
-	struct pollfd more = {.events = POLLIN};
 	const char *argv[] = {"snowid-move", "audit", "--registry", options.registry, NULL};
-	int64		end = now_ms() + AUDIT_MS;
+	char	   *said = said_by(argv, AUDIT_MS, status);
 
-	initPQExpBuffer(&said);
-	if (pipe2(ends, O_CLOEXEC) != 0 || (pid = start_program(NULL, argv, NULL, ends[1], ends[1])) == 0)
-		fail();
-	close(ends[1]);
-	more.fd = ends[0];
-	while (now_ms() < end && poll(&more, 1, (int) (end - now_ms())) > 0 && (n = read(ends[0], part, sizeof(part))) > 0)
-		appendBinaryPQExpBuffer(&said, part, n);
-	if (now_ms() >= end && kill(pid, SIGKILL) == 0)
-		appendPQExpBuffer(&said, "\nFAILED audit has not ended in %d s; type: snowid-move audit %s", AUDIT_MS / 1000, registry_option());
-	close(ends[0]);
-	waitpid(pid, status, 0);
+	if (WIFSIGNALED(*status))
+		said = text_of("%s\nFAILED audit has not ended in %d s; type: snowid-move audit %s", said, AUDIT_MS / 1000, registry_option());
 	return query_text(directory, "SELECT coalesce(jsonb_agg(trim(regexp_replace(f, '\\s+', ' ', 'g'))), '[]') FROM regexp_split_to_table(%s, '\\n(?=FAILED|snowid-move: |\\d+ servers)') f WHERE f ~ '^FAILED|^snowid-move: (error|fatal)'",
-					  literal(directory, said.data));
+					  literal(directory, said));
 }
 
 int
