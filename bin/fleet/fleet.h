@@ -11,6 +11,7 @@
 
 #include <signal.h>
 
+#include <time.h>
 extern struct Options
 {
 	const char *registry;
