@@ -369,7 +369,7 @@ command_balance(const char *drained, const char *unused)
 	for (int i = 0; i < npools; i++)
 		nstuck += pools[i].stuck;
 	if (options.dry_run)
-		return EXIT_DONE;
+		return query_bool(directory, "SELECT EXISTS (SELECT FROM pool WHERE stuck)") ? EXIT_FAILED : EXIT_DONE;
 	if (njobs == 0 && nstuck > 0)
 		return refuse(EXIT_FAILED, text_of("Let a server take it, or type: snowid-fleet add NAME HOME %s", registry_option()), "%d pools have to stay; nothing was changed", nstuck);
 
