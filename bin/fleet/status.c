@@ -35,7 +35,7 @@ command_status(const char *unused, const char *unused_too)
 	/* What we write ourselves makes nobody lag. */
 	run(directory, "SELECT set_config('snowid_fleet.wal', pg_current_wal_lsn()::text, false)");
 	nmissing = ask_servers(options.period);
-	run(directory, STATUS_DOCUMENT_SQL, literal(directory, without_password("--registry", options.registry)), literal(directory, findings(&status)));
+	run(directory, STATUS_DOCUMENT_SQL, literal(directory, without_password("--registry", options.registry)), literal(directory, findings(&status)), literal(directory, registry_option()));
 	if (options.html != NULL)
 	{
 		/* Nothing of it ends the script that it stands in. */
@@ -50,5 +50,5 @@ command_status(const char *unused, const char *unused_too)
 	else if (options.html == NULL)
 		puts(query_text(directory, STATUS_TEXT_SQL, literal(directory, registry_option())));
 	nmissing += query_bool(directory, "SELECT document @? '$.servers[*] ? (@.follows == false)' OR document @? '$.findings[0]' FROM document");
-	return nmissing == 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;
+	return nmissing == 0 && WIFEXITED(status) && WEXITSTATUS(status) <= EXIT_FAILED ? EXIT_DONE : EXIT_FAILED;
 }

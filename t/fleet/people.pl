@@ -99,6 +99,28 @@ for my $line (split /\n/, (fleet('status'))[1])
 }
 is($_->safe_psql('postgres', q{SELECT count(*) FROM snowid.moves}), 0, 'finished') for values %nodes;
 
+# A move with a way back: the copy is where the shard was, and after the way back at the other.  One whose program was
+# killed is told with what goes on, which helps.
+my ($gone) = split /,/, $s1->safe_psql('postgres', q{SELECT string_agg(shard::text, ',') FROM snowid.shards WHERE lives = 'here'});
+moves_ok($s1, $s2, $gone, [ '--registry', home_of($dir), '--reverse' ], 0, 'with a way back');
+fleet_ok([ 'status' ], 0, '... its copy is wanted', qr/^copy +of shards $gone at s1, .*, kept; to drop it, type: snowid-move finish --shard $gone --from 's1' --to 's2' --registry '/m);
+$holder = $s2->background_psql('postgres');
+$holder->query_safe("BEGIN; LOCK TABLE insta$gone.t IN ROW EXCLUSIVE MODE");
+$run = IPC::Run::start([ 'snowid-move', 'back', '--registry', home_of($dir), '--shard', $gone, '--from', 's1', '--to', 's2', '--lock-timeout', 100_000, '--pause-limit', 100_000 ], '>&', \$out);
+$s2->poll_query_until('postgres', "SELECT count(*) = 1 FROM snowid.moves WHERE shard = $gone AND role = 'source' AND step IN ('copied', 'verified')") or die "no move: $out";
+unlike(fleet_ok([ 'status' ], 0, '... it goes back', qr/^moving +shards $gone from s2 to s1: /m), qr/no program/, '... and is at work');
+$run->signal('KILL');
+$run->finish;
+$_->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND classid = 1397641047}) or die 'it goes on' for values %nodes;
+$holder->query_safe('ROLLBACK');
+$holder->quit;
+my $said = fleet_ok([ 'status' ], 1, '... it was killed', qr/^FAILED no program goes on with the move of shards $gone: .* type: (snowid-move back .*)$/m);
+is(system('sh', '-c', ($said =~ /type: (snowid-move back .*)$/m)[0] . ' 2>/dev/null'), 0, '... what is told goes on');
+$said = fleet_ok([ 'status' ], 1, '... it is back', qr/^copy +of shards $gone at s2, closed since [^,]*$/m, qr/^FAILED the copy of shard $gone at /m);
+is(system('sh', '-c', ($said =~ /type: (snowid-move finish .*)$/m)[0] . ' 2>/dev/null'), 0, '... what is told ends it');
+$dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for keys %nodes;
+fleet_ok([ 'status' ], 0, '... and nothing is left');
+
 # A person's own move between the same servers, after one of ours that failed, or was killed before it began, is not ours to end.
 my $own = (split /,/, $s1->safe_psql('postgres', q{SELECT string_agg(shard::text, ',') FROM snowid.shards WHERE lives = 'here'}))[0];
 $dir->safe_psql('postgres', "TRUNCATE snowid.fleet_moves; INSERT INTO snowid.fleet_moves (at, shards, source, target, bytes, seconds, outcome) VALUES (now() - interval '1 h', '$own', '$home{s1}', '$home{s2}', 1, 1, 'failed')");

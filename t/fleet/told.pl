@@ -174,6 +174,8 @@ $said = fleet_ok([ 'retire', 's2' ], 1, 'a rule names it', qr/hint: At the direc
 $dir->safe_psql('postgres', ($said =~ /type: (UPDATE .*;)$/m)[0] // '');
 like($dir->safe_psql('postgres', q{SELECT servers FROM snowid.placements}), qr/^\{s1,s3\}$/, '... and then does not');
 
+$dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
+fleet_ok([ 'status' ], 0, '... which is no fault', qr/^copy +of shards [\d,]+ at s2, closed since .*, kept; to drop it, type: snowid-move finish /m);
 # A connection string with quotes, as a shell takes it.
 my $quoted = home_of($dir) . q{ passfile='/it\'s so'};
 IPC::Run::run([ 'snowid-fleet', 'drain', 's2', '--registry', $quoted ], '>&', \$said);
