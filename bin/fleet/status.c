@@ -40,10 +40,17 @@ command_status(const char *unused, const char *unused_too)
 	{
 		/* Nothing of it ends the script that it stands in. */
 		char	   *document = query_text(directory, "SELECT replace(document::text, '<', '\\u003c') FROM document");
-		FILE	   *file = fopen(options.html, "w");
+		struct stat old;
+		const char *beside = stat(options.html, &old) == 0 && !S_ISREG(old.st_mode) ? options.html : text_of("%s.new", options.html);
+		FILE	   *file = fopen(beside, "w");
 
-		if (file == NULL || fprintf(file, "%s%s%s", PAGE_BEGIN, document, PAGE_END) < 0 || fclose(file) != 0)
-			return report_error("could not write \"%s\": %m", options.html), EXIT_USAGE;
+		if (file == NULL || fprintf(file, "%s%s%s", PAGE_BEGIN, document, PAGE_END) < 0 || fclose(file) != 0 || rename(beside, options.html) != 0)
+		{
+			report_error("could not write \"%s\": %m", options.html);
+			if (beside != options.html)
+				(void) unlink(beside);
+			return EXIT_USAGE;
+		}
 	}
 	if (options.json)
 		puts(query_text(directory, "SELECT document FROM document"));
