@@ -5,6 +5,7 @@
 #include "sql/fleet.inc"
 
 #include <poll.h>
+#include <unistd.h>
 
 PGconn	   *directory;
 Server	   *servers;
@@ -76,6 +77,18 @@ go_on(Server *server, const char *sql, int limit_ms)
 	return POLLIN;
 }
 
+/* In a thread: a name is looked up, and what waits for a connection goes on to the next host. */
+static void *
+connect_server(void *given)
+{
+	Server	   *server = given;
+	const char *const keywords[] = {"dbname", "fallback_application_name", "client_encoding", NULL};
+	const char *const values[] = {server->home != NULL ? server->home : options.registry, progname, "UTF8", NULL};
+
+	server->conn = (strchr(values[0], ',') != NULL ? PQconnectdbParams : PQconnectStartParams) (keywords, values, true);
+	return NULL;
+}
+
 /* Ask all servers the same, at once.  One that is down or hangs costs its own answer. */
 static void
 ask_all(const char *sql, int more_ms)
@@ -85,12 +98,14 @@ ask_all(const char *sql, int more_ms)
 	int			left;
 
 	for (int i = 0; i < nservers; i++)
+		if (pthread_create(&servers[i].thread, NULL, connect_server, &servers[i]) != 0)
+			fail();
+	for (int i = 0; i < nservers; i++)
 	{
-		const char *const keywords[] = {"dbname", "fallback_application_name", "client_encoding", NULL};
-		const char *const values[] = {servers[i].home != NULL ? servers[i].home : options.registry, progname, "UTF8", NULL};
-
-		/* Who waits for a connection goes on to the next host. */
-		servers[i].conn = (strchr(values[0], ',') != NULL ? PQconnectdbParams : PQconnectStartParams) (keywords, values, true);
+		while (servers[i].conn == NULL && !stopping)
+			wait_ms(1);
+		if (stopping || pthread_join(servers[i].thread, NULL) != 0)
+			return;
 		servers[i].place = home_of_connection(servers[i].home != NULL ? servers[i].conn : directory);
 		for (servers[i].at = 0; strcmp(servers[servers[i].at].place, servers[i].place) != 0;)
 			servers[i].at++;
@@ -290,6 +305,15 @@ subscribe(Side *server, const char *name, const char *home)
 	return false;
 }
 
+/* A server that is to be added has let us in, and says nothing. */
+static void
+too_late(int unused)
+{
+	static const char text[] = "snowid-fleet: error: the server that is to be added gives no answer\n";
+
+	_exit(write(STDERR_FILENO, text, strlen(text)) > 0 ? EXIT_USAGE : EXIT_FAILED);
+}
+
 /* Take a server into the fleet, or put right what is missing of that. */
 int
 command_add(const char *name, const char *home)
@@ -300,14 +324,17 @@ command_add(const char *name, const char *home)
 
 	if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(name) || name[0] < 'a' || strlen(name) > 30)
 		return refuse(EXIT_USAGE, "Such as s4: letters, digits and _, at most 30.", "invalid name of a server: \"%s\"", name);
-	if (home == NULL && (home = query_text(directory, "SELECT home FROM snowid.servers WHERE name = %s", literal(directory, name))) == NULL)
+	if ((home == NULL || *home == '\0') && (home = query_text(directory, "SELECT home FROM snowid.servers WHERE name = %s", literal(directory, name))) == NULL)
 		refuse_usage("to add a server, its name and home are needed");
 	home = without_password("HOME", home);
+	signal(SIGALRM, too_late);
+	alarm(2 * ANSWER_MS / 1000);
 	if (!open_side(&server, home, NULL, true) || !knows_version(server.conn))
 		return EXIT_USAGE;
 	if (!query_bool(server.conn, "SELECT to_regclass('snowid.servers') IS NOT NULL"))
 		return refuse(EXIT_USAGE, "There, type: CREATE EXTENSION snowid;", "the database of %s does not have snowid", name);
 	identity = identity_of(server.conn);
+	alarm(0);
 	(void) ask_servers(NULL);
 	if ((text = query_text(directory, FLEET_OTHER_SQL, literal(directory, name), literal(directory, home_of_connection(server.conn)), literal(directory, identity))) !=NULL)
 		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s%s", registry_option(),

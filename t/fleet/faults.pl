@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use FleetTest;
+use IO::Select;
 use IO::Socket::UNIX;
 use IPC::Run ();
 use MoveTest;
@@ -132,6 +133,21 @@ $dir->safe_psql('postgres', ($said =~ /type there: (SELECT .*;)$/m)[0] // '');
 	$dir->safe_psql('postgres', "UPDATE snowid.servers SET home = 'host=$path," . $s2->host . ' port=5432,' . $s2->port . q{ dbname=postgres' WHERE name = 's2'});
 	$dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
 	fleet_ok([ 'status' ], 0, 'the first of two hosts does not answer', qr/^s2 +2 shards .* open/m);
+
+	# What several such homes cost does not add up: all are tried at once.
+	my $mute = PostgreSQL::Test::Utils::tempdir_short();
+	my $listener = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$mute/.s.PGSQL.5432", Listen => 5) or die "no socket: $!";
+	my $homes = $dir->safe_psql('postgres', q{SELECT string_agg(format('UPDATE snowid.servers SET home = %L WHERE name = %L', home, name), ';') FROM snowid.servers});
+	$dir->safe_psql('postgres', "UPDATE snowid.servers SET home = 'host=$mute,/nowhere port=5432,' || n || ' dbname=postgres' FROM generate_series(1, 3) n WHERE name = 's' || n");
+	$ENV{PGCONNECT_TIMEOUT} = 10;
+	my $asks = IPC::Run::start([ fleet_command('balance', '--dry-run') ], '>&', \my $asked);
+	my @accepted = map { $listener->accept } 1 .. 3;
+	sysread $_, my $hello, 10_000 for @accepted;
+	is_deeply([ IO::Select->new(@accepted)->can_read(0) ], [], 'three that do not answer are waited for together');
+	$asks->signal('KILL');
+	$asks->finish;
+	$ENV{PGCONNECT_TIMEOUT} = 2;
+	$dir->safe_psql('postgres', $homes);
 
 	# A server's own connections have no such limit.
 	fleet_ok([ 'add', 's3', '--dry-run' ], 0, '... another server waits for it', qr/^warning +s3 does not reach s2: canceling statement due to statement timeout$/m);

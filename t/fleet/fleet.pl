@@ -22,7 +22,7 @@ $s2->safe_psql('postgres', q{CALL snowid.create_shards(12, 15, ddl => 'CREATE TA
 # Wrong words.
 fleet_ok([ 'balance' ], 2, 'an empty fleet has nothing to balance', qr/has no servers\n.*snowid-fleet add NAME HOME/);
 fleet_ok([ 'add', 's-1', $home{s1} ], 2, 'a hyphen', qr/invalid name of a server: "s-1"/);
-fleet_ok([ 'add', 's1' ], 2, 'no home', qr/its name and home are needed/);
+fleet_ok([ 'add', 's1', @$_ ], 2, "no home: @$_", qr/its name and home are needed/) for [], [''];
 fleet_ok([ 'retire', 'nobody' ], 2, 'an unknown name', qr/has no server "nobody"\n.*It has: none/);
 fleet_ok([ 'drain' ], 2, 'no name', qr/drain takes the name of a server/);
 fleet_ok([ 'dance' ], 2, 'no such command', qr/unknown argument "dance"/);
