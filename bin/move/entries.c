@@ -151,7 +151,8 @@ entries_of(PGconn *conn, const Move *moved, const char *home, const char **reaso
 
 /*
  * The home of a server as snowid.servers of the registry has it, whichever way has led us there; our own, if it is not
- * there.  It is looked for once, before writers wait: among those that share a host with ours, and then among all.
+ * there.  It is looked for once, before writers wait: among those that share a host with ours, which get our password,
+ * and then among all.
  */
 const char *
 registered_home(PGconn *registry, const Side *side)
@@ -164,9 +165,11 @@ registered_home(PGconn *registry, const Side *side)
 	{
 		const char *home = field(res, i % PQntuples(res), 0);
 		bool		is_near = i < PQntuples(res);
-		PGconn	   *conn = is_home_of(home, side->system, side) == is_near ? connect_briefly(home, NULL) : NULL;
+		const char *const keywords[] = {"connect_timeout", "user", "password", "dbname", "fallback_application_name", NULL};
+		const char *const values[] = {"2", PQuser(side->conn), is_near ? PQpass(side->conn) : NULL, home, progname, NULL};
+		PGconn	   *conn = is_home_of(home, side->system, side) == is_near ? PQconnectdbParams(keywords, values, true) : NULL;
 
-		if (conn != NULL && set_up_session(conn) && strcmp(identity_of(conn), identity_of(side->aux)) == 0)
+		if (PQstatus(conn) == CONNECTION_OK && set_up_session(conn) && strcmp(identity_of(conn), identity_of(side->aux)) == 0)
 			*found = home;
 		PQfinish(conn);
 	}

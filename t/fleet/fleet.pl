@@ -93,11 +93,14 @@ $s1->safe_psql('postgres', q{ALTER TABLE insta0.t ADD country text DEFAULT 'fr' 
 fleet_ok([ 'add', 's3', $home{s3} ], 0, 's3 is added');
 
 # A server that the others do not reach, since only we have the password.
-$s4->safe_psql('postgres', q{CREATE ROLE pw SUPERUSER LOGIN PASSWORD 'secret'});
-my $hba = slurp_file($s4->data_dir . '/pg_hba.conf');
-unlink $s4->data_dir . '/pg_hba.conf';
-append_to_file($s4->data_dir . '/pg_hba.conf', "local all pw scram-sha-256\n$hba");
-$s4->reload;
+for my $node ($s2, $s4)
+{
+	$node->safe_psql('postgres', q{CREATE ROLE pw SUPERUSER LOGIN PASSWORD 'secret'});
+	my $hba = slurp_file($node->data_dir . '/pg_hba.conf');
+	unlink $node->data_dir . '/pg_hba.conf';
+	append_to_file($node->data_dir . '/pg_hba.conf', "local all pw scram-sha-256\n$hba");
+	$node->reload;
+}
 {
 	local $ENV{PGPASSWORD} = 'secret';
 	fleet_ok([ 'add', 's4', "$home{s4} user=pw", '--dry-run' ], 0, 'not reached by others', qr/^warning +s1 does not reach s4: .*password/m);
@@ -127,17 +130,20 @@ for (1, 2)
 }
 
 # Whichever way leads to a server, the directory has its home as snowid.servers has it, and no password that was typed.
-fleet_ok([ 'add', 's2', "$home{s2} connect_timeout=9" ], 0, 'a home of more words');
 my ($host, $port) = ($s2->host, $s2->port);
-for my $to ('s2', "postgresql:///postgres?host=$host/&port=$port&password=secret", "host=/nowhere,$host port=1,$port dbname=postgres")
+fleet_ok([ 'add', 's2', "host=/nowhere,$host port=1,$port dbname=postgres" ], 0, 'a home of two hosts');
+my $who = 'user=' . getpwuid($<);
+for my $case ([ 's1', 's2' ], [ 's1', "postgresql:///postgres?host=$host/&port=$port&password=secret" ], [ "$home{s1} $who", "host=$host,/nowhere port=$port,1 dbname=postgres user=pw password=secret", 'nobody' ])
 {
+	my ($from, $to, $user) = @$case;
 	my $one = $s1->safe_psql('postgres', q{SELECT max(shard) FROM snowid.shards WHERE lives = 'here'});
 	for my $command ('move', 'finish')
 	{
-		IPC::Run::run([ 'snowid-move', $command, '--registry', home_of($dir), '--shard', $one, '--from', 's1', '--to', $to ], '>&', \my $said);
+		local $ENV{PGUSER} = $user if $user;
+		IPC::Run::run([ 'snowid-move', $command, '--registry', home_of($dir) . " $who", '--shard', $one, '--from', $from, '--to', $to ], '>&', \my $said);
 		is($? >> 8, 0, "$command, to $to") or diag $said;
 	}
-	is($dir->safe_psql('postgres', "SELECT home FROM snowid.servers WHERE name = 's2' INTERSECT SELECT home FROM snowid.shard_registry WHERE shard = $one"), "connect_timeout=9 dbname=postgres host=$host port=$port", '... by its one home');
+	is($dir->safe_psql('postgres', "SELECT home FROM snowid.servers WHERE name = 's2' INTERSECT SELECT home FROM snowid.shard_registry WHERE shard = $one"), "dbname=postgres host=/nowhere,$host port=1,$port", '... by its one home');
 }
 fleet_ok([ 'add', 's2', $home{s2} ], 0, 'and back');
 IPC::Run::run([ 'snowid-move', '--registry', home_of($dir), '--shard', $shard, '--to', 's7' ], '>', \my $out, '2>', \my $err);
