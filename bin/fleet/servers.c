@@ -227,7 +227,7 @@ has_rows(PGconn *conn, const char *subscription)
 		strcmp(query_text(conn, "%s", sums), query_text(directory, "%s", sums)) == 0;
 }
 
-/* Does a server follow?  Its worker may first have to start; and as long as it goes on, or waits for a lock, it may be far behind. */
+/* Does a server follow?  Its worker may first have to start; and as long as it goes on, which only it may know, or waits for a lock, it may be far behind. */
 static bool
 follows(PGconn *conn, const char *name, const char *subscription)
 {
@@ -235,12 +235,14 @@ follows(PGconn *conn, const char *name, const char *subscription)
 	int64		nfailures = query_int64(conn, "%s", failures);
 	char	   *lsn = query_text(directory, "SELECT pg_current_wal_lsn()");
 	char	   *seen = "";
+	char	   *furthest = "0/0";
 	bool		has_come = false;
 
 	for (int64 begun = now_ms(), end = begun + ANSWER_MS / 2; now_ms() < end; wait_ms(100))
 	{
 		char	   *now = query_text(directory, "SELECT concat_ws(' ', confirmed_flush_lsn >= %s, confirmed_flush_lsn, write_lsn) FROM pg_replication_slots LEFT JOIN pg_stat_replication ON pid = active_pid WHERE slot_name = %s",
 									 literal(directory, lsn), literal(directory, subscription));
+		char	   *further = query_text(conn, "SELECT max(received_lsn) FROM pg_stat_subscription WHERE subname = %s AND received_lsn > %s", literal(conn, subscription), literal(conn, furthest));
 
 		if (now != NULL && *now == 't')
 		{
@@ -250,13 +252,14 @@ follows(PGconn *conn, const char *name, const char *subscription)
 			lsn = query_text(directory, "SELECT pg_current_wal_lsn()");
 		}
 		else if (now != NULL && !has_come && query_int64(conn, "%s", failures) == nfailures &&
-				 (strcmp(now, seen) != 0 || query_bool(conn, "SELECT EXISTS (SELECT FROM pg_stat_subscription JOIN pg_stat_activity USING (pid) WHERE subname = %s AND wait_event_type = 'Lock')", literal(conn, subscription))))
+				 (strcmp(now, seen) != 0 || further != NULL || query_bool(conn, "SELECT EXISTS (SELECT FROM pg_stat_subscription JOIN pg_stat_activity USING (pid) WHERE subname = %s AND wait_event_type = 'Lock')", literal(conn, subscription))))
 		{
 			end = now_ms() + ANSWER_MS / 2;
 			if (now_ms() > begun + ANSWER_MS / 4)
 				tell_now_and_then("waiting: %s follows the directory, and is behind", name);
 		}
 		seen = now != NULL ? now : "";
+		furthest = further != NULL ? further : furthest;
 	}
 	return false;
 }

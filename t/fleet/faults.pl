@@ -237,7 +237,9 @@ my $run = IPC::Run::start([ fleet_command('add', 's3') ], '>&', \my $told, IPC::
 $run->pump until $told =~ /waiting: s3 follows|anew/;
 $holder->quit;
 $run->finish;
+$old->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 DISABLE');
 is($run->result(0), 0, 'a server that waits for a lock') or diag $told;
+$old->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 ENABLE');
 unlike($told, qr/anew/, '... does not begin anew');
 
 $_->stop for $dir, $s1, $s2, $old;
