@@ -122,6 +122,8 @@ for my $needs (qr/at the directory you may make no temporary tables\n.*hint: The
 	$dir->safe_psql('postgres', ($said =~ $needs)[0] // '');
 }
 
+my $homes;
+
 # A slot that a server has left behind; a home of two hosts, of which the first does not answer.
 $dir->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('snowid_registry_gone', 'pgoutput')});
 $said = fleet_ok([ 'status' ], 1, 'a slot of nobody', qr/^slot snowid_registry_gone of the directory is that of no server, and keeps .*; type there: (SELECT .*;)$/m);
@@ -137,7 +139,7 @@ $dir->safe_psql('postgres', ($said =~ /type there: (SELECT .*;)$/m)[0] // '');
 	# What several such homes cost does not add up: all are tried at once.
 	my $mute = PostgreSQL::Test::Utils::tempdir_short();
 	my $listener = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$mute/.s.PGSQL.5432", Listen => 5) or die "no socket: $!";
-	my $homes = $dir->safe_psql('postgres', q{SELECT string_agg(format('UPDATE snowid.servers SET home = %L WHERE name = %L', home, name), ';') FROM snowid.servers});
+	$homes = $dir->safe_psql('postgres', q{SELECT string_agg(format('UPDATE snowid.servers SET home = %L WHERE name = %L', home, name), ';') FROM snowid.servers});
 	$dir->safe_psql('postgres', "UPDATE snowid.servers SET home = 'host=$mute,/nowhere port=5432,' || n || ' dbname=postgres' FROM generate_series(1, 3) n WHERE name = 's' || n");
 	$ENV{PGCONNECT_TIMEOUT} = 10;
 	my $asks = IPC::Run::start([ fleet_command('balance', '--dry-run') ], '>&', \my $asked);
@@ -165,6 +167,15 @@ for my $command ([ 'status' ], [ 'balance' ], [ 'balance', '--dry-run' ], [ 'dra
 	is($? >> 8, 2, "a standby as directory: @$command");
 	like($why, qr/--registry is a standby\n.*hint: Give the primary/, '... is told');
 }
+
+# Nor does one take anything, if that is where the home of a server leads.
+$homes = $dir->safe_psql('postgres', q{SELECT format('UPDATE snowid.servers SET home = %L WHERE name = %L', home, name) FROM snowid.servers WHERE name = 's3'});
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = '} . home_of($standby) . q{' WHERE name = 's3'});
+fleet_ok([ 'balance', '--by', 'shards', '--dry-run' ], 0, 'a home that leads to a standby', qr/^s3 +0 % +0 %$/m, qr/^s1 .* 50 %$/m);
+fleet_ok([ 'status' ], 1, '... is told', qr/^FAILED .* is a standby .*; and the same in snowid\.servers$/m);
+$dir->safe_psql('postgres', "$homes; INSERT INTO snowid.servers (name, home) VALUES ('spare', '" . home_of($standby) . "')");
+fleet_ok([ 'retire', 'spare' ], 1, '... nor can that be retired', qr/spare cannot be retired: its home leads to a standby\n.*hint: With the hosts of all, type first: snowid-fleet add spare 'HOSTS /);
+$dir->safe_psql('postgres', q{DELETE FROM snowid.servers WHERE name = 'spare'});
 $standby->stop;
 
 # A server without the extension; with a new one it follows again.
@@ -226,7 +237,9 @@ for my $row ('snowid.shard_registry WHERE shard = 71', q{public.countries WHERE 
 # One that is far behind, but goes on, or waits for a lock, is waited for, for as long as it takes.
 $old->safe_psql('postgres', q{CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NEW; END';
 	CREATE TRIGGER slow BEFORE INSERT ON public.countries FOR EACH ROW EXECUTE FUNCTION slow(); ALTER TABLE public.countries ENABLE ALWAYS TRIGGER slow});
+$old->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 DISABLE');
 $dir->safe_psql('postgres', "INSERT INTO public.countries VALUES ('c$_')") for 1 .. 14;
+$old->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 ENABLE');
 unlike(fleet_ok([ 'add', 's3' ], 0, 'a server that is behind', qr/waiting: s3 follows the directory/), qr/anew/, '... does not begin anew');
 is($old->safe_psql('postgres', 'SELECT count(*) FROM public.countries'), 16, '... and has all rows then');
 $old->safe_psql('postgres', 'DROP TRIGGER slow ON public.countries');
@@ -237,9 +250,7 @@ my $run = IPC::Run::start([ fleet_command('add', 's3') ], '>&', \my $told, IPC::
 $run->pump until $told =~ /waiting: s3 follows|anew/;
 $holder->quit;
 $run->finish;
-$old->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 DISABLE');
 is($run->result(0), 0, 'a server that waits for a lock') or diag $told;
-$old->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 ENABLE');
 unlike($told, qr/anew/, '... does not begin anew');
 
 $_->stop for $dir, $s1, $s2, $old;

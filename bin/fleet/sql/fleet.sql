@@ -17,7 +17,7 @@ $$ AS standby_lag \gset
 -- arguments: period
 \echo fleet_facts_sql
 SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database()),
- 'standby_lag', (:standby_lag), 'role', current_user,
+ 'is_standby', pg_is_in_recovery(), 'standby_lag', (:standby_lag), 'role', current_user,
  'follows', EXISTS (SELECT FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid WHERE subenabled AND srrelid = 'snowid.shard_registry'::regclass),
  'shards', (SELECT json_agg(json_build_object('shard', l.shard, 'schema', l.schema, 'lives', snowid_internal.lives(r),
    'bytes', bytes, 'rows', rows, 'inserts', inserts_per_second)) FROM snowid.shard_load(:'period'::interval) l JOIN snowid.shard_registry r ON r.shard = l.shard),
@@ -46,7 +46,7 @@ FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts
 -- The servers of the plan, in their order.
 -- arguments: drained
 \echo fleet_plan_servers_sql
-SELECT a.n, CASE WHEN a.name IS NULL THEN 0 ELSE coalesce(s.weight, 1) END, s.state = 'open' AND a.facts IS NOT NULL, s.state = 'draining' OR s.name = :'drained' FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home) ORDER BY a.n;
+SELECT a.n, CASE WHEN a.name IS NULL THEN 0 ELSE coalesce(s.weight, 1) END, s.state = 'open' AND a.facts ->> 'is_standby' = 'false', s.state = 'draining' OR s.name = :'drained' FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home) ORDER BY a.n;
 
 -- The pools: what moves as a whole.  One that cannot be moved now stays.
 -- arguments: by drained
@@ -166,4 +166,5 @@ FROM pg_publication_tables, LATERAL (SELECT string_agg(quote_ident(a), ', ') AS 
 WITH s AS MATERIALIZED (SELECT d.n FROM snowid.servers JOIN address d USING (home) WHERE name = :'name') SELECT what, to_do FROM ( SELECT 1, format('%s shards live there, the first is %s', count(*), min(shard)), format('Type first: snowid-fleet drain %s %s', :'name', :'registry') FROM (SELECT shard FROM lives WHERE server = (SELECT n FROM s) UNION SELECT shard FROM told WHERE n = (SELECT n FROM s) AND lives = 'here') l HAVING count(*) > 0
  UNION ALL SELECT 2, format('%s shards are open nowhere, the first is %s', count(*), min(shard)), 'To see more, type: snowid-move audit ' || :'registry' FROM lives WHERE server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL) HAVING count(*) > 0
  UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)), 'To see what ends each, type: snowid-fleet status ' || :'registry' FROM going WHERE (SELECT n FROM s) IN (source, target) HAVING count(*) > 0
- UNION ALL SELECT 4, 'a row of snowid.placements names it', format('At the directory, type: UPDATE snowid.placements SET servers = array_remove(servers, %1$L) WHERE %1$L = ANY (servers);', :'name') FROM snowid.placements WHERE :'name' = ANY (servers)) x (n, what, to_do) ORDER BY n LIMIT 1;
+ UNION ALL SELECT 4, 'a row of snowid.placements names it', format('At the directory, type: UPDATE snowid.placements SET servers = array_remove(servers, %1$L) WHERE %1$L = ANY (servers);', :'name') FROM snowid.placements WHERE :'name' = ANY (servers)
+ UNION ALL SELECT 5, 'its home leads to a standby', format('With the hosts of all, type first: snowid-fleet add %s ''HOSTS target_session_attrs=read-write'' %s', name, :'registry') FROM answer WHERE name = :'name' AND facts ->> 'is_standby' = 'true') x (n, what, to_do) ORDER BY n LIMIT 1;

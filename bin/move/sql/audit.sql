@@ -94,7 +94,7 @@ SELECT what, place, type, is_safe FROM (
  FROM server WHERE read_only AND NOT is_standby AND NOT EXISTS (SELECT FROM move m WHERE m.step IN ('fenced', 'ready'))
  -- Servers.
  UNION ALL SELECT 8, format('%s is a standby', name), (SELECT name FROM server WHERE is_directory),
-  format('UPDATE snowid.shard_registry SET home = ''host=… target_session_attrs=read-write'' WHERE home = %L; with the hosts of all', name), false FROM server WHERE is_standby
+  format('UPDATE snowid.shard_registry SET home = ''host=… target_session_attrs=read-write'' WHERE home = %L; with the hosts of all', name) || CASE WHEN name IN (SELECT home FROM snowid.servers) THEN '; and the same in snowid.servers' ELSE '' END, false FROM server WHERE is_standby
  UNION ALL SELECT 8, format('%s has snowid %s, and the directory %s', s.name, coalesce(s.version, 'without a version'), d.version), s.name, 'ALTER EXTENSION snowid UPDATE;', false
  FROM server s JOIN server d ON d.is_directory WHERE s.version IS DISTINCT FROM d.version
  UNION ALL SELECT 9, format('pool %s leads to shards on several servers: %s', pool, string_agg(DISTINCT home, ' and ')), (SELECT name FROM server WHERE is_directory),
