@@ -111,9 +111,9 @@ $s2->poll_query_until('postgres', "SELECT count(*) = 1 FROM snowid.moves WHERE s
 unlike(fleet_ok([ 'status' ], 0, '... it goes back', qr/^moving +shards $gone from s2 to s1: /m), qr/no program/, '... and is at work');
 $run->signal('KILL');
 $run->finish;
-$_->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND classid = 1397641047}) or die 'it goes on' for values %nodes;
 $holder->query_safe('ROLLBACK');
 $holder->quit;
+$_->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND classid = 1397641047}) or die 'it goes on' for values %nodes;
 my $said = fleet_ok([ 'status' ], 1, '... it was killed', qr/^FAILED no program goes on with the move of shards $gone: .* type: (snowid-move back .*)$/m);
 is(system('sh', '-c', ($said =~ /type: (snowid-move back .*)$/m)[0] . ' 2>/dev/null'), 0, '... what is told goes on');
 $said = fleet_ok([ 'status' ], 1, '... it is back', qr/^copy +of shards $gone at s2, closed since [^,]*$/m, qr/^FAILED the copy of shard $gone at /m);
