@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <getopt.h>
+#include <time.h>
 
 void
 try_help(void)
@@ -87,6 +88,32 @@ parse_shards(const Option *o, const char *value, int **shards)
 		if (wanted[i])
 			(*shards)[nshards++] = i;
 	return nshards;
+}
+
+/* The next time that it is so late here: also on a day when the clock is put forward over it, or back before it. */
+time_t
+next_time(const char *option, const char *value)
+{
+	const int	day = 24 * 60;
+	struct tm	wanted = {0};
+	char	   *rest = strptime(value, "%H:%M", &wanted);
+	time_t		then = time(NULL) / 60 * 60;
+	struct tm	clock = *localtime(&then);
+	int			step,
+				left;
+
+	if (rest == NULL || *rest != '\0')
+		refuse_usage("invalid value \"%s\" for option --%s: it must be HH:MM", value, option);
+	do
+	{
+		int			before = clock.tm_hour * 60 + clock.tm_min;
+
+		then += 60;
+		clock = *localtime(&then);
+		step = (clock.tm_hour * 60 + clock.tm_min - before + day) % day;
+		left = (wanted.tm_hour * 60 + wanted.tm_min - before + day - 1) % day + 1;
+	} while (left > step || (step > day / 2 && left < step));
+	return then;
 }
 
 static bool is_given[64];		/* in the order of the table */

@@ -182,6 +182,7 @@ extern void refuse_options_but(const Option *table, int command, const char *nam
 extern char **more_arguments;
 extern void refuse_more_arguments(void);
 extern void try_help(void) NORETURN;
+extern time_t next_time(const char *option, const char *value); /* HH:MM */
 extern char *ranges_of(const int *shards, int nshards);
 
 #endif							/* BASE_H */

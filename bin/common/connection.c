@@ -136,6 +136,24 @@ reconnect(PGconn *conn)
 	return false;
 }
 
+/*
+ * Can a server reach another one, as its subscription of that name does?  One is made, without slot and copy, in a
+ * transaction that is rolled back.  NULL, or what is said.
+ */
+char *
+why_unreachable(PGconn *conn, const char *name, const char *conninfo, int limit_ms)
+{
+	char	   *why = NULL;
+
+	/* From 15 on, it warns that there is no such publication yet. */
+	run(conn, "BEGIN; SET LOCAL client_min_messages = error; SET LOCAL statement_timeout = %d", limit_ms);
+	if (!try_run(conn, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s WITH (create_slot = false, slot_name = NONE, enabled = false, copy_data = false)",
+				 name, conninfo, name))
+		why = printable(last_message);
+	(void) try_run(conn, "ROLLBACK");
+	return why;
+}
+
 static bool
 open_or_tell(PGconn **conn, const char *label, const char *conninfo, bool needed)
 {

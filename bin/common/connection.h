@@ -78,6 +78,7 @@ extern char *options_for_programs(PGconn *conn);
 extern bool runs_others;		/* what a session runs is not ours: how it is planned is left to others, too */
 extern bool set_up_session(PGconn *conn);
 extern bool reconnect(PGconn *conn);
+extern char *why_unreachable(PGconn *conn, const char *name, const char *conninfo, int limit_ms);
 extern bool open_side(Side *side, const char *conninfo, const char *for_other_server, bool needed);
 extern void close_side(Side *side);
 extern char *timeline_of(PGconn *conn);
@@ -88,6 +89,7 @@ extern bool is_home_of(const char *home, const char *system, const Side *side);
 extern char *read_all(int fd);
 extern char *find_program(const char *bindir, const char *name);
 extern bool programs_are_apart; /* Ctrl-C does not reach them */
+extern char *said_by(const char **argv, int64 limit_ms, int *status);
 extern pid_t start_program(const char *bindir, const char **argv, PGconn *conn, int output, int errors);
 extern char *dump_definitions(PGconn *conn, const char *bindir, char *const *schemas, int nschemas);
 extern bool dump_archive(PGconn *conn, const char *bindir, char *const *schemas, int nschemas,

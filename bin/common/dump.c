@@ -5,6 +5,7 @@
 #include "connection.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -123,6 +124,32 @@ output_of(const char *bindir, const char **argv, PGconn *conn)
 	close(fds[1]);
 	output = read_all(fds[0]);
 	return await_program(child, argv[0]) ? output : NULL;
+}
+
+/* What a program says, its errors too, within a limit: then it is killed. */
+char *
+said_by(const char **argv, int64 limit_ms, int *status)
+{
+	PQExpBufferData said;
+	int			ends[2];
+	pid_t		pid;
+	char		part[4096];
+	ssize_t		n;
+	struct pollfd more = {.events = POLLIN};
+	int64		end = now_ms() + limit_ms;
+
+	initPQExpBuffer(&said);
+	if (pipe2(ends, O_CLOEXEC) != 0 || (pid = start_program(NULL, argv, NULL, ends[1], ends[1])) == 0)
+		fail();
+	close(ends[1]);
+	more.fd = ends[0];
+	while (now_ms() < end && poll(&more, 1, (int) (end - now_ms())) > 0 && (n = read(ends[0], part, sizeof(part))) > 0)
+		appendBinaryPQExpBuffer(&said, part, n);
+	if (now_ms() >= end)
+		kill(pid, SIGKILL);
+	close(ends[0]);
+	waitpid(pid, status, 0);
+	return said.data;
 }
 
 /*

@@ -9,7 +9,9 @@
 
 #include "connection.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <time.h>
 
 extern struct Options
 {
@@ -40,6 +42,7 @@ typedef struct Server
 	char	   *home;			/* NULL: where the directory is */
 	char	   *label;			/* for messages */
 	PGconn	   *conn;
+	pthread_t	thread;			/* which makes it */
 	bool		is_asked;
 	PGresult   *answer;			/* of the last question; NULL: none came */
 	char	   *trouble;		/* why not */

@@ -5,6 +5,7 @@
 #include "sql/fleet.inc"
 
 #include <poll.h>
+#include <unistd.h>
 
 PGconn	   *directory;
 Server	   *servers;
@@ -76,6 +77,18 @@ go_on(Server *server, const char *sql, int limit_ms)
 	return POLLIN;
 }
 
+/* In a thread: a name is looked up, and what waits for a connection goes on to the next host. */
+static void *
+connect_server(void *given)
+{
+	Server	   *server = given;
+	const char *const keywords[] = {"dbname", "fallback_application_name", "client_encoding", NULL};
+	const char *const values[] = {server->home != NULL ? server->home : options.registry, progname, "UTF8", NULL};
+
+	server->conn = (strchr(values[0], ',') != NULL ? PQconnectdbParams : PQconnectStartParams) (keywords, values, true);
+	return NULL;
+}
+
 /* Ask all servers the same, at once.  One that is down or hangs costs its own answer. */
 static void
 ask_all(const char *sql, int more_ms)
@@ -85,12 +98,14 @@ ask_all(const char *sql, int more_ms)
 	int			left;
 
 	for (int i = 0; i < nservers; i++)
+		if (pthread_create(&servers[i].thread, NULL, connect_server, &servers[i]) != 0)
+			fail();
+	for (int i = 0; i < nservers; i++)
 	{
-		const char *const keywords[] = {"dbname", "fallback_application_name", "client_encoding", NULL};
-		const char *const values[] = {servers[i].home != NULL ? servers[i].home : options.registry, progname, "UTF8", NULL};
-
-		/* Who waits for a connection goes on to the next host. */
-		servers[i].conn = (strchr(values[0], ',') != NULL ? PQconnectdbParams : PQconnectStartParams) (keywords, values, true);
+		while (servers[i].conn == NULL && !stopping)
+			wait_ms(1);
+		if (stopping || pthread_join(servers[i].thread, NULL) != 0)
+			return;
 		servers[i].place = home_of_connection(servers[i].home != NULL ? servers[i].conn : directory);
 		for (servers[i].at = 0; strcmp(servers[servers[i].at].place, servers[i].place) != 0;)
 			servers[i].at++;
@@ -168,20 +183,6 @@ ask_servers(const char *period)
 	return nmissing;
 }
 
-/*
- * Can a server reach another, as its subscriptions do?  One is made in a transaction that is
- * rolled back.  NULL, or what is said.
- */
-static char *
-why_unreachable(PGconn *conn, const char *conninfo)
-{
-	char	   *why = try_run(conn, "BEGIN; SET LOCAL client_min_messages = error; SET LOCAL statement_timeout = %d", ANSWER_MS / 2) && try_run(conn, "CREATE SUBSCRIPTION snowid_fleet_tries CONNECTION %s PUBLICATION snowid_none WITH (create_slot = false, enabled = false, slot_name = NONE)", literal(conn, conninfo))
-	? NULL : printable(last_message);
-
-	(void) try_run(conn, "ROLLBACK");
-	return why;
-}
-
 /* Look at a server that is to be added.  Each thing is told; true if nothing forbids it. */
 static bool
 may_be_added(Side *server, const char *name, const char *identity)
@@ -195,8 +196,8 @@ may_be_added(Side *server, const char *name, const char *identity)
 	for (int i = 0; i < nservers && !failed; i++)
 	{
 		PGconn	   *other = servers[servers[i].at].answer != NULL && servers[i].at == i ? open_connection(servers[i].label, servers[i].home != NULL ? servers[i].home : options.registry) : NULL;
-		char	   *there = other != NULL && servers[i].home != NULL ? why_unreachable(server->conn, servers[i].home) : NULL;
-		char	   *back = other == NULL ? NULL : PQstatus(other) == CONNECTION_OK ? why_unreachable(other, server->conninfo) : printable(PQerrorMessage(other));
+		char	   *there = other != NULL && servers[i].home != NULL ? why_unreachable(server->conn, "snowid_fleet_tries", literal(server->conn, servers[i].home), ANSWER_MS / 2) : NULL;
+		char	   *back = other == NULL ? NULL : PQstatus(other) == CONNECTION_OK ? why_unreachable(other, "snowid_fleet_tries", literal(other, server->conninfo), ANSWER_MS / 2) : printable(PQerrorMessage(other));
 
 		if (there != NULL)
 			printf("warning  %s does not reach %s: %s\n", name, servers[i].label, there);
@@ -226,7 +227,7 @@ has_rows(PGconn *conn, const char *subscription)
 		strcmp(query_text(conn, "%s", sums), query_text(directory, "%s", sums)) == 0;
 }
 
-/* Does a server follow?  Its worker may first have to start; and as long as it goes on, or waits for a lock, it may be far behind. */
+/* Does a server follow?  Its worker may first have to start; and as long as it goes on, which only it may know, or waits for a lock, it may be far behind. */
 static bool
 follows(PGconn *conn, const char *name, const char *subscription)
 {
@@ -234,12 +235,14 @@ follows(PGconn *conn, const char *name, const char *subscription)
 	int64		nfailures = query_int64(conn, "%s", failures);
 	char	   *lsn = query_text(directory, "SELECT pg_current_wal_lsn()");
 	char	   *seen = "";
+	char	   *furthest = "0/0";
 	bool		has_come = false;
 
 	for (int64 begun = now_ms(), end = begun + ANSWER_MS / 2; now_ms() < end; wait_ms(100))
 	{
 		char	   *now = query_text(directory, "SELECT concat_ws(' ', confirmed_flush_lsn >= %s, confirmed_flush_lsn, write_lsn) FROM pg_replication_slots LEFT JOIN pg_stat_replication ON pid = active_pid WHERE slot_name = %s",
 									 literal(directory, lsn), literal(directory, subscription));
+		char	   *further = query_text(conn, "SELECT max(received_lsn) FROM pg_stat_subscription WHERE subname = %s AND received_lsn > %s", literal(conn, subscription), literal(conn, furthest));
 
 		if (now != NULL && *now == 't')
 		{
@@ -249,13 +252,14 @@ follows(PGconn *conn, const char *name, const char *subscription)
 			lsn = query_text(directory, "SELECT pg_current_wal_lsn()");
 		}
 		else if (now != NULL && !has_come && query_int64(conn, "%s", failures) == nfailures &&
-				 (strcmp(now, seen) != 0 || query_bool(conn, "SELECT EXISTS (SELECT FROM pg_stat_subscription JOIN pg_stat_activity USING (pid) WHERE subname = %s AND wait_event_type = 'Lock')", literal(conn, subscription))))
+				 (strcmp(now, seen) != 0 || further != NULL || query_bool(conn, "SELECT EXISTS (SELECT FROM pg_stat_subscription JOIN pg_stat_activity USING (pid) WHERE subname = %s AND wait_event_type = 'Lock')", literal(conn, subscription))))
 		{
 			end = now_ms() + ANSWER_MS / 2;
 			if (now_ms() > begun + ANSWER_MS / 4)
 				tell_now_and_then("waiting: %s follows the directory, and is behind", name);
 		}
 		seen = now != NULL ? now : "";
+		furthest = further != NULL ? further : furthest;
 	}
 	return false;
 }
@@ -304,6 +308,15 @@ subscribe(Side *server, const char *name, const char *home)
 	return false;
 }
 
+/* A server that is to be added has let us in, and says nothing. */
+static void
+too_late(int unused)
+{
+	static const char text[] = "snowid-fleet: error: the server that is to be added gives no answer\n";
+
+	_exit(write(STDERR_FILENO, text, strlen(text)) > 0 ? EXIT_USAGE : EXIT_FAILED);
+}
+
 /* Take a server into the fleet, or put right what is missing of that. */
 int
 command_add(const char *name, const char *home)
@@ -314,14 +327,17 @@ command_add(const char *name, const char *home)
 
 	if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(name) || name[0] < 'a' || strlen(name) > 30)
 		return refuse(EXIT_USAGE, "Such as s4: letters, digits and _, at most 30.", "invalid name of a server: \"%s\"", name);
-	if (home == NULL && (home = query_text(directory, "SELECT home FROM snowid.servers WHERE name = %s", literal(directory, name))) == NULL)
+	if ((home == NULL || *home == '\0') && (home = query_text(directory, "SELECT home FROM snowid.servers WHERE name = %s", literal(directory, name))) == NULL)
 		refuse_usage("to add a server, its name and home are needed");
 	home = without_password("HOME", home);
+	signal(SIGALRM, too_late);
+	alarm(2 * ANSWER_MS / 1000);
 	if (!open_side(&server, home, NULL, true) || !knows_version(server.conn))
 		return EXIT_USAGE;
 	if (!query_bool(server.conn, "SELECT to_regclass('snowid.servers') IS NOT NULL"))
 		return refuse(EXIT_USAGE, "There, type: CREATE EXTENSION snowid;", "the database of %s does not have snowid", name);
 	identity = identity_of(server.conn);
+	alarm(0);
 	(void) ask_servers(NULL);
 	if ((text = query_text(directory, FLEET_OTHER_SQL, literal(directory, name), literal(directory, home_of_connection(server.conn)), literal(directory, identity))) !=NULL)
 		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s%s", registry_option(),

@@ -7,8 +7,7 @@
 #include "page.inc"
 #include "sql/status.inc"
 
-#include <fcntl.h>
-#include <poll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,28 +17,13 @@
 static char *
 findings(int *status)
 {
-	PQExpBufferData said;
-	int			ends[2];
-	pid_t		pid;
-	char		part[4096];
-	ssize_t		n;
-	struct pollfd more = {.events = POLLIN};
 	const char *argv[] = {"snowid-move", "audit", "--registry", options.registry, NULL};
-	int64		end = now_ms() + AUDIT_MS;
+	char	   *said = said_by(argv, AUDIT_MS, status);
 
-	initPQExpBuffer(&said);
-	if (pipe2(ends, O_CLOEXEC) != 0 || (pid = start_program(NULL, argv, NULL, ends[1], ends[1])) == 0)
-		fail();
-	close(ends[1]);
-	more.fd = ends[0];
-	while (now_ms() < end && poll(&more, 1, (int) (end - now_ms())) > 0 && (n = read(ends[0], part, sizeof(part))) > 0)
-		appendBinaryPQExpBuffer(&said, part, n);
-	if (now_ms() >= end && kill(pid, SIGKILL) == 0)
-		appendPQExpBuffer(&said, "\nFAILED audit has not ended in %d s; type: snowid-move audit %s", AUDIT_MS / 1000, registry_option());
-	close(ends[0]);
-	waitpid(pid, status, 0);
+	if (WIFSIGNALED(*status))
+		said = text_of("%s\nFAILED audit has not ended in %d s; type: snowid-move audit %s", said, AUDIT_MS / 1000, registry_option());
 	return query_text(directory, "SELECT coalesce(jsonb_agg(trim(regexp_replace(f, '\\s+', ' ', 'g'))), '[]') FROM regexp_split_to_table(%s, '\\n(?=FAILED|snowid-move: |\\d+ servers)') f WHERE f ~ '^FAILED|^snowid-move: (error|fatal)'",
-					  literal(directory, said.data));
+					  literal(directory, said));
 }
 
 int
@@ -51,20 +35,27 @@ command_status(const char *unused, const char *unused_too)
 	/* What we write ourselves makes nobody lag. */
 	run(directory, "SELECT set_config('snowid_fleet.wal', pg_current_wal_lsn()::text, false)");
 	nmissing = ask_servers(options.period);
-	run(directory, STATUS_DOCUMENT_SQL, literal(directory, without_password("--registry", options.registry)), literal(directory, findings(&status)));
+	run(directory, STATUS_DOCUMENT_SQL, literal(directory, without_password("--registry", options.registry)), literal(directory, findings(&status)), literal(directory, registry_option()));
 	if (options.html != NULL)
 	{
 		/* Nothing of it ends the script that it stands in. */
 		char	   *document = query_text(directory, "SELECT replace(document::text, '<', '\\u003c') FROM document");
-		FILE	   *file = fopen(options.html, "w");
+		struct stat old;
+		const char *beside = stat(options.html, &old) == 0 && !S_ISREG(old.st_mode) ? options.html : text_of("%s.new", options.html);
+		FILE	   *file = fopen(beside, "w");
 
-		if (file == NULL || fprintf(file, "%s%s%s", PAGE_BEGIN, document, PAGE_END) < 0 || fclose(file) != 0)
-			return report_error("could not write \"%s\": %m", options.html), EXIT_USAGE;
+		if (file == NULL || fprintf(file, "%s%s%s", PAGE_BEGIN, document, PAGE_END) < 0 || fclose(file) != 0 || rename(beside, options.html) != 0)
+		{
+			report_error("could not write \"%s\": %m", options.html);
+			if (beside != options.html)
+				(void) unlink(beside);
+			return EXIT_USAGE;
+		}
 	}
 	if (options.json)
 		puts(query_text(directory, "SELECT document FROM document"));
 	else if (options.html == NULL)
 		puts(query_text(directory, STATUS_TEXT_SQL, literal(directory, registry_option())));
 	nmissing += query_bool(directory, "SELECT document @? '$.servers[*] ? (@.follows == false)' OR document @? '$.findings[0]' FROM document");
-	return nmissing == 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;
+	return nmissing == 0 && WIFEXITED(status) && WEXITSTATUS(status) <= EXIT_FAILED ? EXIT_DONE : EXIT_FAILED;
 }

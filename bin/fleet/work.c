@@ -10,7 +10,6 @@
 
 #include <fcntl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef struct Job
@@ -231,24 +230,6 @@ end_step(Job *job, int status)
 	return true;
 }
 
-/* The next time that it is so late here. */
-static time_t
-time_of(const char *until)
-{
-	time_t		now = time(NULL);
-	struct tm	then = *localtime(&now),
-				today;
-	char	   *rest = strptime(until, "%H:%M", &then);
-
-	if (rest == NULL || *rest != '\0')
-		refuse_usage("invalid value \"%s\" for option --until: it must be HH:MM", until);
-	then.tm_sec = 0;
-	then.tm_isdst = -1;			/* as on that day */
-	today = then;				/* mktime() puts right what is no time today */
-	then.tm_mday += mktime(&today) <= now;
-	return mktime(&then);
-}
-
 /* Does a standby of that server lag behind?  Then its next job waits.  What is down is snowid-move's to tell. */
 static bool
 lags(int server)
@@ -359,7 +340,7 @@ command_balance(const char *drained, const char *unused)
 				nstuck = 0;
 
 	if (options.until != NULL)
-		deadline = time_of(options.until);
+		deadline = next_time("until", options.until);
 	if (drained != NULL && home_of_server(directory, drained) == NULL)
 		return EXIT_USAGE;
 	if (!options.dry_run && !options.has_pooler_file && query_bool(directory, "SELECT EXISTS (SELECT FROM snowid.poolers)"))
@@ -388,7 +369,7 @@ command_balance(const char *drained, const char *unused)
 	for (int i = 0; i < npools; i++)
 		nstuck += pools[i].stuck;
 	if (options.dry_run)
-		return EXIT_DONE;
+		return query_bool(directory, "SELECT EXISTS (SELECT FROM pool WHERE stuck)") ? EXIT_FAILED : EXIT_DONE;
 	if (njobs == 0 && nstuck > 0)
 		return refuse(EXIT_FAILED, text_of("Let a server take it, or type: snowid-fleet add NAME HOME %s", registry_option()), "%d pools have to stay; nothing was changed", nstuck);
 

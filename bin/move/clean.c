@@ -91,7 +91,7 @@ tell_registry(const Move *move)
 		PQfinish(conn);
 		return STATUS_FAILED;
 	}
-	res = query(conn, TELL_REGISTRY_SQL, literal(conn, to->home), schema_list(move, conn), shard_list(move));
+	res = query(conn, TELL_REGISTRY_SQL, literal(conn, registered_home(conn, to)), schema_list(move, conn), shard_list(move));
 	for (int row = 0; row < PQntuples(res); row++)
 	{
 		report_warning("the registry does not have shard %s", PQgetvalue(res, row, 0));

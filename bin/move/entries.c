@@ -150,6 +150,36 @@ entries_of(PGconn *conn, const Move *moved, const char *home, const char **reaso
 }
 
 /*
+ * The home of a server as snowid.servers of the registry has it, whichever way has led us there; our own, if it is not
+ * there.  It is looked for once, before writers wait: among those that share a host with ours, which get our password,
+ * and then among all.
+ */
+const char *
+registered_home(PGconn *registry, const Side *side)
+{
+	static const char *known[2];
+	const char **found = &known[side->place];
+	PGresult   *res = *found != NULL ? NULL : try_query(registry, "SELECT home FROM snowid.servers ORDER BY home <> %s, name", literal(registry, side->home));
+
+	for (int i = 0; i < 2 * PQntuples(res) && *found == NULL; i++)
+	{
+		const char *home = field(res, i % PQntuples(res), 0);
+		bool		is_near = i < PQntuples(res);
+		const char *const keywords[] = {"connect_timeout", "user", "password", "dbname", "fallback_application_name", NULL};
+		const char *const values[] = {"2", PQuser(side->conn), is_near ? PQpass(side->conn) : NULL, home, progname, NULL};
+		PGconn	   *conn = is_home_of(home, side->system, side) == is_near ? PQconnectdbParams(keywords, values, true) : NULL;
+
+		if (PQstatus(conn) == CONNECTION_OK && set_up_session(conn) && strcmp(identity_of(conn), identity_of(side->aux)) == 0)
+			*found = home;
+		PQfinish(conn);
+	}
+	if (res != NULL && *found == NULL)
+		*found = side->home;
+	PQclear(res);
+	return *found != NULL ? *found : side->home;
+}
+
+/*
  * The connection to the registry that has all: the --registry, or a server of the
  * move.  It stays, so that nobody connects while writers wait.
  */
@@ -221,15 +251,16 @@ registry_error(PGconn *conn)
 }
 
 /*
- * What keeps the entries from being made, with the shards at home, and from being
+ * What keeps the entries from being made, with the shards at their new home, and from being
  * written; or NULL.  Two programs at once write one after the other, so that the
  * last one's file has what both have moved.
  */
 const char *
-why_not_written(const Move *move, const char *home, bool to_write)
+why_not_written(const Move *move, const Side *to, bool to_write)
 {
 	PGconn	   *conn = open_registry(move, !to_write);
 	const char *path = move->options->pooler_file;
+	const char *home = conn != move->source.aux && conn != move->target.aux && PQstatus(conn) == CONNECTION_OK ? registered_home(conn, to) : NULL;
 	const char *reason = NULL;
 	char	   *text;
 
@@ -239,10 +270,10 @@ why_not_written(const Move *move, const char *home, bool to_write)
 		nknown = 0;
 	if (PQstatus(conn) != CONNECTION_OK || !try_run(conn, "SET lock_timeout = %d", FILE_LOCK_MS) ||
 		!try_run(conn, "SELECT pg_advisory_lock(%d, %d)", LOCK_CLASS, FILE_LOCK) ||
-		(to_write && conn != move->source.aux && conn != move->target.aux &&
+		(to_write && home != NULL &&
 		 !try_run(conn, "UPDATE snowid.shard_registry SET home = %s WHERE shard IN (%s)", literal(conn, home), shard_list(move))))
 		reason = registry_error(conn);
-	else if ((text = entries_of(conn, move, home, &reason)) !=NULL &&
+	else if ((text = entries_of(conn, move, to->home, &reason)) !=NULL &&
 			 (reason = why_not_ours(path, text, home_of_connection(conn))) == NULL &&
 			 !replace_file(path, text, to_write))
 		reason = text_of("could not write file \"%s.new\" with the owner and mode of \"%s\": %m", path, path);

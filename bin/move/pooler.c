@@ -505,7 +505,7 @@ prepare_pools(const Move *move, const Side *from, const Side *to)
 		return NULL;
 	if ((reason = open_consoles()) != NULL)
 		return text_of("the pooler at %s cannot be reached", reason);
-	if ((reason = why_not_written(move, to->home, false)) != NULL)
+	if ((reason = why_not_written(move, to, false)) != NULL)
 		return reason;
 	for (Console *c = consoles; c < consoles + nconsoles; c++)
 	{
@@ -739,7 +739,7 @@ route_pools(const Move *move, const Side *from, const Side *to)
 		return;
 	move = by_pools(move);
 	(void) open_consoles();
-	if ((reason = why_not_written(move, to->home, true)) != NULL)
+	if ((reason = why_not_written(move, to, true)) != NULL)
 		report_warning("%s", reason);
 	done = reason == NULL && run_pooler_command(move->options);
 	if (resume_all(move, to->home) && done)
@@ -1014,7 +1014,7 @@ check_poolers(const Move *move, const Check *check)
 	move = by_pools(move);
 	if ((reason = open_consoles()) != NULL)
 		found_fmt(check, FOUND_FAILED, "Look whether it runs, and whether the role is one of its admin_users.", "no connection to %s", reason);
-	else if ((reason = why_not_written(move, move->target.home, false)) != NULL)
+	else if ((reason = why_not_written(move, &move->target, false)) != NULL)
 		found(check, FOUND_FAILED, reason, "All shards of a pool move together. To look at the entries, type: snowid-move route");
 	else
 	{

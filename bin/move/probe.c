@@ -139,10 +139,7 @@ check_functions(const Move *move, const Check *check)
 	PQclear(called);
 }
 
-/*
- * Can this server reach the other one?  Creates the subscription, without slot
- * and copy, in a transaction that is rolled back.
- */
+/* Can this server reach the other one? */
 void
 check_connection(const Move *move, const Check *check)
 {
@@ -150,28 +147,16 @@ check_connection(const Move *move, const Check *check)
 	const Side *other = side == &move->source ? &move->target : &move->source;
 	const char *option = side == &move->source ? "--target-for-source" : "--source-for-target";
 	PGconn	   *conn = side->conn;
-	char	   *name = ident(conn, move->name);
+	char	   *why = why_unreachable(conn, ident(conn, move->name), literal_for_subscription(conn, other), 0);
 
-	run(conn, "BEGIN");
-	/* From 15 on, it warns that there is no such publication yet. */
-	run(conn, "SET LOCAL client_min_messages = error");
-	if (!try_run(conn, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s"
-				 " WITH (create_slot = false, slot_name = NONE, enabled = false, copy_data = false)",
-				 name, literal_for_subscription(conn, other), name))
-	{
-		char	   *message = text_of("%s", PQerrorMessage(conn));
-		char	   *reason = strstr(message, ":  ");
-
-		message[strcspn(message, "\n")] = '\0';
-		found(check, FOUND_FAILED, reason != NULL ? reason + 3 : message,
+	if (why != NULL)
+		found(check, FOUND_FAILED, why,
 			  strcmp(last_sqlstate, "42501") == 0 || strcmp(last_sqlstate, "42710") == 0 ? "" :
 			  strcmp(last_sqlstate, "2F003") == 0 ?
 			  text_of("A role that is no superuser must name a password, for which the %s asks: %s"
 					  " 'CONNINFO password=...'. The subscription keeps it until the move is done.", other->label, option) :
 			  text_of("Look at listen_addresses and pg_hba.conf of the %s and at the %s's password file,"
 					  " or say how the %s reaches it: %s CONNINFO.", other->label, side->label, side->label, option));
-	}
-	run(conn, "ROLLBACK");
 }
 
 /*

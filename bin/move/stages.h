@@ -180,7 +180,8 @@ extern PGconn *connect_briefly_to(const char *conninfo, const char *user, const 
 #define connect_briefly(conninfo, user)		connect_briefly_to(conninfo, user, NULL, NULL)
 extern char *entry_of(const char *const *values);
 extern const char *known_entry(const char *home, const char *user);
-extern const char *why_not_written(const Move *move, const char *home, bool to_write);
+extern const char *registered_home(PGconn *registry, const Side *side);
+extern const char *why_not_written(const Move *move, const Side *to, bool to_write);
 extern int	print_route(const MoveOptions *options);
 
 /* pooler.c: shards that go together; clients behind PgBouncer */

@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use FleetTest;
+use IO::Select;
 use IO::Socket::UNIX;
 use IPC::Run ();
 use MoveTest;
@@ -72,7 +73,7 @@ $s3->safe_psql('postgres', "COMMENT ON FUNCTION snowid.version() IS '$comment'")
 
 # The only server, and what others may not take: it is not drained, nor marked so.
 my $state = sub { $dir->safe_psql('postgres', q{SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM snowid.servers}) };
-fleet_ok([ 'drain', 's1', @$_ ], @$_ ? 0 : 1, "the only server @$_", qr/^insta1 stays at s1: no server may take it/m, @$_ ? () : qr/6 pools have to stay; nothing was changed\n.*hint: .*snowid-fleet add NAME HOME/) for ['--dry-run'], [];
+fleet_ok([ 'drain', 's1', @$_ ], 1, "the only server @$_", qr/^insta1 stays at s1: no server may take it/m, @$_ ? () : qr/6 pools have to stay; nothing was changed\n.*hint: .*snowid-fleet add NAME HOME/) for ['--dry-run'], [];
 is($state->(), 's1 open', '... it is as it was');
 fleet_ok([ 'add', 's2', home_of($s2) ], 0, 'add s2');
 for my $case ([ 'a full one', q{UPDATE snowid.servers SET state = 'full' WHERE name = 's2'}, q{UPDATE snowid.servers SET state = 'open'} ],
@@ -121,6 +122,8 @@ for my $needs (qr/at the directory you may make no temporary tables\n.*hint: The
 	$dir->safe_psql('postgres', ($said =~ $needs)[0] // '');
 }
 
+my $homes;
+
 # A slot that a server has left behind; a home of two hosts, of which the first does not answer.
 $dir->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('snowid_registry_gone', 'pgoutput')});
 $said = fleet_ok([ 'status' ], 1, 'a slot of nobody', qr/^slot snowid_registry_gone of the directory is that of no server, and keeps .*; type there: (SELECT .*;)$/m);
@@ -132,6 +135,21 @@ $dir->safe_psql('postgres', ($said =~ /type there: (SELECT .*;)$/m)[0] // '');
 	$dir->safe_psql('postgres', "UPDATE snowid.servers SET home = 'host=$path," . $s2->host . ' port=5432,' . $s2->port . q{ dbname=postgres' WHERE name = 's2'});
 	$dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
 	fleet_ok([ 'status' ], 0, 'the first of two hosts does not answer', qr/^s2 +2 shards .* open/m);
+
+	# What several such homes cost does not add up: all are tried at once.
+	my $mute = PostgreSQL::Test::Utils::tempdir_short();
+	my $listener = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$mute/.s.PGSQL.5432", Listen => 5) or die "no socket: $!";
+	$homes = $dir->safe_psql('postgres', q{SELECT string_agg(format('UPDATE snowid.servers SET home = %L WHERE name = %L', home, name), ';') FROM snowid.servers});
+	$dir->safe_psql('postgres', "UPDATE snowid.servers SET home = 'host=$mute,/nowhere port=5432,' || n || ' dbname=postgres' FROM generate_series(1, 3) n WHERE name = 's' || n");
+	$ENV{PGCONNECT_TIMEOUT} = 10;
+	my $asks = IPC::Run::start([ fleet_command('balance', '--dry-run') ], '>&', \my $asked);
+	my @accepted = map { $listener->accept } 1 .. 3;
+	sysread $_, my $hello, 10_000 for @accepted;
+	is_deeply([ IO::Select->new(@accepted)->can_read(0) ], [], 'three that do not answer are waited for together');
+	$asks->signal('KILL');
+	$asks->finish;
+	$ENV{PGCONNECT_TIMEOUT} = 2;
+	$dir->safe_psql('postgres', $homes);
 
 	# A server's own connections have no such limit.
 	fleet_ok([ 'add', 's3', '--dry-run' ], 0, '... another server waits for it', qr/^warning +s3 does not reach s2: canceling statement due to statement timeout$/m);
@@ -149,6 +167,15 @@ for my $command ([ 'status' ], [ 'balance' ], [ 'balance', '--dry-run' ], [ 'dra
 	is($? >> 8, 2, "a standby as directory: @$command");
 	like($why, qr/--registry is a standby\n.*hint: Give the primary/, '... is told');
 }
+
+# Nor does one take anything, if that is where the home of a server leads.
+$homes = $dir->safe_psql('postgres', q{SELECT format('UPDATE snowid.servers SET home = %L WHERE name = %L', home, name) FROM snowid.servers WHERE name = 's3'});
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = '} . home_of($standby) . q{' WHERE name = 's3'});
+fleet_ok([ 'balance', '--by', 'shards', '--dry-run' ], 0, 'a home that leads to a standby', qr/^s3 +0 % +0 %$/m, qr/^s1 .* 50 %$/m);
+fleet_ok([ 'status' ], 1, '... is told', qr/^FAILED .* is a standby .*; and the same in snowid\.servers$/m);
+$dir->safe_psql('postgres', "$homes; INSERT INTO snowid.servers (name, home) VALUES ('spare', '" . home_of($standby) . "')");
+fleet_ok([ 'retire', 'spare' ], 1, '... nor can that be retired', qr/spare cannot be retired: its home leads to a standby\n.*hint: With the hosts of all, type first: snowid-fleet add spare 'HOSTS /);
+$dir->safe_psql('postgres', q{DELETE FROM snowid.servers WHERE name = 'spare'});
 $standby->stop;
 
 # A server without the extension; with a new one it follows again.
@@ -210,7 +237,9 @@ for my $row ('snowid.shard_registry WHERE shard = 71', q{public.countries WHERE 
 # One that is far behind, but goes on, or waits for a lock, is waited for, for as long as it takes.
 $old->safe_psql('postgres', q{CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NEW; END';
 	CREATE TRIGGER slow BEFORE INSERT ON public.countries FOR EACH ROW EXECUTE FUNCTION slow(); ALTER TABLE public.countries ENABLE ALWAYS TRIGGER slow});
+$old->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 DISABLE');
 $dir->safe_psql('postgres', "INSERT INTO public.countries VALUES ('c$_')") for 1 .. 14;
+$old->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 ENABLE');
 unlike(fleet_ok([ 'add', 's3' ], 0, 'a server that is behind', qr/waiting: s3 follows the directory/), qr/anew/, '... does not begin anew');
 is($old->safe_psql('postgres', 'SELECT count(*) FROM public.countries'), 16, '... and has all rows then');
 $old->safe_psql('postgres', 'DROP TRIGGER slow ON public.countries');

@@ -22,7 +22,7 @@ $s2->safe_psql('postgres', q{CALL snowid.create_shards(12, 15, ddl => 'CREATE TA
 # Wrong words.
 fleet_ok([ 'balance' ], 2, 'an empty fleet has nothing to balance', qr/has no servers\n.*snowid-fleet add NAME HOME/);
 fleet_ok([ 'add', 's-1', $home{s1} ], 2, 'a hyphen', qr/invalid name of a server: "s-1"/);
-fleet_ok([ 'add', 's1' ], 2, 'no home', qr/its name and home are needed/);
+fleet_ok([ 'add', 's1', @$_ ], 2, "no home: @$_", qr/its name and home are needed/) for [], [''];
 fleet_ok([ 'retire', 'nobody' ], 2, 'an unknown name', qr/has no server "nobody"\n.*It has: none/);
 fleet_ok([ 'drain' ], 2, 'no name', qr/drain takes the name of a server/);
 fleet_ok([ 'dance' ], 2, 'no such command', qr/unknown argument "dance"/);
@@ -93,11 +93,14 @@ $s1->safe_psql('postgres', q{ALTER TABLE insta0.t ADD country text DEFAULT 'fr' 
 fleet_ok([ 'add', 's3', $home{s3} ], 0, 's3 is added');
 
 # A server that the others do not reach, since only we have the password.
-$s4->safe_psql('postgres', q{CREATE ROLE pw SUPERUSER LOGIN PASSWORD 'secret'});
-my $hba = slurp_file($s4->data_dir . '/pg_hba.conf');
-unlink $s4->data_dir . '/pg_hba.conf';
-append_to_file($s4->data_dir . '/pg_hba.conf', "local all pw scram-sha-256\n$hba");
-$s4->reload;
+for my $node ($s2, $s4)
+{
+	$node->safe_psql('postgres', q{CREATE ROLE pw SUPERUSER LOGIN PASSWORD 'secret'});
+	my $hba = slurp_file($node->data_dir . '/pg_hba.conf');
+	unlink $node->data_dir . '/pg_hba.conf';
+	append_to_file($node->data_dir . '/pg_hba.conf', "local all pw scram-sha-256\n$hba");
+	$node->reload;
+}
 {
 	local $ENV{PGPASSWORD} = 'secret';
 	fleet_ok([ 'add', 's4', "$home{s4} user=pw", '--dry-run' ], 0, 'not reached by others', qr/^warning +s1 does not reach s4: .*password/m);
@@ -125,6 +128,24 @@ for (1, 2)
 	is($? >> 8, 0, "a move by name, $_") or diag "$out$err";
 	like($err, $_ == 1 ? qr/shard $shard now lives at/ : qr/shards \{$shard\} live there already/, '... is told');
 }
+
+# Whichever way leads to a server, the directory has its home as snowid.servers has it, and no password that was typed.
+my ($host, $port) = ($s2->host, $s2->port);
+fleet_ok([ 'add', 's2', "host=/nowhere,$host port=1,$port dbname=postgres" ], 0, 'a home of two hosts');
+my $who = 'user=' . getpwuid($<);
+for my $case ([ 's1', 's2' ], [ 's1', "postgresql:///postgres?host=$host/&port=$port&password=secret" ], [ "$home{s1} $who", "host=$host,/nowhere port=$port,1 dbname=postgres user=pw password=secret", 'nobody' ])
+{
+	my ($from, $to, $user) = @$case;
+	my $one = $s1->safe_psql('postgres', q{SELECT max(shard) FROM snowid.shards WHERE lives = 'here'});
+	for my $command ('move', 'finish')
+	{
+		local $ENV{PGUSER} = $user if $user;
+		IPC::Run::run([ 'snowid-move', $command, '--registry', home_of($dir) . " $who", '--shard', $one, '--from', $from, '--to', $to ], '>&', \my $said);
+		is($? >> 8, 0, "$command, to $to") or diag $said;
+	}
+	is($dir->safe_psql('postgres', "SELECT home FROM snowid.servers WHERE name = 's2' INTERSECT SELECT home FROM snowid.shard_registry WHERE shard = $one"), "dbname=postgres host=/nowhere,$host port=1,$port", '... by its one home');
+}
+fleet_ok([ 'add', 's2', $home{s2} ], 0, 'and back');
 IPC::Run::run([ 'snowid-move', '--registry', home_of($dir), '--shard', $shard, '--to', 's7' ], '>', \my $out, '2>', \my $err);
 like($err, qr/no server "s7"\n.*s1, s2, s3/, 'a name that is unknown');
 IPC::Run::run([ 'snowid-move', '--shard', $shard, '--from', 's1', '--to', 's2' ], '>', \$out, '2>', \$err);
@@ -166,7 +187,7 @@ for my $case ([ q{('{[12,12]}', 'only', '{s9}')}, qr/^insta12 stays at s\d: its 
 	[ q{('{[13,14]}', 'apart', NULL)}, qr/^pool p\?\[31m moves whole, so its shards 13,14 cannot be apart; .*type: DELETE FROM snowid.placements WHERE rule = 'apart' AND shards = '\{\[13,15\)\}';$/m ])
 {
 	$dir->safe_psql('postgres', "UPDATE snowid.shard_registry SET pool = E'p\\x1b[31m' WHERE shard IN (13, 14); INSERT INTO snowid.placements VALUES $case->[0]");
-	fleet_ok([ 'balance', '--by', 'shards', '--threshold', 900, '--dry-run' ], 0, $case->[0], $case->[1]);
+	fleet_ok([ 'balance', '--by', 'shards', '--threshold', 900, '--dry-run' ], $case->[0] =~ /13,14/ ? 0 : 1, $case->[0], $case->[1]);
 	$dir->safe_psql('postgres', q{TRUNCATE snowid.placements; UPDATE snowid.shard_registry SET pool = NULL WHERE shard IN (13, 14)});
 }
 $dir->safe_psql('postgres', q{INSERT INTO snowid.placements VALUES ('{[12,12]}', 'stay', NULL)});

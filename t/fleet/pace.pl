@@ -40,13 +40,24 @@ fleet_ok([ 'balance', '--until', '06:00' ], 1, 'until', qr/not begun, to be done
 fleet_ok([ 'balance', '--until', 'dawn' ], 2, 'no time', qr/invalid value "dawn" for option --until: it must be HH:MM/);
 homes_ok({ s1 => 8, s2 => 0 }, 'nothing has moved', s1 => $s1, s2 => $s2);
 
-# What takes ten hours begins for a time that was two hours ago, and is again tomorrow; not for one in two hours.
+# What takes ten hours does not begin for a time in two hours.
 $dir->safe_psql('postgres', 'TRUNCATE snowid.fleet_moves; INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES (\'1\', \'x\', \'y\', '
 	  . $s1->safe_psql('postgres', q{SELECT max(bytes) FROM snowid.shard_load()}) . q{, 36000, 'finished')});
-my ($ago, $soon) = map { strftime('%H:%M', localtime(time + $_ * 3600)) } -2, 2;
+my $soon = strftime('%H:%M', localtime(time + 2 * 3600));
 fleet_ok([ 'balance', '--max-moves', 1, '--until', $soon ], 1, 'until soon', qr/not begun, to be done at $soon/);
 homes_ok({ s1 => 8, s2 => 0 }, 'nothing has moved', s1 => $s1, s2 => $s2);
-fleet_ok([ 'balance', '--max-moves', 1, '--until', $ago ], 0, 'until tomorrow');
+{
+	# Half an hour before the clock is put back by one: what was a quarter ago comes again, what is in a quarter comes
+	# first, and what was two hours ago comes tomorrow.
+	my ($sec, $min, $hour, $day) = (gmtime)[ 0 .. 2, 7 ];
+	local $ENV{TZ} = sprintf 'AAA0BBB-1,%d,%d/%d:%02d', ($day + 180) % 365, $day, $hour + 1 + ($min + 30) / 60, ($min + 30) % 60;
+	my ($before, $after, $long_ago) = map { strftime('%H:%M', gmtime(time + 3600 + 60 * $_)) } -15, 15, -120;
+	fleet_ok([ 'balance', '--max-moves', 1, '--until', $before ], 1, 'an hour that comes twice', qr/not begun, to be done at $before/);
+	$dir->safe_psql('postgres', 'UPDATE snowid.fleet_moves SET seconds = 1800');
+	fleet_ok([ 'balance', '--max-moves', 1, '--until', $after ], 1, '... for the first time', qr/not begun, to be done at $after/);
+	$dir->safe_psql('postgres', 'UPDATE snowid.fleet_moves SET seconds = 36000');
+	fleet_ok([ 'balance', '--max-moves', 1, '--until', $long_ago ], 0, 'until tomorrow');
+}
 homes_ok({ s1 => 7, s2 => 1 }, 'one has moved', s1 => $s1, s2 => $s2);
 $dir->safe_psql('postgres', 'TRUNCATE snowid.fleet_moves');
 

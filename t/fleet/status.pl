@@ -35,7 +35,7 @@ moves_ok($s1, $s2, 1, [ '--stop-after', 'copied', '--registry', home_of($dir) ],
 moves_ok($s1, $s2, 2, [ '--registry', home_of($dir) ], 0, 'one has moved', qr/now lives at/);
 $s3->stop;
 $said = fleet_ok([ 'status' ], 1, 'at work', qr/^moving +shards 1 from s1 to s2: copied since .*, \d+ kB of \d+ kB, about \d+ s left$/m, qr/^copy +of shards 2 at s1, closed since/m,
-	qr/^s3 +0 shards  NO ANSWER: /m, qr/^slot +snowid_move_1_\w+ at s1 keeps /m, qr/^FAILED the copy of shard 2 at .* can go type: snowid-move finish --shard 2 /m);
+	qr/^s3 +0 shards  NO ANSWER: /m, qr/^slot +snowid_move_1_\w+ at s1 keeps /m, qr/^FAILED no program goes on with the move of shards 1: copied since .* type: snowid-move move --shard 1 --from 's1' --to 's2' --registry '/m, qr/^FAILED the copy of shard 2 at .* can go type: snowid-move finish --shard 2 /m);
 fleet_ok([ 'balance' ], 1, 'no plan without sizes', qr/s3 gives no answer, so nobody knows how much it has/);
 fleet_ok([ 'balance', '--by', 'shards', '--dry-run' ], 0, '... but by shards');
 my (undef, $json) = fleet('status', '--json');
@@ -72,6 +72,10 @@ my $page = PostgreSQL::Test::Utils::tempdir() . '/fleet.html';
 fleet_ok([ 'status', '--html', $page ], 1, 'a page');
 fleet_ok([ 'status', '--html', '/dev/full' ], 2, 'a full disk', qr{could not write "/dev/full": No space left on device});
 my $text = slurp_file($page);
+IPC::Run::run([ 'sh', '-c', 'trap "" 25; ulimit -f 1; exec "$@"', 'sh', fleet_command('status', '--html', $page) ], '>&', \my $why);
+is($? >> 8, 2, 'a disk that fills') or diag $why;
+is(slurp_file($page), $text, '... leaves the old page');
+is_deeply([ glob "$page?*" ], [], '... and nothing beside it');
 is(() = $text =~ m{</script>}g, 1, 'no name ends the script');
 unlike($text, qr/(src|href)=|https?:/, 'nothing comes over the network');
 my ($browser) = grep { -x } map { "$_/chromium" } split /:/, $ENV{PATH};

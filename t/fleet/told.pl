@@ -18,6 +18,14 @@ my ($dir, $s1, $s2, $s3) = fleet_nodes(qw(s1 s2 s3));
 my %nodes = (s1 => $s1, s2 => $s2, s3 => $s3);
 $s1->safe_psql('postgres', q{CALL snowid.create_shards(0, 11, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id(), pad text); INSERT INTO t (pad) SELECT repeat(''x'', 100) FROM generate_series(1, 200)')});
 
+# A server that lets a client in, and says nothing more, is given up, while the rest of this test runs.
+my $mute = PostgreSQL::Test::Utils::tempdir_short();
+my $speaker = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$mute/.s.PGSQL.5432", Listen => 5) or die "no socket: $!";
+my $waits = IPC::Run::start([ fleet_command('add', 's9', "host=$mute port=5432 dbname=postgres", '--dry-run') ], '>&', \my $given_up, IPC::Run::timeout(120));
+my $let_in = $speaker->accept;
+sysread $let_in, my $hello, 10_000;
+syswrite $let_in, pack('aNN aNa', 'R', 8, 0, 'Z', 5, 'I');
+
 # Only we have the password of s1's role: another server is told not to reach it, and which.
 $s1->safe_psql('postgres', q{CREATE ROLE pw SUPERUSER LOGIN PASSWORD 'secret'});
 my $hba = slurp_file($s1->data_dir . '/pg_hba.conf');
@@ -166,6 +174,8 @@ fleet_ok([ 'drain', 's1', '--at-once', 0 ], 2, 'none at once', qr/at-once/);
 my $status = qr/s2 has only closed copies; to see what ends each, type: snowid-fleet status --registry '/;
 fleet_ok([ 'drain', 's2', '--keep' ], 0, 'copies are kept', $status);
 fleet_ok([ 'drain', 's2' ], 0, '... also by the next', $status);
+$dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
+fleet_ok([ 'status' ], 0, '... which is no fault', qr/^copy +of shards [\d,]+ at s2, closed since .*, kept; to drop it, type: snowid-move finish /m);
 fleet_ok([ 'retire', 's2' ], 1, '... so it is not retired', qr/moves of 6 shards are not finished there.*\n.*hint: To see what ends each, type: snowid-fleet status --registry '/);
 ($out) = (fleet('status'))[1];
 system('sh', '-c', "$_ 2>/dev/null") == 0 or fail($_) for $out =~ /type: (snowid-move finish .*)$/mg;
@@ -181,6 +191,10 @@ like($said, qr/type: snowid-fleet retire s2 /, 'a registry with quotes');
 system('sh', '-c', ($said =~ /type: (snowid-fleet retire .*)$/m)[0] . ' 2>/dev/null');
 is($?, 0, '... can be typed');
 is($dir->safe_psql('postgres', q{SELECT count(*) FROM snowid.servers WHERE name = 's2'}), 0, '... and s2 is retired');
+
+$waits->finish;
+is($waits->result(0), 2, 'a server that says nothing') or diag $given_up;
+like($given_up, qr/^snowid-fleet: error: the server that is to be added gives no answer$/m, '... is given up');
 
 $_->stop for $dir, values %nodes;
 done_testing();

@@ -39,7 +39,8 @@ for my $i (0 .. $#blocks)
 my ($code, $said) = fleet('drain', 's2', '--dry-run', '--', '--reverse');
 is($code, 2, '--reverse without --keep');
 fleet_ok([ 'drain', 's2', '--keep', '--', '--reverse', '--verify', 'none' ], 0, 'with it', qr/snowid-move back/);
-$said = fleet_ok([ 'status' ], 1, 'the copies are told', qr/^copy +of shards .* at s2, closed since/m);
+$dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s2 s3 s4);
+fleet_ok([ 'status' ], 0, 'the copies are told', qr/^copy +of shards .* at s2, closed since .*; to drop it, type: snowid-move finish/m);
 
 $_->stop for $dir, @servers;
 done_testing();

@@ -17,7 +17,7 @@ $$ AS standby_lag \gset
 -- arguments: period
 \echo fleet_facts_sql
 SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database()),
- 'standby_lag', (:standby_lag), 'role', current_user,
+ 'is_standby', pg_is_in_recovery(), 'standby_lag', (:standby_lag), 'role', current_user,
  'follows', EXISTS (SELECT FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid WHERE subenabled AND srrelid = 'snowid.shard_registry'::regclass),
  'shards', (SELECT json_agg(json_build_object('shard', l.shard, 'schema', l.schema, 'lives', snowid_internal.lives(r),
    'bytes', bytes, 'rows', rows, 'inserts', inserts_per_second)) FROM snowid.shard_load(:'period'::interval) l JOIN snowid.shard_registry r ON r.shard = l.shard),
@@ -26,7 +26,7 @@ SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg
  'waits', (SELECT json_agg(DISTINCT format('shard %s is locked by process %s of %s, %s, in a transaction of %s s', shard, a.pid, usename, state, extract(epoch FROM clock_timestamp() - xact_start)::int))
    FROM snowid.moves m JOIN pg_namespace n ON nspname = m.schema JOIN pg_class c ON relnamespace = n.oid JOIN pg_locks l ON relation = c.oid AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) JOIN pg_stat_activity a USING (pid) WHERE details ? 'move_id' AND step NOT IN ('moved', 'open') AND a.application_name !~ '^(snowid|pg_)' AND clock_timestamp() - xact_start > interval '1 s'),
  'roles', (SELECT json_agg(rolname) FROM pg_roles WHERE rolname !~ '^pg_'), 'moves', (SELECT json_agg(json_build_object('shard', shard, 'role', role, 'step', step, 'peer', peer, 'id', details ->> 'move_id',
-   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at, 'begun', started_at, 'keeps', coalesce((details ->> 'reverse')::bool, false), 'fleet_move', details ->> 'fleet_move',
+   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at, 'begun', started_at, 'keeps', coalesce((details ->> 'reverse')::bool, false), 'goes_on', EXISTS (SELECT FROM pg_locks l WHERE locktype = 'advisory' AND (l.classid, l.objid) = (1397641047, m.shard) AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())), 'fleet_move', details ->> 'fleet_move',
    'bytes', (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace AND nspname = m.schema WHERE relkind = 'r'))) FROM snowid.moves m WHERE details ? 'move_id' AND NOT details ? 'split'));
 
 -- All answers are in the temporary table answer.
@@ -39,18 +39,19 @@ CREATE TEMP TABLE answer AS SELECT NULL::int AS n, NULL::text AS name, NULL::tex
 CREATE TEMP TABLE address AS SELECT n AS i, home, place, (SELECT min(b.n) FROM answer b WHERE b.place = a.place OR b.facts ->> 'run' = a.facts ->> 'run') AS n FROM answer a;
 CREATE TEMP TABLE told AS SELECT n, s.* FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'shards') WHEN 'array' THEN facts -> 'shards' ELSE '[]' END) s (shard int, lives text, bytes float8, inserts float8, rows float8) WHERE i = n;
 CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, t.lives, t.bytes, t.inserts, t.rows FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home LEFT JOIN told t ON t.n = d.n AND t.shard = r.shard;
-CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, CASE WHEN is_source THEN n ELSE p END AS source, CASE WHEN is_source THEN p ELSE n END AS target
-FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz, keeps bool, fleet_move text), LATERAL (SELECT coalesce((SELECT min(o.n) FROM address o WHERE m.peer IN (o.home, o.place)), -1)) x (p) WHERE i = n ORDER BY m.shard, id, (m.role = 'source') DESC;
+CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, CASE WHEN is_source THEN n ELSE p END AS source, CASE WHEN is_source THEN p ELSE n END AS target,
+ CASE m.role WHEN 'source' THEN n ELSE p END AS leaves, CASE m.role WHEN 'source' THEN p ELSE n END AS enters, (m.role = 'source') <> is_source AS is_back, bool_or(goes_on) OVER (PARTITION BY m.shard, id) AS has_program
+FROM answer JOIN address d USING (n), jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz, keeps bool, goes_on bool, fleet_move text), LATERAL (SELECT coalesce((SELECT min(o.n) FROM address o WHERE m.peer IN (o.home, o.place)), -1)) x (p) WHERE i = n ORDER BY m.shard, id, (m.role = 'source') DESC;
 
 -- The servers of the plan, in their order.
 -- arguments: drained
 \echo fleet_plan_servers_sql
-SELECT a.n, CASE WHEN a.name IS NULL THEN 0 ELSE coalesce(s.weight, 1) END, s.state = 'open' AND a.facts IS NOT NULL, s.state = 'draining' OR s.name = :'drained' FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home) ORDER BY a.n;
+SELECT a.n, CASE WHEN a.name IS NULL THEN 0 ELSE coalesce(s.weight, 1) END, s.state = 'open' AND a.facts ->> 'is_standby' = 'false', s.state = 'draining' OR s.name = :'drained' FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home) ORDER BY a.n;
 
 -- The pools: what moves as a whole.  One that cannot be moved now stays.
 -- arguments: by drained
 \echo fleet_pools_sql
-DROP TABLE IF EXISTS pg_temp.pool, pg_temp.job;
+DROP TABLE IF EXISTS pg_temp.pool, pg_temp.torn, pg_temp.job;
 CREATE TEMP TABLE pool AS WITH rule AS MATERIALIZED (SELECT row_number() OVER () AS n, p.* FROM snowid.placements p), ruled AS MATERIALIZED (SELECT l.pool, bool_or(rule = 'stay') AS stays, array_agg(DISTINCT n) FILTER (WHERE rule = 'only') AS rules, array_agg(DISTINCT n) FILTER (WHERE rule = 'apart') AS apart FROM rule r JOIN lives l ON r.shards @> l.shard GROUP BY 1),
  allowed AS MATERIALIZED (SELECT rules, string_agg(is_in, '' ORDER BY n) AS allowed FROM (SELECT rules, a.n, CASE WHEN bool_and(coalesce(a.name = ANY (servers), false)) THEN '1' ELSE '0' END AS is_in FROM (SELECT DISTINCT rules FROM ruled WHERE rules IS NOT NULL) o JOIN rule r ON r.n = ANY (rules) CROSS JOIN answer a GROUP BY 1, 2) x GROUP BY 1)
 SELECT (row_number() OVER (ORDER BY load DESC, pool) - 1)::int AS i, pool, server, load, bytes, shards, l.n, l.stays OR coalesce(r.stays, false) AS stays, allowed,
@@ -61,9 +62,11 @@ FROM (SELECT l.pool, coalesce(mode() WITHIN GROUP (ORDER BY l.server) FILTER (WH
 
 -- The jobs of a plan: for each pair of servers, some pools at a time.  What was torn from its pool follows it.
 \echo fleet_jobs_sql
+CREATE TEMP TABLE torn AS SELECT l.*, p.server AS target FROM lives l JOIN pool p USING (pool)
+WHERE l.server <> p.server AND l.lives = 'here' AND l.shard NOT IN (SELECT shard FROM going) AND EXISTS (SELECT FROM answer a WHERE a.n = p.server AND facts IS NOT NULL) AND NOT EXISTS (SELECT FROM snowid.placements s WHERE rule = 'stay' AND s.shards @> l.shard);
 CREATE TEMP TABLE job AS SELECT server, target, string_agg(shards, ',' ORDER BY i) AS shards, sum(bytes) AS bytes FROM (SELECT *, floor(greatest((sum(n) OVER w - n) / 64, (sum(bytes) OVER w - bytes) / 8e9)) AS part FROM pool WHERE target <> server WINDOW w AS (PARTITION BY server, target ORDER BY i)) p GROUP BY server, target, part
-UNION ALL SELECT l.server, p.server, string_agg(l.shard::text, ',' ORDER BY l.shard), sum(l.bytes) FROM lives l JOIN pool p USING (pool)
-WHERE l.server <> p.server AND l.lives = 'here' AND l.shard NOT IN (SELECT shard FROM going) AND EXISTS (SELECT FROM answer a WHERE a.n = p.server AND facts IS NOT NULL) AND NOT EXISTS (SELECT FROM snowid.placements s WHERE rule = 'stay' AND s.shards @> l.shard) GROUP BY pool, l.server, p.server;
+UNION ALL SELECT server, target, string_agg(shard::text, ',' ORDER BY shard), sum(bytes) FROM torn GROUP BY pool, server, target;
+UPDATE pool SET stuck = false WHERE pool IN (SELECT pool FROM torn);
 
 -- The plan, for people; how long it takes, by the last moves.
 -- arguments: rate
@@ -163,4 +166,5 @@ FROM pg_publication_tables, LATERAL (SELECT string_agg(quote_ident(a), ', ') AS 
 WITH s AS MATERIALIZED (SELECT d.n FROM snowid.servers JOIN address d USING (home) WHERE name = :'name') SELECT what, to_do FROM ( SELECT 1, format('%s shards live there, the first is %s', count(*), min(shard)), format('Type first: snowid-fleet drain %s %s', :'name', :'registry') FROM (SELECT shard FROM lives WHERE server = (SELECT n FROM s) UNION SELECT shard FROM told WHERE n = (SELECT n FROM s) AND lives = 'here') l HAVING count(*) > 0
  UNION ALL SELECT 2, format('%s shards are open nowhere, the first is %s', count(*), min(shard)), 'To see more, type: snowid-move audit ' || :'registry' FROM lives WHERE server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL) HAVING count(*) > 0
  UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)), 'To see what ends each, type: snowid-fleet status ' || :'registry' FROM going WHERE (SELECT n FROM s) IN (source, target) HAVING count(*) > 0
- UNION ALL SELECT 4, 'a row of snowid.placements names it', format('At the directory, type: UPDATE snowid.placements SET servers = array_remove(servers, %1$L) WHERE %1$L = ANY (servers);', :'name') FROM snowid.placements WHERE :'name' = ANY (servers)) x (n, what, to_do) ORDER BY n LIMIT 1;
+ UNION ALL SELECT 4, 'a row of snowid.placements names it', format('At the directory, type: UPDATE snowid.placements SET servers = array_remove(servers, %1$L) WHERE %1$L = ANY (servers);', :'name') FROM snowid.placements WHERE :'name' = ANY (servers)
+ UNION ALL SELECT 5, 'its home leads to a standby', format('With the hosts of all, type first: snowid-fleet add %s ''HOSTS target_session_attrs=read-write'' %s', name, :'registry') FROM answer WHERE name = :'name' AND facts ->> 'is_standby' = 'true') x (n, what, to_do) ORDER BY n LIMIT 1;

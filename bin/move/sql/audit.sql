@@ -11,7 +11,7 @@ SELECT json_build_object(
  'shards', (SELECT json_agg(json_build_object('shard', r.shard, 'schema', r.schema, 'home', r.home, 'lives', snowid_internal.lives(r),
    'has_schema', to_regnamespace(quote_ident(r.schema)) IS NOT NULL)) FROM snowid.shard_registry r),
  'moves', (SELECT json_agg(json_build_object('shard', shard, 'schema', schema, 'role', role, 'step', step, 'closed', closed, 'peer', peer,
-   'move_id', details ->> 'move_id', 'name_made', details ->> 'name', 'reverse_name', details ->> 'reverse_name')) FROM snowid.moves),
+   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'move_id', details ->> 'move_id', 'name_made', details ->> 'name', 'reverse_name', details ->> 'reverse_name')) FROM snowid.moves),
  'made', (SELECT json_agg(json_build_object('what', what, 'name', name)) FROM (
    SELECT 'slot', slot_name FROM pg_replication_slots WHERE database = current_database()
    UNION ALL SELECT 'publication', pubname FROM pg_publication
@@ -36,7 +36,7 @@ WITH server AS MATERIALIZED (SELECT name, is_directory, f.* FROM audit, jsonb_to
   run text, system text, is_standby bool, version text, read_only bool, shards jsonb, moves jsonb, made jsonb, followers jsonb)),
 shard AS MATERIALIZED (SELECT server.name, is_directory, s.* FROM server, jsonb_to_recordset(shards) s (shard int, schema text, home text, lives text, has_schema bool)),
 move AS MATERIALIZED (SELECT server.name, m.* FROM server, jsonb_to_recordset(moves) m (
-  shard int, schema text, role text, step text, closed bool, peer text, move_id text, name_made text, reverse_name text)),
+  shard int, schema text, role text, step text, closed bool, peer text, is_source bool, move_id text, name_made text, reverse_name text)),
 directory AS MATERIALIZED (SELECT shard, schema, coalesce((SELECT a.name FROM audit_address a WHERE a.address = s.home), s.home, s.name) AS home
  FROM shard s WHERE is_directory),
 -- Where each shard is open, and what a command for its move is.
@@ -45,8 +45,8 @@ place AS MATERIALIZED (SELECT d.shard, d.schema, d.home, array_agg(s.name) FILTE
  FROM directory d LEFT JOIN shard s USING (shard) LEFT JOIN move m ON m.shard = d.shard AND m.name = s.name GROUP BY 1, 2, 3),
 typed AS MATERIALIZED (SELECT m.*, o.name AS other,
   format('--shard %s --from %s --to %s --registry %s', (SELECT string_agg(n.shard::text, ',' ORDER BY n.shard) FROM move n WHERE n.name = m.name AND n.move_id = m.move_id),
-   quote_literal(CASE role WHEN 'source' THEN m.name ELSE coalesce(o.name, m.peer) END),
-   quote_literal(CASE role WHEN 'source' THEN coalesce(o.name, m.peer) ELSE m.name END), quote_literal(:'registry')) AS sides
+   quote_literal(CASE WHEN is_source THEN m.name ELSE coalesce(o.name, m.peer) END),
+   quote_literal(CASE WHEN is_source THEN coalesce(o.name, m.peer) ELSE m.name END), quote_literal(:'registry')) AS sides
  FROM move m LEFT JOIN audit_address o ON o.address = m.peer WHERE move_id IS NOT NULL)
 SELECT what, place, type, is_safe FROM (
  -- Close what the directory knows elsewhere, if it is open there; unless a move has opened it, which the directory may not know yet.
@@ -94,7 +94,7 @@ SELECT what, place, type, is_safe FROM (
  FROM server WHERE read_only AND NOT is_standby AND NOT EXISTS (SELECT FROM move m WHERE m.step IN ('fenced', 'ready'))
  -- Servers.
  UNION ALL SELECT 8, format('%s is a standby', name), (SELECT name FROM server WHERE is_directory),
-  format('UPDATE snowid.shard_registry SET home = ''host=… target_session_attrs=read-write'' WHERE home = %L; with the hosts of all', name), false FROM server WHERE is_standby
+  format('UPDATE snowid.shard_registry SET home = ''host=… target_session_attrs=read-write'' WHERE home = %L; with the hosts of all', name) || CASE WHEN name IN (SELECT home FROM snowid.servers) THEN '; and the same in snowid.servers' ELSE '' END, false FROM server WHERE is_standby
  UNION ALL SELECT 8, format('%s has snowid %s, and the directory %s', s.name, coalesce(s.version, 'without a version'), d.version), s.name, 'ALTER EXTENSION snowid UPDATE;', false
  FROM server s JOIN server d ON d.is_directory WHERE s.version IS DISTINCT FROM d.version
  UNION ALL SELECT 9, format('pool %s leads to shards on several servers: %s', pool, string_agg(DISTINCT home, ' and ')), (SELECT name FROM server WHERE is_directory),
