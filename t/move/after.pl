@@ -106,6 +106,17 @@ DROP TEXT SEARCH CONFIGURATION own});
 	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 };
 
+# A name that has no room for more is clipped.
+subtest 'a schema with a long name' => sub {
+	my $long = ('x' x 61) . 'é';
+	drop_shards($a, $b);
+	make_shard($a, 5, $long);
+	moves_ok($a, $b, 5, [], 0, 'moved', qr/the closed copy at .* is now schema "x{57}_moved"$/m);
+	is($a->safe_psql('postgres', qq{SELECT count(*) FROM pg_namespace WHERE nspname = '$long'}), 0, 'nobody takes the copy for the shard');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+	nothing_left_ok($_, 'a long name') for $a, $b;
+};
+
 # A shard without tables.
 subtest 'an empty shard' => sub {
 	fresh_shard($a, $b);

@@ -52,6 +52,8 @@ CREATE TABLE insta5.days_3 PARTITION OF insta5.days_2 (PRIMARY KEY (n, "a day"))
 	CREATE TABLE insta5.docs (pages public.page[], name varchar(9), tag char(3), mood text[], n numeric, at inet);
 	ALTER TABLE insta5.docs REPLICA IDENTITY FULL} ] ], also_fails => 1);
 	unlike((plan_of())[1], qr/column (name|tag|mood|n|at) of table insta5\.docs/, 'types that have an equality will do');
+	case_ok('replica identity', 'FAILED', 'table insta5.docs has none', 'ALTER TABLE insta5.docs ADD PRIMARY KEY \\(...\\);$',
+		do => [ [ 'a', 'ALTER TABLE insta5.docs REPLICA IDENTITY DEFAULT' ] ]);
 	sql('a', 'DROP TABLE insta5.docs; DROP DOMAIN public.page');
 };
 

@@ -474,15 +474,31 @@ SELECT 'warning', format('"%s" fires when the shard''s tables are made', evtname
  format('If it should not, type: ALTER EVENT TRIGGER %I DISABLE; until the move is done.', evtname)
 FROM pg_event_trigger WHERE evtenabled IN ('O', 'A');
 
+-- Columns of tables without a primary key by which no row can be found again.
+SELECT $$
+RECURSIVE part (relid, attname, typ) AS (
+ SELECT c.oid, attname, atttypid FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+ WHERE c.relnamespace :in_shard AND c.relkind = 'r' AND attnum > 0 AND NOT attisdropped
+ AND NOT EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisprimary)
+ UNION
+ SELECT relid, attname, CASE typtype WHEN 'd' THEN typbasetype ELSE typelem END
+ FROM part JOIN pg_type t ON t.oid = typ WHERE typtype = 'd' OR typtype = 'b' AND typcategory = 'A' AND typelem <> 0),
+unequal AS (SELECT relid, attname, typ FROM part JOIN pg_type t ON t.oid = typ WHERE typtype = 'b' AND NOT (typcategory = 'A' AND typelem <> 0)
+ AND NOT EXISTS (SELECT FROM pg_opclass o JOIN pg_am m ON m.oid = opcmethod
+  WHERE opcdefault AND amname IN ('btree', 'hash') AND (opcintype = typ OR EXISTS (SELECT FROM pg_cast
+   WHERE castsource = typ AND casttarget = opcintype AND castmethod = 'b' AND castcontext = 'i'))))
+$$ AS unequal_columns \gset
+
 \echo replica identity
 -- of tables
 \c :source
+WITH :unequal_columns
 SELECT 'FAILED', format('table %s has none, so its UPDATEs and DELETEs would fail as soon as it is published', c.oid::regclass),
  format('Type: ALTER TABLE %s %s', c.oid::regclass, coalesce('REPLICA IDENTITY USING INDEX ' || quote_ident(u.relname) || ';',
-  'ADD PRIMARY KEY (...); or, if large numbers of rows are never updated at once, REPLICA IDENTITY FULL;')),
- format('ALTER TABLE %s REPLICA IDENTITY %s', c.oid::regclass, coalesce('USING INDEX ' || quote_ident(u.relname) || ';',
-  'FULL; -- a key is better where large numbers of rows are updated at once'))
-FROM pg_class c LEFT JOIN LATERAL (
+  'ADD PRIMARY KEY (...);' || CASE WHEN full_will_do THEN ' or, if large numbers of rows are never updated at once, REPLICA IDENTITY FULL;' ELSE '' END)),
+ format('ALTER TABLE %s REPLICA IDENTITY ', c.oid::regclass) || coalesce('USING INDEX ' || quote_ident(u.relname) || ';',
+  CASE WHEN full_will_do THEN 'FULL; -- a key is better where large numbers of rows are updated at once' END)
+FROM pg_class c JOIN LATERAL (SELECT c.oid NOT IN (SELECT relid FROM unequal)) f (full_will_do) ON true LEFT JOIN LATERAL (
  SELECT i.relname FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
  WHERE x.indrelid = c.oid AND x.indisunique AND x.indimmediate AND x.indisvalid AND x.indpred IS NULL AND x.indexprs IS NULL
  AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (x.indkey) AND NOT a.attnotnull)
@@ -504,20 +520,11 @@ WHERE relnamespace :in_shard AND NOT relispartition AND NOT EXISTS (SELECT FROM 
 
 \echo rows without a key
 -- of tables
-WITH RECURSIVE part (relid, attname, typ) AS (
- SELECT c.oid, attname, atttypid FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
- WHERE c.relnamespace :in_shard AND c.relkind = 'r' AND c.relreplident = 'f' AND attnum > 0 AND NOT attisdropped
- AND NOT EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisprimary)
- UNION
- SELECT relid, attname, CASE typtype WHEN 'd' THEN typbasetype ELSE typelem END
- FROM part JOIN pg_type t ON t.oid = typ WHERE typtype = 'd' OR typtype = 'b' AND typcategory = 'A' AND typelem <> 0)
+WITH :unequal_columns
 SELECT 'FAILED', format('column %I of table %s has type %s, which has no equality, so rows cannot be found again on the target',
  attname, relid::regclass, format_type(typ, NULL)),
  format('Type: ALTER TABLE %s ADD PRIMARY KEY (...);', relid::regclass)
-FROM part JOIN pg_type t ON t.oid = typ WHERE typtype = 'b' AND NOT (typcategory = 'A' AND typelem <> 0)
-AND NOT EXISTS (SELECT FROM pg_opclass o JOIN pg_am m ON m.oid = opcmethod
- WHERE opcdefault AND amname IN ('btree', 'hash') AND (opcintype = typ OR EXISTS (SELECT FROM pg_cast
-  WHERE castsource = typ AND casttarget = opcintype AND castmethod = 'b' AND castcontext = 'i'))) ORDER BY 2;
+FROM unequal JOIN pg_class c ON c.oid = relid WHERE relreplident = 'f' ORDER BY 2;
 
 \echo unlogged tables
 -- of tables

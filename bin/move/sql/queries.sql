@@ -80,8 +80,8 @@ SELECT format('REFRESH MATERIALIZED VIEW %1$s; ANALYZE %1$s', view::regclass) FR
 \echo new_names_sql
 SELECT format('ALTER SCHEMA %I RENAME TO %I; UPDATE snowid.moves SET schema = %L WHERE shard = %s', old, new, new, shard), new
 FROM unnest(ARRAY[:'numbers']::int[], ARRAY[:'schemas']) s (shard, old), LATERAL (
- SELECT name FROM generate_series(0, 1000) i, LATERAL (SELECT old || '_moved' || CASE WHEN i > 0 THEN i::text ELSE '' END) n (name)
- WHERE octet_length(name) < 64 AND NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = name) ORDER BY i LIMIT 1) x (new) ORDER BY shard;
+ SELECT name FROM generate_series(0, 1000) i, LATERAL (SELECT snowid_internal.clip_name(old, '_moved' || coalesce(nullif(i, 0)::text, ''))) n (name)
+ WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = name) ORDER BY i LIMIT 1) x (new) ORDER BY shard;
 
 -- Does a statement that was waiting when a shard was closed still use its tables' names?
 -- arguments: numbers
