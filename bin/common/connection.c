@@ -150,7 +150,8 @@ why_unreachable(PGconn *conn, const char *name, const char *conninfo, int limit_
 	if (!try_run(conn, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s WITH (create_slot = false, slot_name = NONE, enabled = false, copy_data = false)",
 				 name, conninfo, name))
 		why = printable(last_message);
-	(void) try_run(conn, "ROLLBACK");
+	/* The caller may ask for the SQLSTATE. */
+	PQclear(PQexec(conn, "ROLLBACK"));
 	return why;
 }
 

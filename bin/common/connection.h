@@ -75,7 +75,8 @@ extern PGconn *connect_to(const char *label, const char *conninfo, const char *r
 #define open_connection(label, conninfo)	connect_to(label, conninfo, NULL)
 #define open_replication(label, conninfo)	connect_to(label, conninfo, "database")
 extern char *options_for_programs(PGconn *conn);
-extern bool runs_others;		/* what a session runs is not ours: how it is planned is left to others, too */
+extern bool runs_others;		/* what a session runs is not ours: how it is
+								 * planned is left to others, too */
 extern bool set_up_session(PGconn *conn);
 extern bool reconnect(PGconn *conn);
 extern char *why_unreachable(PGconn *conn, const char *name, const char *conninfo, int limit_ms);

@@ -65,14 +65,16 @@
 
 /*
  * Who may put something into a schema of the path, or has it there, and would gain if a superuser's
- * script took it for another: a function, an operator, a type, which each view has, too.
+ * script took it for another: a function, an operator, a type, which each view has, too, and
+ * each table, where triggers or rules are its owner's code.
  */
 #define UNTRUSTED_PATH \
 	"(SELECT concat('schema ', n.oid::regnamespace, ' of the search path is of another role: ', who, by || who || ';)') " \
 	"FROM pg_namespace n JOIN pg_database d ON datname = current_database() JOIN pg_roles ON rolname = session_user AND rolsuper, " \
 	"LATERAL (SELECT nspowner, NULL UNION ALL SELECT proowner, NULL FROM pg_proc WHERE pronamespace = n.oid " \
 	"UNION ALL SELECT oprowner, NULL FROM pg_operator WHERE oprnamespace = n.oid " \
-	"UNION ALL SELECT typowner, NULL FROM pg_type WHERE typnamespace = n.oid " \
+	"UNION ALL SELECT typowner, NULL FROM pg_type LEFT JOIN pg_class c ON c.oid = typrelid WHERE typnamespace = n.oid AND typcategory <> 'A' " \
+	"AND (relkind IS NULL OR relkind NOT IN ('r', 'p', 'S') OR relhasrules OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)) " \
 	"UNION ALL SELECT grantee, concat(', by GRANT (type: REVOKE CREATE ON SCHEMA ', n.oid::regnamespace, ' FROM ') " \
 	"FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE') f (f, by), " WHO " WHERE nspname = ANY (%s) AND nspname NOT IN ('snowid', 'snowid_internal') " \
 	"AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
@@ -137,7 +139,8 @@ open_ledger(PGconn *conn, const char *ledger, const char *then)
 							   "statements int NOT NULL DEFAULT 0, run_by name NOT NULL DEFAULT session_user, "
 							   "started_at timestamptz NOT NULL DEFAULT clock_timestamp(), finished_at timestamptz, error text); "
 							   "LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE; IF NOT (SELECT " TRUSTED " OR %s FROM pg_class WHERE oid = %s::regclass) THEN "
-							   "RAISE 'its ledger, or the schema, is of another role: %%', (SELECT relowner::regrole FROM pg_class WHERE oid = %s::regclass); "
+							   "RAISE 'its ledger and its schema are of %%; connect as that role, or say --trust-owners', "
+							   "(SELECT concat_ws(' and ', relowner::regrole, nullif(nspowner, relowner)::regrole) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = %s::regclass); "
 							   "END IF; %s END", options.each_server ? "CREATE SCHEMA IF NOT EXISTS " SERVERS_SCHEMA "; " : "", ledger, ledger, options.trust_owners ? "true" : "false",
 							   literal(conn, ledger), literal(conn, ledger), then);
 

@@ -95,7 +95,7 @@ read_ledgers(const char *columns, const char *condition)
 		if (conn == NULL)
 			continue;
 		res = shards_here(conn, text_of("shard, format('%%I." LEDGER "', schema), %s "
-						  "AND has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE')", options.trust_owners ? "true" : TRUSTED),
+										"AND has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE')", options.trust_owners ? "true" : TRUSTED),
 						  "JOIN pg_class c ON relnamespace = n.oid AND relname = '" LEDGER "'");
 		for (int row = 0; row < PQntuples(res); row++)
 		{

@@ -277,10 +277,10 @@ lock_shards(const Move *move, const Side *side)
 		if (now_ms() > until)
 		{
 			char	   *holders = query_text(side->conn,
-										  "SELECT string_agg(DISTINCT coalesce('the session with process id ' || pid, 'a prepared transaction, which pg_prepared_xacts has'), ', ') FROM pg_locks "
-										  "WHERE locktype = 'advisory' AND classid = %d AND objid IN (%s) "
-										  "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-										  "AND granted AND pid IS DISTINCT FROM pg_backend_pid()", LOCK_CLASS, locked);
+											 "SELECT string_agg(DISTINCT coalesce('the session with process id ' || pid, 'a prepared transaction, which pg_prepared_xacts has'), ', ') FROM pg_locks "
+											 "WHERE locktype = 'advisory' AND classid = %d AND objid IN (%s) "
+											 "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+											 "AND granted AND pid IS DISTINCT FROM pg_backend_pid()", LOCK_CLASS, locked);
 
 			if (side == &move->target && holders != NULL && strcmp(holders, text_of("the session with process id %d", PQbackendPID(move->source.conn))) == 0 &&
 				strcmp(identity_of(side->conn), identity_of(move->source.conn)) == 0)

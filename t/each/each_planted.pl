@@ -158,7 +158,8 @@ for my $role ('planter', 'PUBLIC')
 	path_refused('public', 'planter', '');
 	$node->safe_psql('postgres', shift @drop);
 }
-for ([ q{VIEW public.near AS SELECT evil.bite('view') AS v}, 'VIEW public.near' ], [ q{TYPE public.near AS ENUM ('x')}, 'TYPE public.near' ])
+for ([ q{VIEW public.near AS SELECT evil.bite('view') AS v}, 'VIEW public.near' ], [ q{TYPE public.near AS ENUM ('x')}, 'TYPE public.near' ],
+	[ q{TABLE public.near (v text); CREATE RULE bites AS ON INSERT TO public.near DO ALSO SELECT evil.bite('rule')}, 'TABLE public.near' ])
 {
 	$node->safe_psql('postgres', 'GRANT CREATE ON SCHEMA public TO planter');
 	as_planter("CREATE $_->[0]");
@@ -166,6 +167,11 @@ for ([ q{VIEW public.near AS SELECT evil.bite('view') AS v}, 'VIEW public.near' 
 	path_refused('public', 'planter', '');
 	$node->safe_psql('postgres', "DROP $_->[1]");
 }
+
+# A table that is nothing else is of nobody's code.
+$node->safe_psql('postgres', 'CREATE TABLE public.countries (name text PRIMARY KEY); ALTER TABLE public.countries OWNER TO planter');
+each_harmless(0, qr/1 shards done/, '--name', 'beside a table', '--shard', 9, '--file', script_file('SELECT 1'));
+$node->safe_psql('postgres', 'DROP TABLE public.countries');
 
 # ... nor of one that comes while the script runs.
 each_harmless(0, qr/1 shards done/, '--name', 'later', '--shard', 9, '--file', script_file(

@@ -9,11 +9,12 @@
 \echo outside_users_sql
 :outside_users;
 
--- Code of lesser roles that rows would run.
+-- Code of lesser roles, but for our own, that rows would run.
 -- arguments: schemas
 \echo lesser_code_sql
 WITH :called_code
-SELECT format('%s calls %s', caller, code) FROM called WHERE NOT is_super ORDER BY 1 LIMIT 1;
+SELECT format('%s calls %s', caller, code) FROM called
+WHERE NOT is_super AND NOT EXISTS (SELECT FROM pg_proc WHERE oid = to_regprocedure(code) AND proowner = to_regrole(quote_ident(current_user))) ORDER BY 1 LIMIT 1;
 
 -- What slots keep, and how far who reads them is.
 -- arguments: name reverse_name
