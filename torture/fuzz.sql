@@ -139,6 +139,7 @@ BEGIN
 			WHEN 'timestamptz'::regtype THEN fuzz.timestamp()
 			WHEN 'name'::regtype THEN fuzz.name()
 			WHEN 'text'::regtype THEN fuzz.text()
+			WHEN 'jsonb'::regtype THEN fuzz.pick(to_jsonb(fuzz.text())::text, jsonb_build_array(jsonb_build_object('home', fuzz.text()))::text, '{}')
 			WHEN 'boolean'::regtype THEN fuzz.pick('true', 'false')
 			WHEN 'snowid.shard_registry'::regtype THEN jsonb_populate_record(NULL::snowid.shard_registry,
 				fuzz.pick('{"shard": 3, "schema": "fuzz_objects", "sequence": "plain"}',
