@@ -151,8 +151,8 @@ entries_of(PGconn *conn, const Move *moved, const char *home, const char **reaso
 
 /*
  * The home of a server as snowid.servers of the registry has it, whichever way has led us there; our own, if it is not
- * there.  It is looked for once, before writers wait: among those that share a host with ours, which get our password,
- * and then among all.
+ * there.  It is looked for once, before writers wait: among those that lead to hosts of ours alone, which get our
+ * password, and then among all: whoever may write that table could name a host of his.
  */
 const char *
 registered_home(PGconn *registry, const Side *side)
@@ -167,7 +167,7 @@ registered_home(PGconn *registry, const Side *side)
 		bool		is_near = i < PQntuples(res);
 		const char *const keywords[] = {"connect_timeout", "user", "password", "dbname", "fallback_application_name", NULL};
 		const char *const values[] = {"2", PQuser(side->conn), is_near ? PQpass(side->conn) : NULL, home, progname, NULL};
-		PGconn	   *conn = is_home_of(home, side->system, side) == is_near ? PQconnectdbParams(keywords, values, true) : NULL;
+		PGconn	   *conn = leads_only_to(side->aux, home, side->home) == is_near ? PQconnectdbParams(keywords, values, true) : NULL;
 
 		if (PQstatus(conn) == CONNECTION_OK && set_up_session(conn) && strcmp(identity_of(conn), identity_of(side->aux)) == 0)
 			*found = home;
