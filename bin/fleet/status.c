@@ -7,9 +7,7 @@
 #include "page.inc"
 #include "sql/status.inc"
 
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define AUDIT_MS	60000		/* for audit: one server after the other */
 
@@ -40,15 +38,10 @@ command_status(const char *unused, const char *unused_too)
 	{
 		/* Nothing of it ends the script that it stands in. */
 		char	   *document = query_text(directory, "SELECT replace(document::text, '<', '\\u003c') FROM document");
-		struct stat old;
-		const char *beside = stat(options.html, &old) == 0 && !S_ISREG(old.st_mode) ? options.html : text_of("%s.new", options.html);
-		FILE	   *file = fopen(beside, "w");
 
-		if (file == NULL || fprintf(file, "%s%s%s", PAGE_BEGIN, document, PAGE_END) < 0 || fclose(file) != 0 || rename(beside, options.html) != 0)
+		if (!write_file(options.html, text_of("%s%s%s", PAGE_BEGIN, document, PAGE_END)))
 		{
 			report_error("could not write \"%s\": %m", options.html);
-			if (beside != options.html)
-				(void) unlink(beside);
 			return EXIT_USAGE;
 		}
 	}
