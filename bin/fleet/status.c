@@ -16,10 +16,12 @@ static char *
 findings(int *status)
 {
 	const char *argv[] = {"snowid-move", "audit", "--registry", options.registry, NULL};
+	int64		end = now_ms() + AUDIT_MS;
 	char	   *said = said_by(argv, AUDIT_MS, status);
 
 	if (WIFSIGNALED(*status))
-		said = text_of("%s\nFAILED audit has not ended in %d s; type: snowid-move audit %s", said, AUDIT_MS / 1000, registry_option());
+		said = text_of("%s\nFAILED audit %s; type: snowid-move audit %s", said, now_ms() >= end ? text_of("has not ended in %d s", AUDIT_MS / 1000)
+					   : text_of("was ended by signal %d", WTERMSIG(*status)), registry_option());
 	return query_text(directory, "SELECT coalesce(jsonb_agg(trim(regexp_replace(f, '\\s+', ' ', 'g'))), '[]') FROM regexp_split_to_table(%s, '\\n(?=FAILED|snowid-move: |\\d+ servers)') f WHERE f ~ '^FAILED|^snowid-move: (error|fatal)'",
 					  literal(directory, said));
 }

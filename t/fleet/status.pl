@@ -61,6 +61,11 @@ system 'cp', $program, $programs;
 	local $ENV{PATH} = "$programs:$ENV{PATH}";
 	IPC::Run::run([ "$programs/snowid-fleet", 'status', '--registry', home_of($dir) ], '>', \my $out, '2>', \my $err);
 	like($out, qr/^snowid-move: error: no memory *$/m, 'an audit that fails') or diag $err;
+	append_to_file("$programs/kills", "#!/bin/sh\nkill -TERM \$\$\n");
+	chmod 0755, "$programs/kills";
+	rename "$programs/kills", "$programs/snowid-move";
+	IPC::Run::run([ "$programs/snowid-fleet", 'status', '--registry', home_of($dir) ], '>', \$out, '2>', \$err);
+	like($out, qr/^FAILED audit was ended by signal 15; type: snowid-move audit --registry '/m, 'an audit that is killed') or diag $err;
 }
 
 # With a period there are inserts a second.
