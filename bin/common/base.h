@@ -93,6 +93,11 @@ extern void print_fields(const char *name,...);
 extern int64 now_ms(void);
 extern void wait_ms(int ms);
 
+/* file.c: with errno, if it fails */
+
+extern bool replace_file(const char *path, const char *text, bool to_write);
+extern bool write_file(const char *path, const char *text);
+
 /* query.c */
 
 /* The name of the server that a connection leads to, for messages. */

@@ -53,6 +53,7 @@ extern char *conninfo_of_connection(PGconn *conn);
 extern char *conninfo_for_programs(PGconn *conn);
 extern char *literal_for_subscription(PGconn *conn, const Side *publisher);
 extern char *password_of(const char *conninfo);
+extern bool leads_only_to(PGconn *conn, const char *conninfo, const char *known);
 extern char *home_of_connection(PGconn *conn);
 
 /* servers_by_name.c */

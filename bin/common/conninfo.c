@@ -139,6 +139,31 @@ password_of(const char *conninfo)
 	return password;
 }
 
+/* The hosts and ports that a connection string leads to, as a query. */
+static char *
+hosts_query(PGconn *conn, const char *conninfo)
+{
+	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+	const char *hosts = value_of_option(options, "hostaddr");
+	const char *ports = value_of_option(options, "port");
+	const char *port = getenv("PGPORT");
+	char	   *result;
+
+	if (hosts == NULL)
+		hosts = value_of_option(options, "host");
+	result = text_of("SELECT host, coalesce(nullif(coalesce(port[i], port[1]), ''), %s) FROM regexp_split_to_table(%s, ',') WITH ORDINALITY h (host, i), string_to_array(%s, ',') port",
+					 literal(conn, port != NULL ? port : DEF_PGPORT_STR), literal(conn, hosts != NULL ? hosts : ""), literal(conn, ports != NULL ? ports : ""));
+	PQconninfoFree(options);
+	return result;
+}
+
+/* Does a connection string lead to no other host and port than that one does?  One that names none does. */
+bool
+leads_only_to(PGconn *conn, const char *conninfo, const char *known)
+{
+	return query_bool(conn, "SELECT NOT EXISTS (%s EXCEPT %s)", hosts_query(conn, conninfo), hosts_query(conn, known));
+}
+
 /* How the other server gets to the same server ... */
 char *
 conninfo_of_connection(PGconn *conn)

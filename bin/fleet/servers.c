@@ -231,7 +231,7 @@ has_rows(PGconn *conn, const char *subscription)
 static bool
 follows(PGconn *conn, const char *name, const char *subscription)
 {
-	const char *failures = text_of("SELECT apply_error_count + sync_error_count FROM pg_stat_subscription_stats WHERE subname = %s", literal(conn, subscription));
+	const char *failures = text_of("SELECT sum(n::int8) FROM pg_stat_subscription_stats s, jsonb_each_text(to_jsonb(s)) e (kind, n) WHERE kind ~ '_error_count$' AND subname = %s", literal(conn, subscription));
 	int64		nfailures = query_int64(conn, "%s", failures);
 	char	   *lsn = query_text(directory, "SELECT pg_current_wal_lsn()");
 	char	   *seen = "";

@@ -7,9 +7,7 @@
 #include "page.inc"
 #include "sql/status.inc"
 
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define AUDIT_MS	60000		/* for audit: one server after the other */
 
@@ -18,10 +16,12 @@ static char *
 findings(int *status)
 {
 	const char *argv[] = {"snowid-move", "audit", "--registry", options.registry, NULL};
+	int64		end = now_ms() + AUDIT_MS;
 	char	   *said = said_by(argv, AUDIT_MS, status);
 
 	if (WIFSIGNALED(*status))
-		said = text_of("%s\nFAILED audit has not ended in %d s; type: snowid-move audit %s", said, AUDIT_MS / 1000, registry_option());
+		said = text_of("%s\nFAILED audit %s; type: snowid-move audit %s", said, now_ms() >= end ? text_of("has not ended in %d s", AUDIT_MS / 1000)
+					   : text_of("was ended by signal %d", WTERMSIG(*status)), registry_option());
 	return query_text(directory, "SELECT coalesce(jsonb_agg(trim(regexp_replace(f, '\\s+', ' ', 'g'))), '[]') FROM regexp_split_to_table(%s, '\\n(?=FAILED|snowid-move: |\\d+ servers)') f WHERE f ~ '^FAILED|^snowid-move: (error|fatal)'",
 					  literal(directory, said));
 }
@@ -40,15 +40,10 @@ command_status(const char *unused, const char *unused_too)
 	{
 		/* Nothing of it ends the script that it stands in. */
 		char	   *document = query_text(directory, "SELECT replace(document::text, '<', '\\u003c') FROM document");
-		struct stat old;
-		const char *beside = stat(options.html, &old) == 0 && !S_ISREG(old.st_mode) ? options.html : text_of("%s.new", options.html);
-		FILE	   *file = fopen(beside, "w");
 
-		if (file == NULL || fprintf(file, "%s%s%s", PAGE_BEGIN, document, PAGE_END) < 0 || fclose(file) != 0 || rename(beside, options.html) != 0)
+		if (!write_file(options.html, text_of("%s%s%s", PAGE_BEGIN, document, PAGE_END)))
 		{
 			report_error("could not write \"%s\": %m", options.html);
-			if (beside != options.html)
-				(void) unlink(beside);
 			return EXIT_USAGE;
 		}
 	}

@@ -338,6 +338,7 @@ command_balance(const char *drained, const char *unused)
 	PlanLimits	limits = {.threshold = options.threshold / 100.0,.max_bytes = options.max_bytes,.max_moves = options.max_moves};
 	int			nleft,
 				nstuck = 0;
+	const char *stay;
 
 	if (options.until != NULL)
 		deadline = next_time("until", options.until);
@@ -368,10 +369,11 @@ command_balance(const char *drained, const char *unused)
 	take_plan();
 	for (int i = 0; i < npools; i++)
 		nstuck += pools[i].stuck;
+	stay = nstuck == 1 ? "1 pool has to stay" : text_of("%d pools have to stay", nstuck);
 	if (options.dry_run)
-		return query_bool(directory, "SELECT EXISTS (SELECT FROM pool WHERE stuck)") ? EXIT_FAILED : EXIT_DONE;
+		return nstuck > 0 ? EXIT_FAILED : EXIT_DONE;
 	if (njobs == 0 && nstuck > 0)
-		return refuse(EXIT_FAILED, text_of("Let a server take it, or type: snowid-fleet add NAME HOME %s", registry_option()), "%d pools have to stay; nothing was changed", nstuck);
+		return refuse(EXIT_FAILED, text_of("Let a server take it, or type: snowid-fleet add NAME HOME %s", registry_option()), "%s; nothing was changed", stay);
 
 	/* Not before it is known that something can go. */
 	if (drained != NULL)
@@ -384,7 +386,7 @@ command_balance(const char *drained, const char *unused)
 						? "only closed copies; to see what ends each, type: snowid-fleet status" : text_of("nothing any more; to take it out, type: snowid-fleet retire %s", drained), registry_option());
 		return EXIT_DONE;
 	}
-	report_error("%d jobs were not done%s", nleft, nstuck > 0 ? text_of(", and %d pools have to stay", nstuck) : "");
+	report_error("%s%s%s", nleft == 0 ? "" : nleft == 1 ? "1 job was not done" : text_of("%d jobs were not done", nleft), nleft > 0 && nstuck > 0 ? ", and " : "", nstuck > 0 ? stay : "");
 	report_hint("To go on, type the same command again.%s", drained == NULL ? "" :
 				text_of(" %s stays draining; if it is to be used again, at the directory: UPDATE snowid.servers SET state = 'open' WHERE name = '%s';", drained, drained));
 	return EXIT_FAILED;

@@ -9,10 +9,6 @@
 
 #include "sql/queries.inc"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 /* Between the registry and the time in the file's first line. */
 #define AS_OF				" as of "
 
@@ -151,8 +147,8 @@ entries_of(PGconn *conn, const Move *moved, const char *home, const char **reaso
 
 /*
  * The home of a server as snowid.servers of the registry has it, whichever way has led us there; our own, if it is not
- * there.  It is looked for once, before writers wait: among those that share a host with ours, which get our password,
- * and then among all.
+ * there.  It is looked for once, before writers wait: among those that lead to hosts of ours alone, which get our
+ * password, and then among all: whoever may write that table could name a host of his.
  */
 const char *
 registered_home(PGconn *registry, const Side *side)
@@ -167,7 +163,7 @@ registered_home(PGconn *registry, const Side *side)
 		bool		is_near = i < PQntuples(res);
 		const char *const keywords[] = {"connect_timeout", "user", "password", "dbname", "fallback_application_name", NULL};
 		const char *const values[] = {"2", PQuser(side->conn), is_near ? PQpass(side->conn) : NULL, home, progname, NULL};
-		PGconn	   *conn = is_home_of(home, side->system, side) == is_near ? PQconnectdbParams(keywords, values, true) : NULL;
+		PGconn	   *conn = leads_only_to(side->aux, home, side->home) == is_near ? PQconnectdbParams(keywords, values, true) : NULL;
 
 		if (PQstatus(conn) == CONNECTION_OK && set_up_session(conn) && strcmp(identity_of(conn), identity_of(side->aux)) == 0)
 			*found = home;
@@ -197,26 +193,6 @@ open_registry(const Move *move, bool again)
 	if (registry == NULL || (again && PQstatus(registry) != CONNECTION_OK))
 		registry = open_connection("registry", conninfo);
 	return registry;
-}
-
-/* Put a text beside the file, and then in its place, with its owner and mode; or only try whether that can be done. */
-static bool
-replace_file(const char *path, const char *text, bool to_write)
-{
-	char	   *beside = text_of("%s.new", path);
-	int			fd = unlink(beside) == 0 || errno == ENOENT ? open(beside, O_WRONLY | O_CREAT | O_EXCL, 0600) : -1;
-	struct stat old;
-	bool		done;
-
-	if (fd < 0)
-		return false;
-	done = stat(path, &old) == 0 && fchown(fd, old.st_uid, old.st_gid) == 0 && fchmod(fd, old.st_mode & 07777) == 0;
-	done = done && write(fd, text, strlen(text)) == (ssize_t) strlen(text) && fsync(fd) == 0;
-	done = close(fd) == 0 && done;
-	if (done && to_write)
-		return rename(beside, path) == 0;
-	(void) unlink(beside);
-	return done;
 }
 
 /* Is the file one that was made of this registry?  That of another may have entries that this one does not know. */

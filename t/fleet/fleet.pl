@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use FleetTest;
+use IO::Socket::UNIX;
 use IPC::Run ();
 use MoveTest;
 use PostgreSQL::Test::Utils;
@@ -146,6 +147,34 @@ for my $case ([ 's1', 's2' ], [ 's1', "postgresql:///postgres?host=$host/&port=$
 	is($dir->safe_psql('postgres', "SELECT home FROM snowid.servers WHERE name = 's2' INTERSECT SELECT home FROM snowid.shard_registry WHERE shard = $one"), "dbname=postgres host=/nowhere,$host port=1,$port", '... by its one home');
 }
 fleet_ok([ 'add', 's2', $home{s2} ], 0, 'and back');
+
+# A password goes to no host but those it was given for, whatever the directory says.
+my $spy = PostgreSQL::Test::Utils::tempdir_short();
+my $ear = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$spy/.s.PGSQL.1", Listen => 5) or die "no socket: $!";
+my $spies = fork // die "no fork: $!";
+alarm 60 if $spies == 0;
+while ($spies == 0 && (my $here = $ear->accept))
+{
+	my $heard = '';
+	sysread $here, $heard, 10_000;
+	syswrite $here, pack('aNN', 'R', 8, 3);
+	sysread $here, $heard, 10_000, length $heard;
+	append_to_file("$spy/heard", $heard);
+}
+$dir->safe_psql('postgres', "UPDATE snowid.servers SET home = 'host=$spy,$host port=1,$port dbname=postgres' WHERE name = 's2'");
+my $next = $s1->safe_psql('postgres', q{SELECT max(shard) FROM snowid.shards WHERE lives = 'here'});
+for my $command ('move', 'finish')
+{
+	IPC::Run::run([ 'snowid-move', $command, '--registry', home_of($dir), '--shard', $next, '--from', $home{s1}, '--to', "$home{s2} user=pw password=secret" ], '>&', \my $said);
+	is($? >> 8, 0, "$command, with a password") or diag $said;
+}
+kill 'KILL', $spies;
+waitpid $spies, 0;
+my $heard = slurp_file("$spy/heard");
+like($heard, qr/user\0pw\0/, 'another host is asked');
+unlike($heard, qr/secret/, '... without the password');
+$dir->safe_psql('postgres', "UPDATE snowid.servers SET home = '$home{s2}' WHERE name = 's2'");
+
 IPC::Run::run([ 'snowid-move', '--registry', home_of($dir), '--shard', $shard, '--to', 's7' ], '>', \my $out, '2>', \my $err);
 like($err, qr/no server "s7"\n.*s1, s2, s3/, 'a name that is unknown');
 IPC::Run::run([ 'snowid-move', '--shard', $shard, '--from', 's1', '--to', 's2' ], '>', \$out, '2>', \$err);

@@ -61,6 +61,11 @@ system 'cp', $program, $programs;
 	local $ENV{PATH} = "$programs:$ENV{PATH}";
 	IPC::Run::run([ "$programs/snowid-fleet", 'status', '--registry', home_of($dir) ], '>', \my $out, '2>', \my $err);
 	like($out, qr/^snowid-move: error: no memory *$/m, 'an audit that fails') or diag $err;
+	append_to_file("$programs/kills", "#!/bin/sh\nkill -TERM \$\$\n");
+	chmod 0755, "$programs/kills";
+	rename "$programs/kills", "$programs/snowid-move";
+	IPC::Run::run([ "$programs/snowid-fleet", 'status', '--registry', home_of($dir) ], '>', \$out, '2>', \$err);
+	like($out, qr/^FAILED audit was ended by signal 15; type: snowid-move audit --registry '/m, 'an audit that is killed') or diag $err;
 }
 
 # With a period there are inserts a second.
@@ -76,6 +81,27 @@ IPC::Run::run([ 'sh', '-c', 'trap "" 25; ulimit -f 1; exec "$@"', 'sh', fleet_co
 is($? >> 8, 2, 'a disk that fills') or diag $why;
 is(slurp_file($page), $text, '... leaves the old page');
 is_deeply([ glob "$page?*" ], [], '... and nothing beside it');
+
+# It keeps its mode, also behind a symbolic link, which stays; and what another one leads to is not touched.
+my $pages = PostgreSQL::Test::Utils::tempdir();
+append_to_file($_, 'old') for "$pages/page", "$pages/other";
+chmod 0604, "$pages/page";
+symlink 'page', "$pages/link";
+symlink 'other', "$pages/page.new";
+my $umask = umask 077;
+fleet_ok([ 'status', '--html', "$pages/link" ], 1, 'a link to a page');
+umask $umask;
+like(slurp_file("$pages/page"), qr{</html>}, '... is written there');
+is(readlink "$pages/link", 'page', '... and stays');
+is(sprintf('%o', (stat "$pages/page")[2] & oct 7777), '604', '... with its mode');
+is(slurp_file("$pages/other"), 'old', 'what was planted leads nowhere');
+truncate "$pages/page", 0;
+chmod 0500, $pages;
+my ($code) = fleet('status', '--html', "$pages/page");
+chmod 0700, $pages;
+is($code, 1, 'a directory that cannot be written');
+like(slurp_file("$pages/page"), qr{</html>}, '... has a page that can');
+
 is(() = $text =~ m{</script>}g, 1, 'no name ends the script');
 unlike($text, qr/(src|href)=|https?:/, 'nothing comes over the network');
 my ($browser) = grep { -x } map { "$_/chromium" } split /:/, $ENV{PATH};

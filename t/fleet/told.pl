@@ -192,6 +192,14 @@ system('sh', '-c', ($said =~ /type: (snowid-fleet retire .*)$/m)[0] . ' 2>/dev/n
 is($?, 0, '... can be typed');
 is($dir->safe_psql('postgres', q{SELECT count(*) FROM snowid.servers WHERE name = 's2'}), 0, '... and s2 is retired');
 
+# So it is for the directory's own server, which has no name, and for poolers.
+$dir->safe_psql('postgres', q{SELECT snowid.create_shard(50); CREATE TABLE insta50.t (id bigint PRIMARY KEY); INSERT INTO snowid.poolers VALUES ('host=/nowhere user=''a b''')});
+moves_ok($dir, $s1, 50, [ '--stop-after', 'copied', '--registry', home_of($dir) ], 0, 'a move from the directory');
+my $asked = sub { IPC::Run::run([ 'snowid-fleet', 'status', '--registry', $quoted ], '>', \$said, '2>', \$err); return ($said =~ /type: (snowid-move move .*)$/m)[0] // '' };
+like($asked->(), qr{ --pooler 'host=/nowhere user='\\''a b'\\''' --pooler-file PATH$}, 'a console with quotes');
+$dir->safe_psql('postgres', 'TRUNCATE snowid.poolers');
+is(system('sh', '-c', $asked->() . ' 2>/dev/null'), 0, '... and the move can be typed') or diag $said, $err;
+
 $waits->finish;
 is($waits->result(0), 2, 'a server that says nothing') or diag $given_up;
 like($given_up, qr/^snowid-fleet: error: the server that is to be added gives no answer$/m, '... is given up');

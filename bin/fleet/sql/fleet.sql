@@ -66,7 +66,6 @@ CREATE TEMP TABLE torn AS SELECT l.*, p.server AS target FROM lives l JOIN pool 
 WHERE l.server <> p.server AND l.lives = 'here' AND l.shard NOT IN (SELECT shard FROM going) AND EXISTS (SELECT FROM answer a WHERE a.n = p.server AND facts IS NOT NULL) AND NOT EXISTS (SELECT FROM snowid.placements s WHERE rule = 'stay' AND s.shards @> l.shard);
 CREATE TEMP TABLE job AS SELECT server, target, string_agg(shards, ',' ORDER BY i) AS shards, sum(bytes) AS bytes FROM (SELECT *, floor(greatest((sum(n) OVER w - n) / 64, (sum(bytes) OVER w - bytes) / 8e9)) AS part FROM pool WHERE target <> server WINDOW w AS (PARTITION BY server, target ORDER BY i)) p GROUP BY server, target, part
 UNION ALL SELECT server, target, string_agg(shard::text, ',' ORDER BY shard), sum(bytes) FROM torn GROUP BY pool, server, target;
-UPDATE pool SET stuck = false WHERE pool IN (SELECT pool FROM torn);
 
 -- The plan, for people; how long it takes, by the last moves.
 -- arguments: rate
@@ -78,6 +77,7 @@ SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')
  UNION ALL SELECT 3, row_number() OVER (ORDER BY server, target), format('%s -> %s: %s, shards %s', f.name, t.name, pg_size_pretty(bytes::bigint), shards) FROM job JOIN r f ON f.n = server JOIN r t ON t.n = target
  UNION ALL SELECT 4, i, format('%s stays at %s: %s%s', pool, name, CASE WHEN allowed !~ '1' THEN 'its rules "only" have no server of the fleet in common'
    WHEN 'stay' = ANY (rules) AND substr(allowed, server + 1, 1) = '0' THEN 'one rule has it stay, another one live elsewhere'
+   WHEN pool IN (SELECT t.pool FROM torn t) THEN 'it first comes together there; then type the same command again'
    WHEN stays THEN 'it is pinned, moving, not whole, or its server is down'
    WHEN EXISTS (SELECT FROM generate_series(1, length(apart)) g WHERE substr(apart, g, 1) = '1' AND (SELECT count(*) FROM pool p WHERE substr(p.apart, g, 1) = '1') > (SELECT count(*) FROM snowid.servers))
    THEN 'more pools are to be apart than there are servers' ELSE 'no server may take it, or none within the limits' END,
