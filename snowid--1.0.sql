@@ -2639,14 +2639,15 @@ COMMENT ON FUNCTION snowid_internal.enable_fence(oid[], boolean) IS
  * epoch, no slot is after last, although a crash can have set the page back.
  *
  * By OID: whoever owns the schema can put a view in the place of a name, and
- * what a view calls runs as its reader.
+ * what a view calls runs as its reader.  The portable edition has a subtransaction,
+ * which PostgreSQL 15 and 16 refuse beside parallel workers.
  *
  * Errors: 42P01 no such sequence, 42501 no right to read it.
  */
 CREATE FUNCTION snowid_internal.sequence_value(seq regclass, epoch timestamptz,
 	OUT last bigint, OUT called boolean)
 RETURNS record
-LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_sequence_value';
 
 COMMENT ON FUNCTION snowid_internal.sequence_value(regclass, timestamptz) IS

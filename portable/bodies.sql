@@ -1344,6 +1344,10 @@ BEGIN
 		last := greatest(last, snowid_internal.slot_floor(epoch) - 1);
 	END IF;
 EXCEPTION WHEN undefined_table OR internal_error THEN	-- also dropped while it was waited for
+	-- Not by a query, whose snapshot can be older.
+	IF SQLSTATE = 'XX000' AND pg_relation_filenode(seq) IS NOT NULL THEN
+		RAISE;
+	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'undefined_table',
 		MESSAGE = format('sequence with OID %s does not exist', seq::oid);
 END
