@@ -196,7 +196,7 @@ BEGIN
 		RETURN coalesce(epoch, snowid.id_timestamp(0::bigint));
 	END IF;
 	RETURN (
-		SELECT coalesce(c.epoch, snowid.id_timestamp(0::bigint))
+		SELECT nullif(c.epoch, '-infinity')
 		FROM pg_depend d JOIN pg_attrdef e ON e.adrelid = d.refobjid AND e.adnum = d.refobjsubid, snowid_internal.id_call(e.oid) c
 		WHERE d.classid = 'pg_class'::regclass AND d.objid = known_epoch.seq AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'a'
 		  AND c.seq = known_epoch.seq);
