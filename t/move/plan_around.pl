@@ -158,7 +158,7 @@ ALTER DOMAIN util.their ADD CHECK (insta5.in_check(VALUE));
 CREATE DOMAIN insta5.over AS util.their CHECK (insta5.in_check(VALUE));
 ALTER TABLE insta5.bare ADD t util.their, ADD o insta5.over, ADD CONSTRAINT over CHECK (insta5.in_check(x::insta5.over)) NOT VALID;
 CREATE TYPE insta5.pair AS (a insta5.over);
-ALTER TABLE insta5.bare ADD CONSTRAINT pair CHECK (insta5.in_check((ROW(x)::insta5.pair).a)) NOT VALID});
+ALTER TABLE insta5.bare ADD CONSTRAINT pair CHECK (insta5.in_check(x) AND NULL::insta5.pair IS NULL) NOT VALID});
 $said = moves_ok($a, $b, 5, ['plan'], 1, 'domains', map { qr/functions without a path: $_/ } my @domains = ('domain util.their', 'domain insta5.over', 'constraint over', 'constraint pair'));
 $a->safe_psql('postgres', 'ALTER DOMAIN util.their OWNER TO lesser');
 $said = moves_ok($a, $b, 5, ['plan'], 1, 'domains of a lesser role', qr/functions without a path: constraint bare_x_check/);
