@@ -1782,7 +1782,7 @@ COMMENT ON FUNCTION snowid_internal.makes_ids(oid) IS
 
 /*
  * id_call: the arguments of the call of snowid.next_id() in a DEFAULT, in whatever
- * notation; NULLs if they are no constants.
+ * notation; NULL for one that is no constant.
  */
 CREATE FUNCTION snowid_internal.id_call(attrdef oid,
 	OUT shard int, OUT seq regclass, OUT epoch timestamptz)
@@ -1793,21 +1793,40 @@ SET quote_all_identifiers = off
 SET datestyle = 'ISO'
 AS $$
 DECLARE
-	argument CONSTANT text := '(?:[a-z]+ => )?(?:[0-9]+|''(?:[^'']|'''')*''::[a-z ]+)';
-	a record;
+	token text;
+	before text := '';
+	depth int := 0;				-- of parentheses, the call's own being the first
+	argument text := '';
+	arguments int := 0;
+	a text[];
 BEGIN
-	FOR a IN
-		SELECT coalesce(m[1], ('{shard,seq,epoch}'::text[])[n]) AS name, m[2] AS number, replace(m[3], '''''', '''') AS value
-		FROM pg_attrdef e, substring(pg_get_expr(e.adbin, e.adrelid) FROM format('snowid[.]next_id[(](%s(?:, %1$s)*)[)]', argument)) list,
-			regexp_matches(list, '(?:([a-z]+) => )?(?:([0-9]+)|''((?:[^'']|'''')*)''::[a-z ]+)', 'g') WITH ORDINALITY x (m, n)
-		WHERE e.oid = attrdef
+	FOR token IN
+		SELECT m[1] FROM pg_attrdef e, regexp_matches(pg_get_expr(e.adbin, e.adrelid),
+			'''(?:[^'']|'''')*''|"(?:[^"]|"")*"|[][(),]|[^][(),''"]+', 'g') m WHERE e.oid = attrdef
 	LOOP
-		CASE a.name
-			WHEN 'shard' THEN shard := a.number;
-			WHEN 'seq' THEN seq := to_regclass(a.value);
-			ELSE epoch := a.value;
+		IF depth = 0 THEN
+			depth := (token = '(' AND before ~ '\msnowid[.]next_id$')::int;
+			before := token;
+			CONTINUE;
+		END IF;
+		depth := depth + CASE WHEN token IN ('(', '[') THEN 1 WHEN token IN (')', ']') THEN -1 ELSE 0 END;
+		IF depth > 1 OR depth = 1 AND token <> ',' THEN
+			argument := argument || token;
+			CONTINUE;
+		END IF;
+		arguments := arguments + 1;
+		a := regexp_match(argument, '^ ?(?:([a-z]+) => )?(.*)$');
+		CASE coalesce(a[1], ('{shard,seq,epoch}'::text[])[arguments])
+			WHEN 'shard' THEN shard := substring(a[2] FROM '^[0-9]+$');
+			WHEN 'seq' THEN seq := to_regclass(replace(substring(a[2] FROM '^''((?:[^'']|'''')*)''::regclass$'), '''''', ''''));
+			ELSE epoch := substring(a[2] FROM '^''([^'']*)''::timestamp with time zone$');
 		END CASE;
+		EXIT WHEN depth = 0;
+		argument := '';
 	END LOOP;
+	IF arguments = 2 THEN
+		epoch := snowid.id_timestamp(0::bigint);
+	END IF;
 END
 $$;
 
@@ -2639,14 +2658,15 @@ COMMENT ON FUNCTION snowid_internal.enable_fence(oid[], boolean) IS
  * epoch, no slot is after last, although a crash can have set the page back.
  *
  * By OID: whoever owns the schema can put a view in the place of a name, and
- * what a view calls runs as its reader.
+ * what a view calls runs as its reader.  The portable edition has a subtransaction,
+ * which PostgreSQL 15 and 16 refuse beside parallel workers.
  *
  * Errors: 42P01 no such sequence, 42501 no right to read it.
  */
 CREATE FUNCTION snowid_internal.sequence_value(seq regclass, epoch timestamptz,
 	OUT last bigint, OUT called boolean)
 RETURNS record
-LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'snowid_sequence_value';
 
 COMMENT ON FUNCTION snowid_internal.sequence_value(regclass, timestamptz) IS

@@ -196,7 +196,7 @@ BEGIN
 		RETURN coalesce(epoch, snowid.id_timestamp(0::bigint));
 	END IF;
 	RETURN (
-		SELECT coalesce(c.epoch, snowid.id_timestamp(0::bigint))
+		SELECT nullif(c.epoch, '-infinity')
 		FROM pg_depend d JOIN pg_attrdef e ON e.adrelid = d.refobjid AND e.adnum = d.refobjsubid, snowid_internal.id_call(e.oid) c
 		WHERE d.classid = 'pg_class'::regclass AND d.objid = known_epoch.seq AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'a'
 		  AND c.seq = known_epoch.seq);
@@ -1344,6 +1344,10 @@ BEGIN
 		last := greatest(last, snowid_internal.slot_floor(epoch) - 1);
 	END IF;
 EXCEPTION WHEN undefined_table OR internal_error THEN	-- also dropped while it was waited for
+	-- Not by a query, whose snapshot can be older.
+	IF SQLSTATE = 'XX000' AND pg_relation_filenode(seq) IS NOT NULL THEN
+		RAISE;
+	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'undefined_table',
 		MESSAGE = format('sequence with OID %s does not exist', seq::oid);
 END

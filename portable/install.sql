@@ -44,9 +44,18 @@ BEGIN
 		END LOOP;
 		FOR s IN
 			SELECT g.tgname AS name, c.oid::regclass AS "table", c.relacl AS acl, c.relowner AS owner
-			FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid JOIN pg_proc p ON p.oid = g.tgfoid JOIN pg_roles r ON r.oid = p.proowner
+			FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
 			WHERE c.relnamespace IN (to_regnamespace('snowid'), to_regnamespace('snowid_internal')) AND NOT g.tgisinternal
-			  AND (g.tgqual IS NOT NULL OR p.proowner <> c.relowner AND NOT r.rolsuper)
+			  -- Its function, and what its WHEN calls or casts to.
+			  AND EXISTS (
+				SELECT FROM pg_depend d, LATERAL (
+					SELECT p.proowner FROM pg_proc p WHERE d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
+					UNION ALL SELECT unnest(ARRAY[q.oprowner, p.proowner]) FROM pg_operator q JOIN pg_proc p ON p.oid = q.oprcode
+					WHERE d.refclassid = 'pg_operator'::regclass AND q.oid = d.refobjid
+					UNION ALL SELECT y.typowner FROM pg_type y WHERE d.refclassid = 'pg_type'::regclass AND y.oid = d.refobjid) o (role)
+				JOIN pg_roles r ON r.oid = o.role
+				WHERE d.classid = 'pg_trigger'::regclass AND d.objid = g.oid AND o.role <> c.relowner AND NOT r.rolsuper)
+			ORDER BY name
 		LOOP
 			RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 				MESSAGE = format('trigger "%s" on %s is not snowid''s', s.name, s."table"),

@@ -76,7 +76,14 @@ ALTER TABLE orders ALTER COLUMN id SET DEFAULT coalesce(snowid.next_id(0, epoch 
 SELECT snowid.sequence_state('orders_id_seq', '2019-01-01 00:00:00+00');
 ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowid.next_id(seq => 'orders_id_seq', shard => 0);
 SELECT snowid.sequence_state('orders_id_seq', '2019-01-01 00:00:00+00');
+-- whatever the shard is
+ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowid.next_id(coalesce(current_setting('app), (shard', true), '0')::int, 'orders_id_seq', '2020-01-01 00:00:00+00');
+SELECT snowid.sequence_state('orders_id_seq', '2019-01-01 00:00:00+00');
+ALTER TABLE orders ALTER COLUMN id SET DEFAULT (0 + snowid.next_id(seq => 'orders_id_seq', shard => abs(0)));
+SELECT snowid.sequence_state('orders_id_seq', '2019-01-01 00:00:00+00');
 -- nothing is known of what is no constant
+ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowid.next_id(0, 'orders_id_seq', '-infinity');
+SELECT last_id_at IS NOT NULL AS may_be_any FROM snowid.sequence_state('orders_id_seq', '1970-01-01 00:00:00+00');
 ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowid.next_id(0, 'orders_id_seq', now() - interval '1 year');
 SELECT last_id_at IS NOT NULL AS may_be_any FROM snowid.sequence_state('orders_id_seq', '1970-01-01 00:00:00+00');
 \set VERBOSITY default

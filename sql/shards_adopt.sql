@@ -172,6 +172,8 @@ DELETE FROM snowid.shard_registry WHERE shard = 14;
 SELECT * FROM adopt($$ SELECT snowid.register_shard(15, 'quoted', sequence => 'clock') $$) \gx
 ALTER TABLE quoted.photos ALTER id SET DEFAULT snowid.next_id(seq => 'quoted.clock', shard => 14);
 SELECT * FROM adopt($$ SELECT snowid.register_shard(15, 'quoted', sequence => 'clock') $$) \gx
+ALTER TABLE quoted.photos ALTER id SET DEFAULT snowid.next_id(seq => ('quoted.' || 'clock')::regclass, shard => 14);
+SELECT * FROM adopt($$ SELECT snowid.register_shard(15, 'quoted', sequence => 'clock') $$) \gx
 ALTER TABLE quoted.photos ALTER id SET DEFAULT plain.next_id();
 SELECT * FROM adopt($$ SELECT snowid.register_shard(15, 'quoted', sequence => 'clock') $$) \gx
 ALTER TABLE quoted.photos ALTER id DROP DEFAULT;

@@ -156,12 +156,14 @@ $a->safe_psql('postgres', q{
 SET search_path = insta5, public;
 ALTER DOMAIN util.their ADD CHECK (insta5.in_check(VALUE));
 CREATE DOMAIN insta5.over AS util.their CHECK (insta5.in_check(VALUE));
-ALTER TABLE insta5.bare ADD t util.their, ADD o insta5.over, ADD CONSTRAINT over CHECK (insta5.in_check(x::insta5.over)) NOT VALID});
-$said = moves_ok($a, $b, 5, ['plan'], 1, 'domains', map { qr/functions without a path: $_/ } my @domains = ('domain util.their', 'domain insta5.over', 'constraint over'));
+ALTER TABLE insta5.bare ADD t util.their, ADD o insta5.over, ADD CONSTRAINT over CHECK (insta5.in_check(x::insta5.over)) NOT VALID;
+CREATE TYPE insta5.pair AS (a insta5.over);
+ALTER TABLE insta5.bare ADD CONSTRAINT pair CHECK (insta5.in_check(x) AND NULL::insta5.pair IS NULL) NOT VALID});
+$said = moves_ok($a, $b, 5, ['plan'], 1, 'domains', map { qr/functions without a path: $_/ } my @domains = ('domain util.their', 'domain insta5.over', 'constraint over', 'constraint pair'));
 $a->safe_psql('postgres', 'ALTER DOMAIN util.their OWNER TO lesser');
 $said = moves_ok($a, $b, 5, ['plan'], 1, 'domains of a lesser role', qr/functions without a path: constraint bare_x_check/);
 unlike($said, qr/functions without a path: \Q$_\E/, "... $_ is not tried") for @domains;
-$a->safe_psql('postgres', q{ALTER TABLE insta5.bare DROP CONSTRAINT over, DROP t, DROP o; DROP DOMAIN insta5.over, util.their; REVOKE USAGE ON SCHEMA insta5 FROM PUBLIC;
+$a->safe_psql('postgres', q{ALTER TABLE insta5.bare DROP CONSTRAINT over, DROP CONSTRAINT pair, DROP t, DROP o; DROP TYPE insta5.pair; DROP DOMAIN insta5.over, util.their; REVOKE USAGE ON SCHEMA insta5 FROM PUBLIC;
 ALTER FUNCTION insta5.in_check(text) SET search_path = insta5, public});
 moves_ok($a, $b, 5, [], 0, 'typed, it moves');
 is($b->safe_psql('postgres', 'SELECT x, w, g FROM insta5.bare'), 'A|b|a', '... with its rows');

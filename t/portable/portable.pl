@@ -172,6 +172,18 @@ SELECT snowid.id_timestamp(snowid.next_id(5, 'restored')) >= now() + interval '1
 }), "100\nt\n6\nt\nt|t\nt\nt", 'what a session has seen of a sequence holds until it is altered, and for no other one');
 $node->safe_psql('contrib_regression', q{DROP SEQUENCE seen, restored; SELECT setval('snowid_internal.reservation', 1, false)});
 
+# A sequence is read beside parallel workers, where 15 and 16 have no subtransactions; and one that
+# cannot be read is not said to be gone.
+my $forced = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
+is($node->safe_psql('contrib_regression', qq{
+SET $forced = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+CREATE SEQUENCE "read";
+SELECT max((snowid_internal.sequence_value('read', now())).last) FROM pg_class}), 1, 'a sequence is read beside parallel workers');
+is(sqlstate($node, q{CREATE TABLE odd (id int PRIMARY KEY); BEGIN;
+UPDATE pg_class SET relfilenode = pg_relation_filenode('odd_pkey') WHERE oid = 'read'::regclass;
+SELECT snowid_internal.sequence_value('read', now())}, dbname => 'contrib_regression'), 'XX000', 'one with another\'s file is not said to be gone');
+$node->safe_psql('contrib_regression', 'DROP SEQUENCE "read"; DROP TABLE odd');
+
 # ---------------------------------------------------------------- the catalogs
 
 my %catalog = (

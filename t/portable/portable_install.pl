@@ -206,15 +206,20 @@ ALTER TABLE snowid.shard_registry DROP homes;
 GRANT ALL ON snowid.shard_registry TO other, PUBLIC;
 CREATE SCHEMA own;
 CREATE FUNCTION own.note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
-CREATE TRIGGER own BEFORE INSERT ON snowid.shard_registry FOR EACH ROW EXECUTE FUNCTION own.note()}, as('owner'));
+CREATE FUNCTION own.seen(text) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+CREATE TRIGGER own BEFORE INSERT ON snowid.shard_registry FOR EACH ROW WHEN (NEW.shard > 0 AND own.seen(NEW.home)) EXECUTE FUNCTION own.note()}, as('owner'));
 	$node->safe_psql('app', 'CREATE SCHEMA others AUTHORIZATION other');
 	$node->safe_psql('app', q{
 CREATE FUNCTION others.bite() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'planted'; END $$;
 CREATE FUNCTION others.bite(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'planted'; END $$;
+CREATE OPERATOR others.@ (rightarg = text, function = others.bite);
+CREATE DOMAIN others.word AS text CHECK (others.bite(VALUE));
 CREATE TRIGGER bite BEFORE UPDATE ON snowid.shard_registry FOR EACH ROW EXECUTE FUNCTION others.bite();
-CREATE TRIGGER bites BEFORE UPDATE ON snowid.shard_registry FOR EACH ROW WHEN (others.bite(NEW.home)) EXECUTE FUNCTION snowid_internal.note_home();},
+CREATE TRIGGER bites BEFORE UPDATE ON snowid.shard_registry FOR EACH ROW WHEN (others.bite(NEW.home)) EXECUTE FUNCTION snowid_internal.note_home();
+CREATE TRIGGER biting BEFORE UPDATE ON snowid.shard_registry FOR EACH ROW WHEN (OPERATOR(others.@) NEW.home) EXECUTE FUNCTION snowid_internal.note_home();
+CREATE TRIGGER bitten BEFORE UPDATE ON snowid.shard_registry FOR EACH ROW WHEN (NEW.home::others.word = '') EXECUTE FUNCTION snowid_internal.note_home();},
 		as('other'));
-	for my $trigger ('bite', 'bites')
+	for my $trigger ('bite', 'bites', 'biting', 'bitten')
 	{
 		(undef, undef, $errors) = $node->psql('app', $script, as('owner'));
 		like($errors, qr/ERROR:  trigger "$trigger" on snowid.shard_registry is not snowid's$/m, "a planted trigger is refused: $trigger");

@@ -397,8 +397,9 @@ WHERE NOT :is_there ORDER BY 2;
 
 -- Is what d depends on a function or an operator that a lesser role owns, or can replace?
 SELECT $$
-EXISTS (SELECT FROM pg_proc f JOIN pg_namespace m ON m.oid = f.pronamespace LEFT JOIN pg_operator q ON d.refclassid = q.tableoid AND q.oid = d.refobjid
- WHERE f.oid = CASE WHEN d.refclassid = f.tableoid THEN d.refobjid ELSE q.oprcode END AND (f.proowner NOT IN (TABLE trusted) OR m.nspowner NOT IN (TABLE trusted)))
+EXISTS (SELECT FROM pg_proc f JOIN pg_namespace m ON m.oid = f.pronamespace
+ WHERE f.oid = CASE d.refclassid WHEN 'pg_proc'::regclass THEN d.refobjid WHEN 'pg_operator'::regclass THEN (SELECT oprcode FROM pg_operator q WHERE q.oid = d.refobjid) END
+ AND (f.proowner NOT IN (TABLE trusted) OR m.nspowner NOT IN (TABLE trusted)))
 $$ AS calls_lesser \gset
 
 \echo functions without a path
@@ -413,8 +414,8 @@ WITH RECURSIVE trusted AS MATERIALIZED (
 lesser_type (oid) AS (
  SELECT t.oid FROM pg_type t JOIN pg_namespace n ON n.oid = typnamespace WHERE typowner NOT IN (TABLE trusted) OR nspowner NOT IN (TABLE trusted)
  OR EXISTS (SELECT FROM pg_constraint k JOIN pg_depend d ON (d.classid, d.objid) = (k.tableoid, k.oid) WHERE contypid = t.oid AND :calls_lesser)
- UNION SELECT t.oid FROM lesser_type l JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = l.oid
- JOIN pg_type t ON d.classid = t.tableoid AND t.oid = d.objid OR d.classid = 'pg_class'::regclass AND t.typrelid = d.objid AND d.objid <> 0),
+ UNION SELECT CASE d.classid WHEN 'pg_type'::regclass THEN d.objid ELSE c.reltype END FROM lesser_type l JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = l.oid
+ LEFT JOIN pg_class c ON d.classid = c.tableoid AND c.oid = d.objid WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0),
 rel AS MATERIALIZED (
  SELECT c.oid, relkind, relowner, relname, r.shard FROM pg_namespace n JOIN snowid.shard_registry r ON r.schema = nspname JOIN pg_class c ON relnamespace = n.oid
  WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm') AND relowner IN (TABLE trusted) AND nspowner IN (TABLE trusted) AND (relkind <> 'm' OR :'trust_owners'::bool)),
