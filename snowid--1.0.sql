@@ -560,8 +560,9 @@ BEGIN
 		SELECT q.last_id_at, q.ahead INTO last_id_at, ahead FROM snowid.sequence_state(seq::regclass, epoch) q;
 	END IF;
 EXCEPTION WHEN OTHERS THEN
-	-- XX000: it was dropped while its lock was waited for.
-	IF SQLSTATE <> ALL ('{42P01,42809,0A000,22023,55000,55P03,XX000}') THEN
+	-- XX000: it was dropped while its lock was waited for.  58P01: it is unlogged, and older
+	-- minor releases look for its file on a standby.
+	IF SQLSTATE <> ALL ('{42P01,42809,0A000,22023,55000,55P03,58P01,XX000}') THEN
 		RAISE;
 	END IF;
 END

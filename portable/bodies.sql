@@ -1333,7 +1333,10 @@ BEGIN
 	IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = seq AND c.relkind = 'S') THEN
 		RAISE undefined_table;
 	END IF;
-	last := pg_sequence_last_value(seq);
+	-- Of an unlogged one on a standby, older minor releases look for its file.
+	IF NOT pg_is_in_recovery() OR (SELECT c.relpersistence FROM pg_class c WHERE c.oid = seq) <> 'u' THEN
+		last := pg_sequence_last_value(seq);
+	END IF;
 	called := last IS NOT NULL;
 	IF NOT called THEN
 		EXECUTE format('SELECT s.last_value, s.is_called FROM %s s WHERE s.tableoid = $1',
