@@ -95,8 +95,8 @@ extern void wait_ms(int ms);
 
 /* file.c: with errno, if it fails */
 
-extern bool replace_file(const char *path, const char *text, bool to_write);
-extern bool write_file(const char *path, const char *text);
+extern bool replace_file(const char *path, const char *contents, bool to_write);
+extern bool write_file(const char *path, const char *contents);
 
 /* query.c */
 

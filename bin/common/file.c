@@ -12,7 +12,7 @@
  * A symbolic link stays, and none leads elsewhere what is written beside.
  */
 bool
-replace_file(const char *path, const char *text, bool to_write)
+replace_file(const char *path, const char *contents, bool to_write)
 {
 	char	   *target = realpath(path, NULL);
 	const char *place = target != NULL ? target : path;
@@ -23,8 +23,8 @@ replace_file(const char *path, const char *text, bool to_write)
 	bool		done = fd >= 0 && (is_new || (fchown(fd, old.st_uid, old.st_gid) == 0 && fchmod(fd, old.st_mode & 07777) == 0));
 	int			why;
 
-	for (ssize_t n = 0; done && *text != '\0'; text += n)
-		done = (n = write(fd, text, strlen(text))) > 0;
+	for (ssize_t n = 0; done && *contents != '\0'; contents += n)
+		done = (n = write(fd, contents, strlen(contents))) > 0;
 	done = done && fsync(fd) == 0;
 	if (fd >= 0)
 		done = close(fd) == 0 && done;
@@ -39,7 +39,7 @@ replace_file(const char *path, const char *text, bool to_write)
 
 /* The same; but what is no file, or may not be replaced, is written in its place. */
 bool
-write_file(const char *path, const char *text)
+write_file(const char *path, const char *contents)
 {
 	struct stat old;
 	FILE	   *file;
@@ -47,13 +47,13 @@ write_file(const char *path, const char *text)
 
 	if (stat(path, &old) != 0 || S_ISREG(old.st_mode))
 	{
-		if (replace_file(path, text, true))
+		if (replace_file(path, contents, true))
 			return true;
 		if (errno != EACCES && errno != EPERM)
 			return false;
 	}
 	if ((file = fopen(path, "w")) == NULL)
 		return false;
-	done = fputs(text, file) >= 0;
+	done = fputs(contents, file) >= 0;
 	return fclose(file) == 0 && done;
 }
