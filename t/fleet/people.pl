@@ -160,11 +160,18 @@ is($where, 1, 'the pool is whole');
 
 # Another address of a server; a shard that is made there then.
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'open' WHERE name = 's3'});
-fleet_ok([ 'add', 's3', home_of($s3) =~ s/dbname=postgres/dbname=postgres application_name=x/r ], 0, 'another text');
-$s3->safe_psql('postgres', 'SELECT snowid.create_shard(41)');
-fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'and back');
-$s3->poll_query_until('postgres', q{SELECT home IS NOT NULL FROM snowid.shard_registry WHERE shard = 41}) or die 'it does not come';
-pass('the registry follows');
+my $elsewhere = PostgreSQL::Test::Utils::tempdir_short() . '/s3';
+symlink $s3->host, $elsewhere or die "no link: $!";
+for ([ 41, home_of($s3) =~ s/host=\S+/host=$elsewhere/r ], [ 42, home_of($s3) ])
+{
+	fleet_ok([ 'add', 's3', $_->[1] ], 0, 'another address');
+	$s3->safe_psql('postgres', "SELECT snowid.create_shard($_->[0])");
+	fleet_ok([ 'add', 's3' ], 0, 'and again');
+	ok($s3->poll_query_until('postgres', "SELECT home IS NOT NULL FROM snowid.shard_registry WHERE shard = $_->[0]"), 'the registry follows');
+}
+$s3->safe_psql('postgres', 'SELECT snowid.drop_shard(42)');
+$dir->safe_psql('postgres', 'DELETE FROM snowid.shard_registry WHERE shard = 42');
+$_->poll_query_until('postgres', 'SELECT count(*) = 0 FROM snowid.shard_registry WHERE shard = 42') or die 'it does not go' for $s1, $s2, $s3;
 $s3->safe_psql('postgres', 'CREATE TABLE insta41.t (id bigint PRIMARY KEY)');
 
 # One server twice.

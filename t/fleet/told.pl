@@ -138,6 +138,7 @@ $dir->safe_psql('postgres', qq{INSERT INTO snowid.servers (name, home) VALUES ('
 my ($out, $err) = ('', '');
 my $run = IPC::Run::start([ fleet_command('drain', 's1') ], '>', \$out, '2>', \$err);
 my $client = $silent->accept;
+sysread $client, my $startup, 1 or die 'it says nothing';
 my $start = time;
 $run->signal('INT');
 $run->finish;
