@@ -232,7 +232,9 @@ CREATE POLICY narrow_policy ON narrow USING ("Uid" > 0);
 CREATE RULE narrow_rule AS ON DELETE TO narrow WHERE old."Uid" = 1 DO INSTEAD NOTHING;
 CREATE FUNCTION narrow_function() RETURNS numeric BEGIN ATOMIC SELECT max("Uid") FROM narrow; END;
 ALTER TABLE narrow ALTER "Uid" SET DEFAULT 7, ADD doubled numeric GENERATED ALWAYS AS ("Uid" * 2) STORED;
+SET client_min_messages = error;		-- of wal_level
 CREATE PUBLICATION narrow_rows FOR TABLE narrow WHERE ("Uid" > 0) WITH (publish = 'insert');
+RESET client_min_messages;
 SELECT snowid.set_default('narrow', 'Uid');
 DROP VIEW narrow_uids;
 DROP TRIGGER narrow_trigger ON narrow;
