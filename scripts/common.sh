@@ -84,7 +84,8 @@ release_pgversion() {
 }
 
 # The packages would create and start a cluster, and a pooler, of their own: keep
-# them from it while they are installed.  One script installs at a time.
+# them from it while they are installed.  One script installs at a time.  What was
+# interrupted before is ended first, and what fails is tried once more.
 install_packages() {
 	local log
 	log=$(mktemp)
@@ -97,8 +98,8 @@ install_packages() {
 		mkdir -p "$(dirname "$conf")"
 		[ -z "$policy" ] || { printf "#!/bin/sh\nexit 101\n" >$policy && chmod +x $policy; }
 		echo "create_main_cluster = false" >"$conf"
-		apt-get -qq update
-		apt-get -qq -y --no-install-recommends install "$@"
+		install() { dpkg --configure -a && apt-get -qq update && apt-get -qq -y --no-install-recommends -o DPkg::Lock::Timeout=300 install "$@"; }
+		install "$@" || install "$@"
 	' sh "$@" >"$log" 2>&1 </dev/null || { cat "$log" >&2; rm -f "$log"; die "could not install: $*"; }
 	rm -f "$log"
 }
