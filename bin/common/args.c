@@ -98,21 +98,19 @@ next_time(const char *option, const char *value)
 	struct tm	wanted = {0};
 	char	   *rest = strptime(value, "%H:%M", &wanted);
 	time_t		then = time(NULL) / 60 * 60;
-	struct tm	clock = *localtime(&then);
-	int			step,
-				left;
+	struct tm	clock;
+	int			left = day,
+				before;
 
 	if (rest == NULL || *rest != '\0')
 		refuse_usage("invalid value \"%s\" for option --%s: it must be HH:MM", value, option);
 	do
 	{
-		int			before = clock.tm_hour * 60 + clock.tm_min;
-
 		then += 60;
 		clock = *localtime(&then);
-		step = (clock.tm_hour * 60 + clock.tm_min - before + day) % day;
-		left = (wanted.tm_hour * 60 + wanted.tm_min - before + day - 1) % day + 1;
-	} while (left > step || (step > day / 2 && left < step));
+		before = left;
+		left = (60 * (wanted.tm_hour - clock.tm_hour) + wanted.tm_min - clock.tm_min + day) % day;
+	} while (left > 0 && left - before < day / 2);
 	return then;
 }
 

@@ -56,6 +56,12 @@ homes_ok({ s1 => 8, s2 => 0 }, 'nothing has moved', s1 => $s1, s2 => $s2);
 	$dir->safe_psql('postgres', 'UPDATE snowid.fleet_moves SET seconds = 1800');
 	fleet_ok([ 'balance', '--max-moves', 1, '--until', $after ], 1, '... for the first time', qr/not begun, to be done at $after/);
 	$dir->safe_psql('postgres', 'UPDATE snowid.fleet_moves SET seconds = 36000');
+	{
+		# It is put forward in half an hour: what would be in three quarters of one does not come, and is that time.
+		local $ENV{TZ} = sprintf 'AAA0BBB-1,%d/%d:%02d,%d', $day, $hour + ($min + 30) / 60, ($min + 30) % 60, ($day + 180) % 365;
+		my $skipped = strftime('%H:%M', gmtime(time + 60 * 45));
+		fleet_ok([ 'balance', '--max-moves', 1, '--until', $skipped ], 1, 'an hour that does not come', qr/not begun, to be done at $skipped/);
+	}
 	fleet_ok([ 'balance', '--max-moves', 1, '--until', $long_ago ], 0, 'until tomorrow');
 }
 homes_ok({ s1 => 7, s2 => 1 }, 'one has moved', s1 => $s1, s2 => $s2);
