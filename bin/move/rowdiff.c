@@ -68,8 +68,8 @@ diff_table(PGconn *const conns[2], const PGresult *tables, int table, const char
 }
 
 /*
- * The sessions are two, each with a snapshot in a transaction of its own, which may be of the same
- * server; the words say what a row is that only the first has, only the second, and
+ * The sessions are two, each in a transaction of its own, which may be of the same server, and
+ * begin others; the words say what a row is that only the first has, only the second, and
  * one that they have otherwise.  Prints a line for each table, before it those keys, if
  * wanted.  Returns how many rows that are; reads, and changes nothing.
  */
@@ -77,19 +77,26 @@ int64
 diff_rows(PGconn *const conns[2], const char *const schemas[2], const char *const words[3], const MoveOptions *options)
 {
 	char	   *facts[2];
+	char	   *locks[2];
 	PGresult   *tables;
 	int64		found = 0;
 
 	for (int i = 0; i < 2; i++)
+	{
+		locks[i] = lock_of_definitions(options, conns[i], literal(conns[i], schemas[i]));
+
+		/* If the two are the same, the first session has it. */
+		if (i == 1 && locks[1] != NULL && locks[0] != NULL && strcmp(locks[0], locks[1]) == 0 &&
+			query_bool(conns[1], "SELECT count(*) FROM pg_locks WHERE mode = 'ShareUpdateExclusiveLock' AND pid = %d", PQbackendPID(conns[0])))
+			locks[1] = NULL;
+		run(conns[i], "COMMIT AND CHAIN; SET LOCAL lock_timeout = %d; %s", LOCK_LIMIT_MS, locks[i] != NULL ? locks[i] : "");
 		facts[i] = query_text(conns[i], DIFF_FACTS_SQL, literal(conns[i], schemas[i]));
+	}
 	tables = query(conns[0], DIFF_TABLES_SQL, literal(conns[0], schemas[0]), literal(conns[0], facts[0]),
 				   literal(conns[0], schemas[1]), literal(conns[0], facts[1]));
 	for (int table = 0; table < PQntuples(tables); table++)
 	{
-		/*
-		 * An index's expression runs when a query is planned; another may be
-		 * there by now.
-		 */
+		/* On a standby, an index may have come since the last look. */
 		for (int i = 0; i < 2; i++)
 			if (!calls_are_trusted(options, conns[i], literal(conns[i], schemas[i])))
 				fail();
@@ -125,7 +132,7 @@ command_diff(const MoveOptions *options)
 	{
 		if (PQstatus(conns[i]) != CONNECTION_OK)
 			fail_with(conns[i]);
-		run(conns[i], "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL lock_timeout = %d", LOCK_LIMIT_MS);
+		run(conns[i], "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
 	}
 	for (int i = 0; i < options->nshards; i++)
 	{

@@ -106,6 +106,17 @@ calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas)
 		refuse(false, "If you trust that role with both servers, say so: --trust-owners.", "%s: %s, whose owner is no superuser", label_of(conn), call);
 }
 
+/*
+ * What keeps whoever is not trusted, to the end of a transaction, from giving tables of some schemas
+ * what planning a query would run; NULL if nobody has to be.  What they have by then is to be
+ * looked at after it, out of a new snapshot.
+ */
+char *
+lock_of_definitions(const MoveOptions *options, PGconn *conn, const char *schemas)
+{
+	return options->trust_owners ? NULL : query_text(conn, DEFINITIONS_LOCK_SQL, schemas);
+}
+
 /* In each shard, what the user wants to be otherwise on the target. */
 static Status
 alter_target(const Move *move, PGconn *keeper, PGconn *conn)

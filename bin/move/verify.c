@@ -78,18 +78,45 @@ receive(const Side *side)
 	return res;
 }
 
-/* Compare the copies of a shard, both at the same time; says whether they are equal. */
+/* The snapshot may be older than what a table has: the first session looks at that. */
+static void
+hold_definitions(const Move *move, const Side *side, const Shard *shard)
+{
+	const char *schema = literal(side->conn, shard->schema);
+	char	   *lock = lock_of_definitions(move->options, side->conn, schema);
+	PGresult   *res = lock == NULL ? NULL : try_and_tell(side, side->aux, side->conn, lock);
+
+	if (lock == NULL)
+		return;
+	if (res == NULL)
+	{
+		report_error("%s: could not lock a table to compare it: %s", side->label, PQerrorMessage(side->aux));
+		fail();
+	}
+	PQclear(res);
+	if (!calls_are_trusted(move->options, side->conn, schema))
+		fail();
+}
+
+/*
+ * Compare the copies of a shard, both at the same time; says whether they are equal.  Its
+ * tables are locked no longer than that.
+ */
 static bool
-compare_shard(const Move *move, const char *sql)
+compare_shard(const Move *move, const Shard *shard, const char *sql)
 {
 	const Side *sides[] = {&move->source, &move->target};
 	PGresult   *states[2];
 	bool		is_equal = true;
 
 	for (int i = 0; i < 2; i++)
+		hold_definitions(move, sides[i], shard);
+	for (int i = 0; i < 2; i++)
 		(void) PQsendQuery(sides[i]->aux, sql);
 	for (int i = 0; i < 2; i++)
 		states[i] = receive(sides[i]);
+	for (int i = 0; i < 2; i++)
+		run(sides[i]->aux, "ROLLBACK TO free");
 	for (int row = 0; row < PQntuples(states[0]); row++)
 	{
 		const char *name = PQgetvalue(states[0], row, 0);
@@ -116,6 +143,7 @@ compare_shard(const Move *move, const char *sql)
 bool
 compare_tables(const Move *move, bool is_doubtful)
 {
+	const Side *sides[] = {&move->source, &move->target};
 	PGconn	   *conn = move->source.aux;
 	bool		all_equal = true;
 	int			ntables = 0;
@@ -124,12 +152,15 @@ compare_tables(const Move *move, bool is_doubtful)
 	"checksum" : "checksum in UTF8";
 	PGresult   *shards = query(conn, COMPARISONS_SQL, schema_list(move, conn), literal(conn, what), literal(conn, move->name));
 
+	for (int i = 0; i < 2; i++)
+		run(sides[i]->aux, "%sSAVEPOINT free", PQtransactionStatus(sides[i]->aux) == PQTRANS_IDLE ?
+			text_of("BEGIN READ ONLY; SET LOCAL lock_timeout = %d; ", LOCK_LIMIT_MS) : "");
 	for (int i = 0; i < PQntuples(shards); i++)
 	{
 		Shard	   *shard = shard_of_schema(move, PQgetvalue(shards, i, 0));
 
 		ntables += atoi(PQgetvalue(shards, i, 1));
-		if (compare_shard(move, PQgetvalue(shards, i, 2)))
+		if (compare_shard(move, shard, PQgetvalue(shards, i, 2)))
 			continue;
 		all_equal = false;
 		if (!is_doubtful)
@@ -139,6 +170,8 @@ compare_tables(const Move *move, bool is_doubtful)
 		}
 	}
 	PQclear(shards);
+	for (int i = 0; i < 2; i++)
+		run(sides[i]->aux, "COMMIT");
 	if (all_equal)
 		report_info("%d tables compared, no difference", ntables);
 	return all_equal || !is_doubtful;
@@ -181,8 +214,6 @@ verify_some(const Move *move, int retries, bool *taken)
 	if (doubt != NULL)
 		report_info("all rows are compared: %s", doubt);
 	is_right = compare_tables(move, doubt != NULL);
-	run(move->source.aux, "COMMIT");
-	run(move->target.aux, "COMMIT");
 	if (!is_right)
 		return STATUS_UNDO;
 	move = select_shards(move, has_not_failed, NULL);

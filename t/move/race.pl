@@ -8,8 +8,7 @@
 #
 # The suite takes some of these instants, in half a minute.  SNOWID_RACE=all takes all, with the
 # swaps by turns: six minutes, and a quarter of an hour more for moves, from 16 on;
-# SNOWID_RACE=each, with each swap.  What they do not have is an index that a query of ours
-# plans with: where owners are not looked at just before, doc/moves.md says so.
+# SNOWID_RACE=each, with each swap.
 use strict;
 use warnings;
 
@@ -128,7 +127,6 @@ my %swaps = (
 	index => [ map { ("CREATE INDEX ON insta5.$_ ((evil.bite('index')));", "CREATE STATISTICS ON (evil.bite('statistics')), id FROM insta5.$_;") } qw(a b) ],
 );
 delete $swaps{'foreign table'} if !$has_fdw;
-my $keeps_views_out = $a->safe_psql('postgres', q{SELECT current_setting('restrict_nonsystem_relation_kind', true) IS NOT NULL}) eq 't';
 
 # The command that does it, on both servers.
 sub attack
@@ -160,9 +158,8 @@ my @calls = (
 	[ [ 'snowid-move', 'audit', '--registry', $at_a ], 5, @reads, 'sequence' ],
 	[ [ @move, 'plan' ], 41, @rows, 'index' ],
 	[ [ @move[0 .. 6], 'copy' ], 19, @rows, 'index' ],
-	# Older minor releases run a view there, as doc/moves.md says.
-	[ [ 'snowid-move', 'diff', '--shard', 5, '--from', $at_a, '--to', $at_a ], 2, $keeps_views_out ? 'view' : (), 'type' ],
-	$a->pg_version < 16 ? () : ([ [ @move, '--stop-after', 'copied' ], 53, @rows ], [ [ @move, '--verify', 'checksums' ], 53, @rows ])
+	[ [ 'snowid-move', 'diff', '--shard', 5, '--from', $at_a, '--to', $at_a ], 2, 'view', 'type', 'index' ],
+	$a->pg_version < 16 ? () : ([ [ @move, '--stop-after', 'copied' ], 53, @rows, 'index' ], [ [ @move, '--verify', 'checksums' ], 53, @rows, 'index' ])
 );
 
 my ($begun, $planned) = (time, 1);		# where a move begins
