@@ -26,6 +26,9 @@ CREATE TABLE insta5.texts (id bigint PRIMARY KEY DEFAULT insta5.next_id(), t tex
 INSERT INTO insta5.texts (t, d, b) SELECT E'\\\\N\t' || repeat('ü', i), 'de', sha256(i::text::bytea) FROM generate_series(1, 100) i;
 CREATE MATERIALIZED VIEW insta5.counts AS SELECT count(*) FROM insta5.texts;
 CREATE VIEW insta5.newest AS SELECT max(id) FROM insta5.users;
+CREATE MATERIALIZED VIEW insta5.of_view AS SELECT * FROM insta5.newest;
+CREATE MATERIALIZED VIEW insta5.of_views AS SELECT * FROM insta5.of_view, insta5.counts;
+COMMENT ON SCHEMA insta5 IS 'of Ann''s';
 CREATE FUNCTION insta5.touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.name := upper(NEW.name); RETURN NEW; END';
 CREATE TRIGGER touch BEFORE UPDATE ON insta5.users FOR EACH ROW EXECUTE FUNCTION insta5.touch();
 CREATE TABLE insta5.snowid_migrations (name text PRIMARY KEY); INSERT INTO insta5.snowid_migrations VALUES ('001');
@@ -136,6 +139,11 @@ like($dbh->("SELECT $former.next_id()"), qr/SN002.*before/s, 'and gives no ids')
 ($code, $said) = snowid_move($then, $live, 5, 'restore');
 is($code, 0, 'again: says that it is done') or diag $said;
 like($said, qr/brought back already.*snowid-move finish .*snowid-move undo /s, 'and what can be typed');
+($code, $said) = snowid_to($live, 'restore', '--from', $then->connstr('template1'));
+is($code, 1, 'of another --from, that it is not') or diag $said;
+($code, $said) = snowid_move($live, $live, 6, 'restore');
+is($code, 1, 'of itself: refused') or diag $said;
+like($said, qr/the same database/, 'as such');
 
 # Undo: with larger ids, too.
 my $newest = $live->safe_psql('postgres', q{SELECT greatest(max(id), insta5.next_id()) FROM insta5.users});
@@ -166,8 +174,40 @@ is($code, 0, 'the way back') or diag $said;
 is($live->safe_psql('postgres', "SELECT count(*) || ' ' || (insta5.next_id() > $newest) FROM insta5.texts WHERE t = 'new'"), '1 true', 'leads there');
 $live->safe_psql('postgres', "INSERT INTO insta5.users (name) VALUES ('after')");
 
+# Who may write the list of copies has nobody drop, or rename, what is none.
+$live->safe_psql('postgres', q{
+CREATE SCHEMA payroll; CREATE SCHEMA insta5_restoring; CREATE TABLE payroll.t (); CREATE ROLE lesser; GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.copies TO lesser;
+SET ROLE lesser; INSERT INTO snowid.copies (schema, shard, kind) VALUES ('payroll', 5, 'before'), ('insta6', 5, 'before'), ('insta5_restoring', 5, 'copying')});
+for my $command ('finish', 'undo')
+{
+	($code, $said) = snowid_to($live, $command);
+	is($code, 1, "a row of others: no $command") or diag $said;
+	like($said, qr/schema "insta6" does not say that it is of shard 5.*COMMENT ON SCHEMA "insta6" IS 'snowid: of shard 5'/s, '... and why');
+}
+($code, $said) = snowid_to($live, 'restore', '--from', $then->connstr('postgres'));
+is($code, 1, 'nor a restore') or diag $said;
+is($live->safe_psql('postgres', q{SELECT string_agg(nspname, ' ' ORDER BY nspname) FROM pg_namespace WHERE nspname IN ('payroll', 'insta6', 'insta5', 'insta5_restoring')}),
+	'insta5 insta5_restoring insta6 payroll', 'all is there');
+$live->safe_psql('postgres', q{DELETE FROM snowid.copies WHERE schema IN ('payroll', 'insta6')});
+($code, $said) = snowid_to($live, 'restore', '--from', $then->connstr('postgres'));
+is($code, 1, 'nor over what is in its way') or diag $said;
+like($said, qr/schema "insta5_restoring" does not say/, '... and why');
+$live->safe_psql('postgres', q{DROP SCHEMA insta5_restoring; CREATE SCHEMA hers AUTHORIZATION lesser; SET ROLE lesser;
+UPDATE snowid.copies SET schema = 'hers', kind = 'before' WHERE schema = 'insta5_restoring'; COMMENT ON SCHEMA hers IS 'snowid: of shard 5'});
+($code, $said) = snowid_to($live, 'undo');
+is($code, 1, 'a schema of others takes no place') or diag $said;
+like($said, qr/schema "hers", which would take the place of shard 5, is lesser's.*--trust-owners/s, '... and why');
+$live->safe_psql('postgres', q{DELETE FROM snowid.copies WHERE schema = 'hers'; DROP SCHEMA hers});
+
 ($code, $said) = snowid_to($live, 'finish', '--dry-run');
 like($said, qr/schema "insta5_undone" would be dropped; nothing was changed/, 'finish --dry-run') or diag $said;
+
+# A table of a transaction that was open then is nowhere else.
+$live->safe_psql('postgres', 'CREATE TABLE insta5_undone.late ()');
+($code, $said) = snowid_to($live, 'finish');
+is($code, 1, 'a newer table: no finish') or diag $said;
+like($said, qr/made after it was closed: insta5_undone\.late/, '... and it is named');
+$live->safe_psql('postgres', 'DROP TABLE insta5_undone.late');
 ($code, $said) = snowid_to($live, 'finish');
 is($code, 0, 'finish') or diag $said;
 like($said, qr/schema "insta5_undone" is dropped/, 'says what it drops');
@@ -177,6 +217,20 @@ is(schemas() . $live->safe_psql('postgres', 'SELECT count(*) FROM snowid.copies'
 $newest = $live->safe_psql('postgres', 'SELECT insta5.next_id()');
 $live->safe_psql('postgres', 'SELECT snowid.drop_shard(5, true)');
 ($code, $said) = snowid_move($then, $live, 5, 'restore');
+is($code, 1, 'a server that does not know it') or diag $said;
+like($said, qr/does not know shard 5, which may live elsewhere.*type: snowid-move restore --shard 5 --from '.*' --to '.*' --yes$/sm, 'is told to type --yes');
+my $registry = move_node('registry');
+$registry->start;
+$registry->safe_psql('postgres', "CREATE EXTENSION snowid; INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (5, 'insta5', 'host=elsewhere dbname=postgres')");
+my @registry = ('--registry', $registry->connstr('postgres'));
+($code, $said) = snowid_move($then, $live, 5, 'restore', '--dry-run', @registry);
+is($code, 1, 'nor if the registry has it elsewhere') or diag $said;
+like($said, qr/may live elsewhere: host=elsewhere/, '... and where');
+$registry->safe_psql('postgres', "UPDATE snowid.shard_registry SET home = \$\$$home\$\$");
+($code, $said) = snowid_move($then, $live, 5, 'restore', '--dry-run', @registry);
+is($code, 0, 'if it has it there') or diag $said;
+$registry->stop;
+($code, $said) = snowid_move($then, $live, 5, 'restore', '--yes');
 is($code, 0, 'a dropped shard') or diag $said;
 is(rows($live, 'insta5'), $wanted, 'is back');
 is($live->safe_psql('postgres', $row_sql), $row, 'with its pool and home');
@@ -184,6 +238,17 @@ is($live->safe_psql('postgres', "SELECT insta5.next_id() > $newest"), 't', 'with
 ($code, $said) = snowid_to($live, 'finish');
 is($code, 0, 'nothing to finish') or diag $said;
 like($said, qr/nothing to finish/, 'is said');
+
+# Dropped after it was brought back: what it was before is no reason not to do that again.
+($code, $said) = snowid_move($then, $live, 5, 'restore');
+is($code, 0, 'brought back once more') or diag $said;
+$live->safe_psql('postgres', 'SELECT snowid.drop_shard(5, true)');
+($code, $said) = snowid_move($then, $live, 5, 'restore', '--yes');
+is($code, 0, 'and again, after it was dropped') or diag $said;
+is(rows($live, 'insta5'), $wanted, 'is back');
+($code, $said) = snowid_to($live, 'finish');
+like($said, qr/schema "insta5_before_\d+" is dropped/, 'what it was before can be dropped');
+is($live->safe_psql('postgres', q{SELECT obj_description('insta5'::regnamespace, 'pg_namespace')}), q{of Ann's}, 'its own comment is what it was');
 
 $then->stop;
 $live->stop;

@@ -67,8 +67,25 @@ for my $kind ('copying', 'copy', 'before')
 		"here $left 0 true", "killed at $kind: the shard is as it was");
 }
 
-# Its session is ended in the COMMIT, which is rolled back: it tries again.
+# The server goes with the COMMIT: nobody knows.
 my ($run, $out) = held(q{NEW.kind = 'before'});
+$live->stop('immediate');
+$run->finish;
+is($run->full_result(0) >> 8, 3, 'it does not say that nothing was done') or diag $$out;
+$live->start;
+$hold->quit;
+$hold = $live->background_psql('postgres');
+$live->safe_psql('postgres', 'DROP TRIGGER hold ON snowid.copies');
+
+# Who has taken an id and goes on is told.
+$hold->query_safe('BEGIN; SELECT insta5.next_id()');
+my ($code, $said) = snowid_move($then, $live, 5, 'restore', '--retries', 0);
+is($code, 1, 'somebody holds the sequence') or diag $said;
+like($said, qr/error: a transaction that has taken ids/, 'is told');
+$hold->query_safe('ROLLBACK');
+
+# Its session is ended in the COMMIT, which is rolled back: it tries again.
+($run, $out) = held(q{NEW.kind = 'before'});
 terminate();
 let_go();
 $run->finish;
@@ -76,7 +93,7 @@ is($run->result(0), 0, 'it goes on after its session was ended in the COMMIT') o
 is($live->safe_psql('postgres', 'SELECT count(*) FROM insta5.users'), '200', 'and all rows are back');
 is($live->safe_psql('postgres', q{SELECT string_agg(kind, ' ') FROM snowid.copies}), 'before', 'nothing else is left');
 $hold->quit;
-my ($code, $said) = snowid_move($then, $live, 5, 'restore');
+($code, $said) = snowid_move($then, $live, 5, 'restore');
 is($code, 0, 'the same command again') or diag $said;
 like($said, qr/brought back already/, 'has nothing to do');
 

@@ -675,6 +675,13 @@ SELECT name FROM generate_series(1, 1 + (SELECT count(*) FROM pg_namespace)) i,
  LATERAL (SELECT snowid_internal.clip_name(:'schema', :'suffix' || CASE WHEN i > 1 THEN '_' || i ELSE '' END) AS name) n
 WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = name) ORDER BY i LIMIT 1;
 
+-- What a schema says of itself, which only its owner can have it say, as a statement: under the
+-- name that it has by then, whose copy it is, or no more, and after that its own comment.
+-- arguments: name then mark
+\echo mark_schema_sql
+SELECT format('COMMENT ON SCHEMA %I IS %L', :'then', nullif(concat_ws(E'\n', :'mark',
+ nullif(regexp_replace(obj_description(to_regnamespace(quote_ident(:'name')), 'pg_namespace'), '^snowid: of shard \d+(\n|$)', ''), '')), ''));
+
 -- Whose a schema is, as statements.
 -- arguments: name
 \echo owner_of_copy_sql
