@@ -16,8 +16,9 @@
 #define LIMIT_MS		10000
 #define TRIES			100
 
-/* Of snowid-each. */
+/* Of snowid-each: its table, and its lock on a shard where it runs a script. */
 #define LEDGER			"snowid_migrations"
+#define EACH_CLASS		0x45414348
 
 typedef struct Copy
 {
@@ -558,7 +559,8 @@ swap_schemas(const Swap * swap)
 		{
 			begin_pause(move, side);
 			start = now_ms();
-			reason = pause_pools(move, side, start + move->options->pause_limit_ms / 2);
+			reason = !query_bool(side->conn, "SELECT pg_try_advisory_xact_lock(%d, %d)", EACH_CLASS, move->shards[0]->number) ?
+				text_of("snowid-each is at work on %s", move->title) : pause_pools(move, side, start + move->options->pause_limit_ms / 2);
 		}
 		if (reason == NULL && !try_swap(swap, start))
 			reason = *PQerrorMessage(side->conn) != '\0' ? text_of("%s", PQerrorMessage(side->conn)) : "a transaction that has taken ids there did not end in time";

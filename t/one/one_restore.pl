@@ -31,7 +31,8 @@ CREATE MATERIALIZED VIEW insta5.of_views AS SELECT * FROM insta5.of_view, insta5
 COMMENT ON SCHEMA insta5 IS 'of Ann''s';
 CREATE FUNCTION insta5.touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.name := upper(NEW.name); RETURN NEW; END';
 CREATE TRIGGER touch BEFORE UPDATE ON insta5.users FOR EACH ROW EXECUTE FUNCTION insta5.touch();
-CREATE TABLE insta5.snowid_migrations (name text PRIMARY KEY); INSERT INTO insta5.snowid_migrations VALUES ('001');
+CREATE TABLE insta5.snowid_migrations (name text PRIMARY KEY, checksum text NOT NULL DEFAULT '', script text NOT NULL DEFAULT '',
+	statements int NOT NULL DEFAULT 0, run_by name NOT NULL DEFAULT session_user, started_at timestamptz NOT NULL DEFAULT clock_timestamp(), finished_at timestamptz, error text); INSERT INTO insta5.snowid_migrations (name, finished_at) VALUES ('001', now());
 CREATE ROLE app; GRANT USAGE ON SCHEMA insta5 TO app; GRANT SELECT ON insta5.texts TO app;
 });
 my $home = join ' ', map { "$_->[0]=$_->[1]" } [ host => $live->host ], [ port => $live->port ], [ dbname => 'postgres' ];
@@ -74,7 +75,7 @@ INSERT INTO insta5.texts (t) VALUES ('new');
 ALTER SEQUENCE insta5.texts_small_seq RENAME TO other;
 ALTER TABLE insta5.texts ALTER small TYPE bigint; ALTER SEQUENCE insta5.other AS bigint; SELECT setval('insta5.other', 3000000000);
 ALTER SEQUENCE insta5.id_seq RENAME TO ids; UPDATE snowid.shard_registry SET sequence = 'ids' WHERE shard = 5;
-INSERT INTO insta5.snowid_migrations VALUES ('002');
+INSERT INTO insta5.snowid_migrations (name, finished_at) VALUES ('002', now());
 });
 
 my ($code, $said) = snowid_move($then, $live, 5, 'restore', '--dry-run');
@@ -154,6 +155,20 @@ is($live->safe_psql('postgres', "SELECT count(*) || ' ' || (insta5.next_id() > $
 is($live->safe_psql('postgres', q{SELECT nextval('insta5.other') > 3000000001}), 't', 'undo sets no sequence back');
 like($session->query_safe('EXECUTE i; EXECUTE u'), qr/^\d+\n\d+$/, 'a session goes on after it');
 $session->quit;
+
+# A script that is half done would go on in what took its place.
+my $hold = $live->background_psql('postgres');
+$hold->query_safe('SELECT pg_advisory_lock(47)');
+append_to_file(my $script = PostgreSQL::Test::Utils::tempdir() . '/half.sql', "-- no transaction\nCREATE TABLE half (); SELECT pg_advisory_xact_lock_shared(47); DROP TABLE half;");
+my $each = IPC::Run::start([ 'snowid-each', '--registry', $live->connstr('postgres'), '--shard', 5, '--trust-owners', '--name', 'half', '--file', $script ], '>', \my $out, '2>&1');
+wait_until_held($live) or die 'snowid-each does not get there';
+($code, $said) = snowid_move($then, $live, 5, 'restore', '--retries', 0);
+is($code, 1, 'snowid-each is at work') or diag $said;
+like($said, qr/error: snowid-each is at work on shard 5/, 'is told');
+$hold->query_safe('SELECT pg_advisory_unlock(47)');
+$hold->quit;
+$each->finish;
+is($each->full_result(0), 0, 'it comes to its end') or diag $out;
 
 # Once more, without writers: bytes equal.
 ($code, $said) = snowid_move($then, $live, 5, 'restore');
