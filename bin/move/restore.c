@@ -41,6 +41,7 @@ join(const MoveOptions *options, int i)
 	MoveOptions *one = pg_malloc(sizeof(MoveOptions));
 	Move	   *move;
 	Side	   *side;
+	Journal    *journal;
 	PGresult   *res;
 
 	*one = *options;
@@ -53,6 +54,7 @@ join(const MoveOptions *options, int i)
 	if (!knows_version(side->conn) || !check_journal_rights(side) || !lock_shards(move, side))
 		exit(EXIT_FAILED);
 	read_journal(move, side);
+
 	res = query(side->conn, "SELECT schema, coalesce(pool, schema) FROM snowid.shard_registry WHERE shard = %d", one->shards[0]);
 	if (PQntuples(res) > 0)
 	{
@@ -60,6 +62,15 @@ join(const MoveOptions *options, int i)
 		move->shards[0]->pool = field(res, 0, 1);
 	}
 	PQclear(res);
+
+	/* What one that was killed has paused goes on, whether or not that was decided. */
+	journal = set_journal(move, side);
+	if (!journal->exists && move->shards[0]->schema != NULL)
+	{
+		journal->poolers = query_text(side->conn, "SELECT details ->> 'poolers' FROM snowid.copies WHERE shard = %d AND details ? 'poolers' LIMIT 1", one->shards[0]);
+		journal->begun_as = TARGET;
+		settle_pools(move, false);
+	}
 	return move;
 }
 
@@ -513,9 +524,10 @@ try_swap(const Swap * swap, int64 start)
 		return false;
 	done = try_run(conn, "%s", PQgetvalue(states, 0, 1)) &&
 		(!is_there || try_run(conn, "ALTER SCHEMA %s RENAME TO %s; %s; INSERT INTO snowid.copies AS c SELECT %s, shard, %s, jsonb_build_object('sequences', "
-							  "m.details -> 'sequences', 'sequence', r.sequence, 'from', %s::text) FROM snowid.moves m JOIN snowid.shard_registry r USING (shard) WHERE shard = %d "
+							  "m.details -> 'sequences', 'sequence', r.sequence, 'from', %s::text) || (SELECT jsonb_strip_nulls(jsonb_build_object('poolers', details -> 'poolers')) FROM snowid.copies WHERE schema = %s) "
+							  "FROM snowid.moves m JOIN snowid.shard_registry r USING (shard) WHERE shard = %d "
 							  "ON CONFLICT (schema) DO UPDATE SET shard = excluded.shard, kind = excluded.kind, details = excluded.details, changed_at = clock_timestamp()",
-							  ident(conn, swap->schema), ident(conn, swap->former), mark, literal(conn, swap->former), literal(conn, swap->kind), literal(conn, swap->from), shard)) &&
+							  ident(conn, swap->schema), ident(conn, swap->former), mark, literal(conn, swap->former), literal(conn, swap->kind), literal(conn, swap->from), literal(conn, swap->name), shard)) &&
 		try_run(conn, "ALTER SCHEMA %s RENAME TO %s; %s; UPDATE snowid.moves SET details = details || jsonb_build_object('sequences', %s::jsonb) WHERE shard = %d; "
 				"UPDATE snowid.shard_registry r SET sequence = coalesce(details ->> 'sequence', sequence) FROM snowid.copies c WHERE r.shard = %d AND c.schema = %s; "
 				"DELETE FROM snowid.copies WHERE schema = %s; SELECT snowid_internal.open_shards(ARRAY[%d], NULL)",
@@ -693,9 +705,6 @@ restore_one(const MoveOptions *options, int i)
 		if (!is_marked(move, former))
 			return failure();
 
-		/* Clients that wait at poolers since that was decided go on. */
-		if (prepare_pools(move, &move->target, &move->target) == NULL)
-			resume_pools(move, &move->target);
 		report_info("shard %d is brought back already%s%s; what it was before is schema \"%s\". To drop that, type: %s; to undo it: %s",
 					shard, was != NULL ? ", from " : "", was != NULL ? was : "", former,
 					command_there(move, "finish", NULL, move->options->to), command_there(move, "undo", NULL, move->options->to));
