@@ -652,12 +652,12 @@ SELECT r.schema, r.sequence, to_jsonb(r)::text, (SELECT last_value FROM snowid_i
  (SELECT string_agg(format('ONLY %I.%I', nspname, relname), ', ' ORDER BY c.oid) FROM pg_class c WHERE relnamespace = n.oid AND relkind = 'r')
 FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = r.schema WHERE shard = :'number';
 
--- What its sequences have come to: as they were, if it is closed.
+-- What its sequences have come to: as they were, if it is closed; unlogged ones, which a standby has not, begin anew.
 -- arguments: number
 \echo copied_sequences_sql
 SELECT coalesce((SELECT details -> 'sequences' FROM snowid.moves WHERE shard = :'number' AND closed), jsonb_object_agg(relname, jsonb_build_object(
- 'last', (v).last, 'called', (v).called, 'min', least(seqmin, (v).last), 'max', greatest(seqmax, (v).last), 'start', seqstart, 'cycle', seqcycle)), '{}')
-FROM (SELECT relname, q.*, snowid_internal.sequence_value(seqrelid, snowid_internal.epoch_of(r)) AS v
+ 'last', coalesce((v).last, seqstart), 'called', coalesce((v).called, false), 'min', least(seqmin, (v).last), 'max', greatest(seqmax, (v).last), 'start', seqstart, 'cycle', seqcycle)), '{}')
+FROM (SELECT relname, q.*, snowid_internal.sequence_value(CASE WHEN relpersistence <> 'u' OR NOT pg_is_in_recovery() THEN seqrelid END, snowid_internal.epoch_of(r)) AS v
  FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = r.schema JOIN pg_class c ON relnamespace = n.oid AND relkind = 'S'
  JOIN pg_sequence q ON seqrelid = c.oid WHERE shard = :'number' OFFSET 0) s;
 
@@ -746,6 +746,7 @@ SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', t.oid::regclass, at
   AND def ~ 'id_shard[(].* = [0-9]+[)][)]$'), ''),
  format('SELECT snowid.set_default(%L, %L, %L)', t.oid::regclass, attname, is_own)
 FROM pg_class t JOIN pg_attrdef ad ON adrelid = t.oid JOIN pg_attribute a ON attrelid = t.oid AND attnum = adnum,
-LATERAL (SELECT bool_or(nspname = 'snowid') AS is_own FROM pg_depend d JOIN pg_proc p ON p.oid = refobjid JOIN pg_namespace n ON n.oid = pronamespace
- WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid AND refclassid = 'pg_proc'::regclass AND proname = 'next_id') o
+LATERAL (SELECT bool_or(pronamespace = 'snowid'::regnamespace) AS is_own FROM pg_depend d JOIN pg_proc p ON p.oid = refobjid
+ WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid AND refclassid = 'pg_proc'::regclass AND proname = 'next_id'
+ AND pronamespace IN ('snowid'::regnamespace, :'name'::regnamespace)) o
 WHERE relnamespace = :'name'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND is_own IS NOT NULL ORDER BY t.oid;
