@@ -8,6 +8,9 @@
  * What takes a shard's place, and what it was, are of one database, so one COMMIT
  * decides; who dies before has changed nothing, and what a copy has left that did
  * not come to its end is dropped by the next.
+ *
+ * A row of snowid.copies may be anybody's who was let write there.  So a schema is only dropped,
+ * or renamed, if its own comment says whose copy it is, which only its owner can have it say.
  */
 #include "commands.h"
 #include "sql/queries.inc"
@@ -34,6 +37,30 @@ typedef struct Copy
 	int64		newest;			/* the source's reservation */
 } Copy;
 
+/*
+ * What one that was killed has paused goes on, whether or not that was decided: at poolers that the command
+ * names, since snowid.copies may have anybody's.
+ */
+static void
+resume_noted(const Move *move, char *noted)
+{
+	Journal    *journal = set_journal(move, &move->target);
+
+	for (char *line = noted == NULL ? NULL : strtok(noted, "\n"); line != NULL; line = strtok(NULL, "\n"))
+		for (int i = 0; i < move->options->npoolers; i++)
+		{
+			const char *name = without_password("--pooler", move->options->poolers[i]);
+			const char *retry = line + strcspn(line, "\t");
+
+			if (strncmp(line, name, Max(strlen(name), retry - line)) == 0 && retry[strspn(retry, "\t0123456789.")] == '\0')
+				journal->poolers = text_of("%s%s\n", journal->poolers != NULL ? journal->poolers : "", line);
+		}
+	journal->begun_as = TARGET;
+	settle_pools(move, false);
+	if (noted != NULL && journal->poolers == NULL && move->options->npoolers == 0)
+		report_warning("a program that was killed may have left the pool of %s paused: type the command with its --pooler", move->title);
+}
+
 /* A session with the server that has or gets the shard, and the lock against others of us. */
 static Move *
 join(const MoveOptions *options, int i)
@@ -41,7 +68,6 @@ join(const MoveOptions *options, int i)
 	MoveOptions *one = pg_malloc(sizeof(MoveOptions));
 	Move	   *move;
 	Side	   *side;
-	Journal    *journal;
 	PGresult   *res;
 
 	*one = *options;
@@ -63,14 +89,8 @@ join(const MoveOptions *options, int i)
 	}
 	PQclear(res);
 
-	/* What one that was killed has paused goes on, whether or not that was decided. */
-	journal = set_journal(move, side);
-	if (!journal->exists && move->shards[0]->schema != NULL)
-	{
-		journal->poolers = query_text(side->conn, "SELECT details ->> 'poolers' FROM snowid.copies WHERE shard = %d AND details ? 'poolers' LIMIT 1", one->shards[0]);
-		journal->begun_as = TARGET;
-		settle_pools(move, false);
-	}
+	if (!set_journal(move, side)->exists && move->shards[0]->schema != NULL)
+		resume_noted(move, query_text(side->conn, "SELECT string_agg(details ->> 'poolers', '') FROM snowid.copies WHERE shard = %d", one->shards[0]));
 	return move;
 }
 
@@ -148,7 +168,7 @@ free_schema(PGconn *conn, const char *schema, const char *suffix)
 	return query_text(conn, FREE_SCHEMA_SQL, literal(conn, schema), literal(conn, suffix));
 }
 
-/* What a copy of the shard says of itself; one of nothing. */
+/* What a copy of the shard says of itself. */
 static char *
 mark_of(int shard)
 {
@@ -161,7 +181,7 @@ mark_schema(PGconn *conn, const char *name, const char *then, const char *mark)
 	return query_text(conn, MARK_SCHEMA_SQL, literal(conn, name), literal(conn, then), literal(conn, mark));
 }
 
-/* A row of snowid.copies may be anybody's, who would have us drop or rename what he could not. */
+/* Is a schema what snowid.copies says of it? */
 static bool
 is_marked(const Move *move, const char *name)
 {
@@ -181,7 +201,7 @@ may_be_lost(const Move *move, PGconn *conn, const char *name)
 	char	   *newer = query_text(conn, "SELECT string_agg(t::text, ', ') FROM snowid_internal.shard_tables(%s) t WHERE NOT EXISTS ("
 								   "SELECT FROM pg_trigger WHERE tgrelid = t AND tgname = 'snowid_fence')", literal(conn, name));
 	char	   *users = move->options->cascade ? NULL :
-		query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u", text_of("ARRAY[%s]::text[]", literal(conn, name)));
+	query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u", text_of("ARRAY[%s]::text[]", literal(conn, name)));
 
 	if (newer != NULL)
 		return refuse(false, "They are not in the shard. Copy them there, drop them here, and type the same command again.",
@@ -768,7 +788,7 @@ undo_one(const MoveOptions *options, int i)
 		return refuse(EXIT_FAILED, "To see what is there, type at that server: SELECT * FROM snowid.copies;", "shard %d has no restore to undo at %s", options->shards[i], move->target.home);
 	swap.former = free_schema(move->target.conn, swap.schema, "_undone");
 	owner = options->trust_owners ? NULL : query_text(move->target.conn, "SELECT nspowner::regrole FROM pg_namespace n WHERE nspname = %s AND NOT pg_has_role(nspowner, session_user, 'MEMBER') "
-													  "AND NOT EXISTS (SELECT FROM pg_namespace o WHERE nspname = %s AND o.nspowner = n.nspowner)",
+													  "AND NOT EXISTS (SELECT FROM pg_namespace o WHERE o.nspname = %s AND o.nspowner = n.nspowner)",
 													  literal(move->target.conn, swap.name), literal(move->target.conn, swap.schema));
 	if (owner != NULL)
 		return refuse(EXIT_FAILED, "If that is right, type the same command with --trust-owners.", "schema \"%s\", which would take the place of shard %d, is %s's", swap.name, options->shards[i], owner);

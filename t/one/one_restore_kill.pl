@@ -76,7 +76,8 @@ SKIP: {
 	my $p = start_pooler($live);
 	my @plain = @command;
 	push @command, pooler_options($p);
-	for my $next ([ 'snowid-move', 'finish', '--shard', 5, '--to', $live->connstr('postgres') ], [@command])
+	my @finish = ('snowid-move', 'finish', '--shard', 5, '--to', $live->connstr('postgres'));
+	for my $next ([ @finish, pooler_options($p) ], [@command])
 	{
 		($run) = held(q{NEW.kind = 'before'});
 		$run->signal('KILL');
@@ -84,6 +85,8 @@ SKIP: {
 		terminate();
 		let_go();
 		like(led_to($p, 'insta5'), qr/ paused/, 'killed in the pause: the pool stays paused');
+		IPC::Run::run(\@finish, '>', \$said, '2>&1');
+		like($said, qr/may have left the pool of shard 5 paused: type the command with its --pooler/, '... as any command says');
 		IPC::Run::run($next, '>', \$said, '2>&1');
 		is($?, 0, "next: $next->[1]") or diag $said;
 		is(led_to($p, 'insta5'), $live->port, '... lets its clients go on');
@@ -99,7 +102,7 @@ SKIP: {
 	is($code, 0, 'undone') or diag $said;
 	is(led_to($p, 'insta5'), $live->port, 'and the pool goes on');
 	is($live->safe_psql('postgres', q{SELECT count(*) FROM snowid.copies WHERE details ? 'poolers'}), '0', 'nothing is noted');
-	IPC::Run::run([ 'snowid-move', 'finish', '--shard', 5, '--to', $live->connstr('postgres') ]) or die;
+	IPC::Run::run(\@finish) or die;
 	@command = @plain;
 }
 
