@@ -169,10 +169,12 @@ take_row(PGconn *conn, const char *begin, const char *ledger, const char *error,
 					 begin, open_ledger(conn, ledger, take), ledger, name);
 }
 
+/* Of the row that take_row() has made: another ledger may be in its place. */
 static char *
 update_of(PGconn *conn, const char *ledger, const char *set)
 {
-	return text_of("UPDATE %s SET %s WHERE name = %s", ledger, set, literal(conn, options.name));
+	return text_of("DO %s", literal(conn, text_of("BEGIN UPDATE %s SET %s WHERE name = %s; IF NOT FOUND THEN "
+												  "RAISE 'its ledger has lost the row of this script'; END IF; END", ledger, set, literal(conn, options.name))));
 }
 
 /* What the ledger has, if we may believe it: the script, the statements that are done, and whether it is finished. */

@@ -307,13 +307,8 @@ open_worker(const Copy *copy, Worker *worker)
 	if (PQstatus(worker->to) != CONNECTION_OK)
 		return false;
 
-	/*
-	 * What fills a view runs as its owner, may read other views, and shows
-	 * values as the database does.
-	 */
 	if (worker->piece->statement != NULL)
-		return !is_new || try_run(worker->to, "SELECT set_config(name, reset_val, false) FROM pg_settings WHERE name IN ('restrict_nonsystem_relation_kind', "
-								  "'TimeZone', 'DateStyle', 'IntervalStyle', 'bytea_output', 'extra_float_digits', 'lc_monetary', 'xmlbinary', 'xmloption')");
+		return !is_new || try_run(worker->to, SETTINGS_OF_VIEWS, "false");
 	if (worker->from != NULL)
 		return true;
 	worker->from = open_session(&move->source, move->options->from);

@@ -3,8 +3,8 @@
  * from which it begins: by its home, by their history, by journals, by snowid.servers.
  *
  * First it looks at all of them, and asks.  Then it drops: a server's row of the registry goes with what
- * is last there, and the first server, which names the others, comes last.  So the same command goes
- * on after whatever has ended it.
+ * is last there, once all were reached, and the first server, which names the others, comes last.  So the
+ * same command goes on after whatever has ended it.
  */
 #include "commands.h"
 #include "sql/queries.inc"
@@ -164,7 +164,7 @@ tell(const Erasure *e)
 		const Side *side = &e->places[i]->source;
 		char	   *schemas = schemas_at(e, e->places[i]);
 
-		printf("at %s: %s\n", side->home, query_text(side->conn, ERASED_SIZES_SQL, schemas, shard_list(e->places[i])));
+		printf("at %s: %s\n", side->home, without_controls(query_text(side->conn, ERASED_SIZES_SQL, schemas, shard_list(e->places[i]))));
 		is_free = !refuse_users(e, side, side->conn, schemas) && is_free;
 	}
 	return is_free;
@@ -179,7 +179,7 @@ is_meant(const Erasure *e)
 
 	if (e->options->yes)
 		return true;
-	printf("To erase shard %d, schema \"%s\", type its number again: ", number, e->schema);
+	printf("To erase shard %d, schema \"%s\", type its number again: ", number, e->schema != NULL ? printable(e->schema) : "");
 	fflush(stdout);
 	if (fgets(answer, sizeof(answer), stdin) == NULL)
 		answer[0] = '\0';
@@ -238,33 +238,45 @@ erase_at(const Erasure *e, const Move *place)
 	for (int row = 0; row < PQntuples(parts) && done; row++)
 		done = drop_part(e, place, schemas, PQgetvalue(parts, row, 0), PQgetvalue(parts, row, 1)[0] == 't' ? e->options->lock_timeout_ms : TABLE_WAIT_MS);
 	PQclear(parts);
-	return done && drop_part(e, place, schemas, query_text(side->conn, ERASED_REST_SQL, shard, schemas, place == e->places[0] && e->nmissing > 0 ? "true" : "false"), TABLE_WAIT_MS);
+	return done && drop_part(e, place, schemas, query_text(side->conn, ERASED_REST_SQL, shard, schemas, e->nmissing > 0 ? "true" : "false"), TABLE_WAIT_MS);
 }
 
 int
 command_erase(const MoveOptions *options)
 {
 	Erasure		e = {.options = options};
+	const char *homes = "";
+	bool		is_there;
 
 	if (!visit_all(&e))
 		return e.nplaces == 0 ? EXIT_USAGE : EXIT_FAILED;
-	if (e.schema == NULL)
+	is_there = e.schema != NULL;
+	for (int i = 0; i < e.nplaces; i++)
+		is_there |= strcmp(schemas_at(&e, e.places[i]), "NULL") != 0;
+	if (!is_there)
 	{
-		report_info("shard %d: no server has it", options->shards[0]);
-		return EXIT_DONE;
+		report_info("shard %d: no server has it%s", options->shards[0], e.nmissing > 0 ? " that was reached" : "");
+		return e.nmissing > 0 ? EXIT_FAILED : EXIT_DONE;
 	}
-	if (!is_at_rest(&e) || !tell(&e) || options->dry_run || !is_meant(&e))
-		return options->dry_run ? EXIT_DONE : EXIT_FAILED;
+	if (!is_at_rest(&e) || !tell(&e) || (!options->dry_run && !is_meant(&e)))
+		return EXIT_FAILED;
+	if (options->dry_run)
+		return EXIT_DONE;
 	failure_exit_code = EXIT_INCOMPLETE;
 	for (int i = 0; i < e.nplaces; i++)
-		printf("%s", query_text(e.places[i]->source.conn, ERASED_REMAINS_SQL, schemas_at(&e, e.places[i]), literal(e.places[i]->source.conn, e.places[i]->source.home),
-								literal(e.places[i]->source.conn, e.schema)));
+	{
+		const Side *side = &e.places[i]->source;
+
+		homes = text_of("%s%s%s", homes, i > 0 ? " and " : "", side->home);
+		printf("%s", without_controls(query_text(side->conn, ERASED_REMAINS_SQL, schemas_at(&e, e.places[i]), literal(side->conn, side->home),
+												 literal(side->conn, e.schema), shard_list(e.places[i]))));
+	}
 	for (int i = e.nplaces - 1; i >= 0; i--)
 		if (!erase_at(&e, e.places[i]))
 			return failure();
 	if (e.nmissing > 0)
 		return refuse(failure(), text_of("When all are reached, type the same command again. If one is gone for ever, type at %s: DELETE FROM snowid.shard_registry WHERE shard = %d;",
-										 e.places[0]->source.home, options->shards[0]),
+										 homes, options->shards[0]),
 					  "shard %d is erased, but on servers that were not reached", options->shards[0]);
 	printf("shard %d is erased\n", options->shards[0]);
 	return EXIT_DONE;

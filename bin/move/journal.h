@@ -68,7 +68,7 @@ typedef struct MoveOptions
 	int			number;			/* of the copy as a shard; -1: it is none */
 	bool		definitions;	/* copy no rows but the ledger's */
 	bool		keys;			/* diff names each row */
-	bool		yes;			/* erase does not ask */
+	bool		yes;			/* erase and restore do not ask */
 	bool		fix;			/* audit mends what can lose nothing */
 	bool		cascade;		/* finish drops what others have made of the
 								 * copy, and a changed one */

@@ -494,6 +494,16 @@ first_group(const Move *move)
 	return all ? move->nshards : 1;
 }
 
+/* Of a restore, which has no row in the journal, those of copies have it.  NULL: to forget them. */
+static bool
+note_poolers(const Move *move, const Side *from, const char *names)
+{
+	for (int i = 0; i < move->nshards; i++)
+		journal_of(move->shards[i], from)->poolers = names == NULL ? NULL : pg_strdup(names);
+	return try_run(from->conn, "UPDATE snowid.%s SET details = details - 'poolers' || jsonb_strip_nulls(jsonb_build_object('poolers', %s::text)) WHERE shard IN (%s)",
+				   is_any_known(move, from) ? "moves" : "copies", literal(from->conn, names), shard_list(move));
+}
+
 /* What a move with poolers needs before writers wait, at each attempt; NULL, or why it has it not. */
 const char *
 prepare_pools(const Move *move, const Side *from, const Side *to)
@@ -522,14 +532,13 @@ prepare_pools(const Move *move, const Side *from, const Side *to)
 						c->login_retry != NULL ? c->login_retry : "");
 
 		/* Our RESUME would end their pause. */
-		if (ask_and_wait(c, "SHOW DATABASES") > 0 && is_known(move, from))
+		if (ask_and_wait(c, "SHOW DATABASES") > 0)
 			for (int i = 0; i < move->nshards; i++)
 				if (is_paused_by_others(c, move->shards[i], from))
 					return text_of("somebody has paused pool \"%s\" at the pooler at %s; " RESUME_IT " \"%s\"", move->shards[i]->pool, c->name, move->shards[i]->pool);
 	}
-	record_detail(move, from->conn, "poolers", names);
-	for (int i = 0; i < move->nshards; i++)
-		journal_of(move->shards[i], from)->poolers = pg_strdup(names);
+	if (!note_poolers(move, from, names))
+		fail_with(from->conn);
 	return NULL;
 }
 
@@ -702,14 +711,6 @@ check_paused(void)
 	return NULL;
 }
 
-static void
-forget_poolers(const Move *move, const Side *from)
-{
-	(void) try_run(from->conn, "UPDATE snowid.moves SET details = details - 'poolers' WHERE shard IN (%s)", shard_list(move));
-	for (int i = 0; i < move->nshards; i++)
-		journal_of(move->shards[i], from)->poolers = NULL;
-}
-
 static bool
 is_with_poolers(const Move *move, Shard *shard, const void *from)
 {
@@ -722,7 +723,7 @@ resume_pools(const Move *move, const Side *from)
 {
 	move = select_shards(move, is_with_poolers, from);
 	if (has_poolers(move) && move->nshards > 0 && resume_all(by_pools(move), NULL))
-		forget_poolers(move, from);
+		(void) note_poolers(move, from, NULL);
 }
 
 /*
@@ -743,7 +744,7 @@ route_pools(const Move *move, const Side *from, const Side *to)
 		report_warning("%s", reason);
 	done = reason == NULL && run_pooler_command(move->options);
 	if (resume_all(move, to->home) && done)
-		forget_poolers(move, from);
+		(void) note_poolers(move, from, NULL);
 	else
 		move->tally->unrouted = true;
 }

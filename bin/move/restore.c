@@ -8,6 +8,9 @@
  * What takes a shard's place, and what it was, are of one database, so one COMMIT
  * decides; who dies before has changed nothing, and what a copy has left that did
  * not come to its end is dropped by the next.
+ *
+ * A row of snowid.copies may be anybody's who was let write there.  So a schema is only dropped,
+ * or renamed, if its own comment says whose copy it is, which only its owner can have it say.
  */
 #include "commands.h"
 #include "sql/queries.inc"
@@ -16,8 +19,9 @@
 #define LIMIT_MS		10000
 #define TRIES			100
 
-/* Of snowid-each. */
+/* Of snowid-each: its table, and its lock on a shard where it runs a script. */
 #define LEDGER			"snowid_migrations"
+#define EACH_CLASS		0x45414348
 
 typedef struct Copy
 {
@@ -32,6 +36,30 @@ typedef struct Copy
 	const char *after;			/* what gives both their own again */
 	int64		newest;			/* the source's reservation */
 } Copy;
+
+/*
+ * What one that was killed has paused goes on, whether or not that was decided: at poolers that the command
+ * names, since snowid.copies may have anybody's.
+ */
+static void
+resume_noted(const Move *move, char *noted)
+{
+	Journal    *journal = set_journal(move, &move->target);
+
+	for (char *line = noted == NULL ? NULL : strtok(noted, "\n"); line != NULL; line = strtok(NULL, "\n"))
+		for (int i = 0; i < move->options->npoolers; i++)
+		{
+			const char *name = without_password("--pooler", move->options->poolers[i]);
+			const char *retry = line + strcspn(line, "\t");
+
+			if (strncmp(line, name, Max(strlen(name), retry - line)) == 0 && retry[strspn(retry, "\t0123456789.")] == '\0')
+				journal->poolers = text_of("%s%s\n", journal->poolers != NULL ? journal->poolers : "", line);
+		}
+	journal->begun_as = TARGET;
+	settle_pools(move, false);
+	if (noted != NULL && journal->poolers == NULL && move->options->npoolers == 0)
+		report_warning("a program that was killed may have left the pool of %s paused: type the command with its --pooler", move->title);
+}
 
 /* A session with the server that has or gets the shard, and the lock against others of us. */
 static Move *
@@ -52,6 +80,7 @@ join(const MoveOptions *options, int i)
 	if (!knows_version(side->conn) || !check_journal_rights(side) || !lock_shards(move, side))
 		exit(EXIT_FAILED);
 	read_journal(move, side);
+
 	res = query(side->conn, "SELECT schema, coalesce(pool, schema) FROM snowid.shard_registry WHERE shard = %d", one->shards[0]);
 	if (PQntuples(res) > 0)
 	{
@@ -59,6 +88,9 @@ join(const MoveOptions *options, int i)
 		move->shards[0]->pool = field(res, 0, 1);
 	}
 	PQclear(res);
+
+	if (!set_journal(move, side)->exists && move->shards[0]->schema != NULL)
+		resume_noted(move, query_text(side->conn, "SELECT string_agg(details ->> 'poolers', '') FROM snowid.copies WHERE shard = %d", one->shards[0]));
 	return move;
 }
 
@@ -136,11 +168,60 @@ free_schema(PGconn *conn, const char *schema, const char *suffix)
 	return query_text(conn, FREE_SCHEMA_SQL, literal(conn, schema), literal(conn, suffix));
 }
 
-/* Drop a closed schema of ours, with its row. */
-static bool
-drop_copy(PGconn *conn, const char *name)
+/* What a copy of the shard says of itself. */
+static char *
+mark_of(int shard)
 {
-	if (!try_run(conn, "BEGIN; SET LOCAL lock_timeout = %d; DROP SCHEMA IF EXISTS %s CASCADE; DELETE FROM snowid.copies WHERE schema = %s; COMMIT",
+	return text_of("snowid: of shard %d", shard);
+}
+
+static char *
+mark_schema(PGconn *conn, const char *name, const char *then, const char *mark)
+{
+	return query_text(conn, MARK_SCHEMA_SQL, literal(conn, name), literal(conn, then), literal(conn, mark));
+}
+
+/* Is a schema what snowid.copies says of it? */
+static bool
+is_marked(const Move *move, const char *name)
+{
+	PGconn	   *conn = move->target.conn;
+	char	   *mark = mark_of(move->shards[0]->number);
+
+	return !query_bool(conn, "SELECT count(*) FROM pg_namespace WHERE nspname = %s AND split_part(obj_description(oid, 'pg_namespace'), E'\n', 1) IS DISTINCT FROM %s",
+					   literal(conn, name), literal(conn, mark)) ||
+		refuse(false, text_of("Look at it. If it is, type there: COMMENT ON SCHEMA %s IS '%s'; else: DELETE FROM snowid.copies WHERE schema = %s;", ident(conn, name), mark, literal(conn, name)),
+			   "schema \"%s\" does not say that it is of shard %d, as snowid.copies does; nothing was changed", name, move->shards[0]->number);
+}
+
+/* Is nothing in it that is nowhere else, or that others have made of it, as that connection sees it? */
+static bool
+may_be_lost(const Move *move, PGconn *conn, const char *name)
+{
+	char	   *newer = query_text(conn, "SELECT string_agg(t::text, ', ') FROM snowid_internal.shard_tables(%s) t WHERE NOT EXISTS ("
+								   "SELECT FROM pg_trigger WHERE tgrelid = t AND tgname = 'snowid_fence')", literal(conn, name));
+	char	   *users = move->options->cascade ? NULL :
+	query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u", text_of("ARRAY[%s]::text[]", literal(conn, name)));
+
+	if (newer != NULL)
+		return refuse(false, "They are not in the shard. Copy them there, drop them here, and type the same command again.",
+					  "tables of schema \"%s\" were made after it was closed: %s", name, newer);
+	return users == NULL || refuse(false, "Drop or change them, and type the same command again; or drop them with --cascade.",
+								   "objects of other schemas use \"%s\", and would be dropped with it: %s", name, users);
+}
+
+/*
+ * Drop a schema of ours, with its row.  If it is closed, that has waited for transactions that were creating
+ * tables there; the other connection still sees what is dropped.
+ */
+static bool
+drop_copy(const Move *move, const char *name, bool is_closed)
+{
+	PGconn	   *conn = move->target.conn;
+
+	if (!is_marked(move, name))
+		return false;
+	if (!try_run(conn, "BEGIN; SET LOCAL lock_timeout = %d; DROP SCHEMA IF EXISTS %s CASCADE; DELETE FROM snowid.copies WHERE schema = %s",
 				 LIMIT_MS, ident(conn, name), literal(conn, name)))
 	{
 		report_error("schema \"%s\" cannot be dropped: %s", name, PQerrorMessage(conn));
@@ -148,6 +229,12 @@ drop_copy(PGconn *conn, const char *name)
 		run(conn, "ROLLBACK");
 		return false;
 	}
+	if (is_closed && !may_be_lost(move, move->target.aux, name))
+	{
+		run(conn, "ROLLBACK");
+		return false;
+	}
+	run(conn, "COMMIT");
 	report_info("schema \"%s\" is dropped", name);
 	return true;
 }
@@ -161,7 +248,7 @@ claim_name(Copy *copy)
 	char	   *hidden = ident(conn, text_of("snowid_move_%d", copy->move->shards[0]->number));
 	bool		is_there;
 
-	if (left != NULL && !drop_copy(conn, left))
+	if (left != NULL && !drop_copy(copy->move, left, false))
 		return false;
 	if (query_bool(conn, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", literal(conn, copy->name)))
 		return refuse(false, "Drop it, or name another one: --as NAME.", "there is a schema \"%s\" at %s already", copy->name, copy->move->target.home);
@@ -208,8 +295,8 @@ make_tables(Copy *copy, int archive, char **owner)
 	*owner = query_text(conn, OWNER_OF_COPY_SQL, literal(conn, copy->name));
 	run(conn, "%s", query_text(conn, TAKE_SCHEMAS_SQL, literal(conn, copy->name)));
 	run(conn, "INSERT INTO snowid.copies (schema, shard, kind) VALUES (%s, %d, 'copying') "
-		"ON CONFLICT (schema) DO UPDATE SET shard = excluded.shard, kind = 'copying', details = '{}', changed_at = clock_timestamp()",
-		literal(conn, copy->name), copy->move->shards[0]->number);
+		"ON CONFLICT (schema) DO UPDATE SET shard = excluded.shard, kind = 'copying', details = '{}', changed_at = clock_timestamp(); %s",
+		literal(conn, copy->name), copy->move->shards[0]->number, mark_schema(conn, copy->name, copy->name, mark_of(copy->move->shards[0]->number)));
 	run(conn, "COMMIT");
 	PQclear(privileges);
 
@@ -325,7 +412,7 @@ fill_copied_views(const Copy *copy)
 	for (int i = 0; i < PQntuples(tables); i++)
 		run(copy->conn, "%s", PQgetvalue(tables, i, 0));
 	for (int i = 0; i < PQntuples(views); i++)
-		if (!run_as_shard(copy, PQgetvalue(views, i, 0)))
+		if (!run_as_shard(copy, text_of(SETTINGS_OF_VIEWS "; %s", "true", PQgetvalue(views, i, 0))))
 			return tell_failed(copy, PQgetvalue(views, i, 0));
 	PQclear(tables);
 	PQclear(views);
@@ -389,14 +476,13 @@ make_copy(Copy *copy, bool definitions_only, int number)
 		(void) query_text(conn, SET_SEQUENCES_SQL, literal(conn, ident(conn, copy->name)), literal(conn, states));
 		(void) query_text(conn, CLOSE_COPY_SQL, literal(conn, copy->name));
 	}
-	run(conn, "%s", owner);
 	if (number >= 0)
-		run(conn, "DELETE FROM snowid.copies WHERE schema = %s", literal(conn, copy->name));
+		run(conn, "DELETE FROM snowid.copies WHERE schema = %s; %s", literal(conn, copy->name), mark_schema(conn, copy->name, copy->name, NULL));
 	else
 		run(conn, "UPDATE snowid.copies SET kind = 'copy', changed_at = clock_timestamp(), "
 			"details = jsonb_build_object('sequences', %s::jsonb, 'sequence', %s::jsonb -> 'sequence') WHERE schema = %s",
 			literal(conn, states), literal(conn, copy->facts), literal(conn, copy->name));
-	run(conn, "COMMIT");
+	run(conn, "%s; COMMIT", owner);
 	return true;
 }
 
@@ -435,6 +521,7 @@ typedef struct Swap
 	const char *name;			/* of what takes its place */
 	const char *former;			/* what the shard is called from then on */
 	const char *kind;			/* and what that is */
+	const char *from;			/* what was brought back; NULL: a former */
 }			Swap;
 
 /* All of it but the COMMIT, in the pause; false if a query failed. */
@@ -445,6 +532,8 @@ try_swap(const Swap * swap, int64 start)
 	PGconn	   *conn = side->conn;
 	int			shard = swap->move->shards[0]->number;
 	int64		until = pause_end(swap->move, start);
+	char	   *mark = mark_schema(conn, swap->schema, swap->former, mark_of(shard));
+	char	   *unmark = mark_schema(conn, swap->name, swap->schema, NULL);
 	bool		is_there = query_bool(conn, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", literal(conn, swap->schema));
 	PGresult   *states;
 	bool		done;
@@ -454,14 +543,15 @@ try_swap(const Swap * swap, int64 start)
 		(states = try_query(conn, JOINED_SEQUENCES_SQL, text_of("%d", shard), literal(conn, swap->name))) == NULL)
 		return false;
 	done = try_run(conn, "%s", PQgetvalue(states, 0, 1)) &&
-		(!is_there || try_run(conn, "ALTER SCHEMA %s RENAME TO %s; INSERT INTO snowid.copies AS c SELECT %s, shard, %s, jsonb_build_object('sequences', "
-							  "m.details -> 'sequences', 'sequence', r.sequence) FROM snowid.moves m JOIN snowid.shard_registry r USING (shard) WHERE shard = %d "
+		(!is_there || try_run(conn, "ALTER SCHEMA %s RENAME TO %s; %s; INSERT INTO snowid.copies AS c SELECT %s, shard, %s, jsonb_build_object('sequences', "
+							  "m.details -> 'sequences', 'sequence', r.sequence, 'from', %s::text) || (SELECT jsonb_strip_nulls(jsonb_build_object('poolers', details -> 'poolers')) FROM snowid.copies WHERE schema = %s) "
+							  "FROM snowid.moves m JOIN snowid.shard_registry r USING (shard) WHERE shard = %d "
 							  "ON CONFLICT (schema) DO UPDATE SET shard = excluded.shard, kind = excluded.kind, details = excluded.details, changed_at = clock_timestamp()",
-							  ident(conn, swap->schema), ident(conn, swap->former), literal(conn, swap->former), literal(conn, swap->kind), shard)) &&
-		try_run(conn, "ALTER SCHEMA %s RENAME TO %s; UPDATE snowid.moves SET details = details || jsonb_build_object('sequences', %s::jsonb) WHERE shard = %d; "
+							  ident(conn, swap->schema), ident(conn, swap->former), mark, literal(conn, swap->former), literal(conn, swap->kind), literal(conn, swap->from), literal(conn, swap->name), shard)) &&
+		try_run(conn, "ALTER SCHEMA %s RENAME TO %s; %s; UPDATE snowid.moves SET details = details || jsonb_build_object('sequences', %s::jsonb) WHERE shard = %d; "
 				"UPDATE snowid.shard_registry r SET sequence = coalesce(details ->> 'sequence', sequence) FROM snowid.copies c WHERE r.shard = %d AND c.schema = %s; "
 				"DELETE FROM snowid.copies WHERE schema = %s; SELECT snowid_internal.open_shards(ARRAY[%d], NULL)",
-				ident(conn, swap->name), ident(conn, swap->schema), literal(conn, PQgetvalue(states, 0, 0)), shard,
+				ident(conn, swap->name), ident(conn, swap->schema), unmark, literal(conn, PQgetvalue(states, 0, 0)), shard,
 				shard, literal(conn, swap->name), literal(conn, swap->name), shard);
 	PQclear(states);
 
@@ -501,15 +591,17 @@ swap_schemas(const Swap * swap)
 		{
 			begin_pause(move, side);
 			start = now_ms();
-			reason = pause_pools(move, side, start + move->options->pause_limit_ms / 2);
+			reason = !query_bool(side->conn, "SELECT pg_try_advisory_xact_lock(%d, %d)", EACH_CLASS, move->shards[0]->number) ?
+				text_of("snowid-each is at work on %s", move->title) : pause_pools(move, side, start + move->options->pause_limit_ms / 2);
 		}
 		if (reason == NULL && !try_swap(swap, start))
-			reason = text_of("%s", PQerrorMessage(side->conn));
+			reason = *PQerrorMessage(side->conn) != '\0' ? text_of("%s", PQerrorMessage(side->conn)) : "a transaction that has taken ids there did not end in time";
 		if (reason == NULL)
 			reason = check_paused();
 		if (reason == NULL)
 		{
 			keep_paused();
+			failure_exit_code = EXIT_INCOMPLETE;
 			done = try_run(side->conn, "COMMIT");
 			if (!done)
 				reason = text_of("%s", PQerrorMessage(side->conn));
@@ -524,6 +616,7 @@ swap_schemas(const Swap * swap)
 		}
 		else if (!done && PQtransactionStatus(side->conn) != PQTRANS_IDLE)
 			run(side->conn, "ROLLBACK");
+		failure_exit_code = EXIT_FAILED;
 		resume_pools(move, side);
 		if (done)
 		{
@@ -595,6 +688,26 @@ check_place(const Move *move, const char *schema)
 	return true;
 }
 
+/* A server that does not know the shard gets it only if none has it: as the registry of all says, or who types. */
+static bool
+is_lost(const Move *move)
+{
+	const MoveOptions *options = move->options;
+	PGconn	   *registry;
+	char	   *home;
+
+	if (move->shards[0]->schema != NULL || options->yes)
+		return true;
+	registry = options->registry == NULL ? NULL : open_connection("registry", options->registry);
+	if (registry != NULL && PQstatus(registry) != CONNECTION_OK)
+		fail_with(registry);
+	home = registry == NULL ? NULL : query_text(registry, "SELECT home FROM snowid.shard_registry WHERE shard = %d", move->shards[0]->number);
+	PQfinish(registry);
+	return (home != NULL && leads_here(&move->target, home)) ||
+		refuse(false, text_of("If no server has it, type: %s --yes", command_there(move, "restore", options->from, options->to)),
+			   "%s does not know shard %d, which may live elsewhere%s%s", move->target.home, move->shards[0]->number, home != NULL ? ": " : "", home != NULL ? home : "");
+}
+
 static int
 restore_one(const MoveOptions *options, int i)
 {
@@ -602,27 +715,32 @@ restore_one(const MoveOptions *options, int i)
 	Copy		copy = {.move = move,.conn = move->target.aux};
 	PGconn	   *conn = move->target.conn;
 	int			shard = options->shards[i];
-	Swap		swap = {.move = move,.kind = "before"};
+	Swap		swap = {.move = move,.kind = "before",.from = without_password("--from", options->from)};
 	char	   *former = former_of(move, "'before'");
 
-	if (former != NULL)
+	if (former != NULL && query_bool(conn, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", literal(conn, move->shards[0]->schema)))
 	{
-		/* Clients that wait at poolers since that was decided go on. */
-		if (prepare_pools(move, &move->target, &move->target) == NULL)
-			resume_pools(move, &move->target);
-		report_info("shard %d is brought back already; what it was before is schema \"%s\". To drop that, type: %s; to undo it: %s",
-					shard, former, command_there(move, "finish", NULL, move->options->to), command_there(move, "undo", NULL, move->options->to));
-		return EXIT_DONE;
+		const char *was = query_text(conn, "SELECT details ->> 'from' FROM snowid.copies WHERE schema = %s", literal(conn, former));
+
+		if (!is_marked(move, former))
+			return failure();
+
+		report_info("shard %d is brought back already%s%s; what it was before is schema \"%s\". To drop that, type: %s; to undo it: %s",
+					shard, was != NULL ? ", from " : "", was != NULL ? was : "", former,
+					command_there(move, "finish", NULL, move->options->to), command_there(move, "undo", NULL, move->options->to));
+		return was == NULL || strcmp(was, swap.from) == 0 ? EXIT_DONE : EXIT_FAILED;
 	}
 	if (!open_source(&copy))
 		return failure();
 	swap.schema = copy.schema;
+	if (strcmp(identity_of(copy.from), identity_of(conn)) == 0)
+		return refuse(EXIT_FAILED, "Give --from the server that was recovered.", "--from and --to are the same database");
 	if (copy.newest > query_int64(conn, "SELECT last_value FROM snowid_internal.reservation"))
 		return refuse(EXIT_FAILED, text_of("Type: %s", command_there(move, "restore", options->to, options->from)),
 					  "--from and --to are exchanged: the server at --from has made newer ids");
 	if (move->shards[0]->schema != NULL && strcmp(move->shards[0]->schema, copy.schema) != 0)
 		return refuse(EXIT_FAILED, "Rename one of them.", "shard %d is schema \"%s\" at --to, and \"%s\" at --from", shard, move->shards[0]->schema, copy.schema);
-	if (!check_place(move, copy.schema))
+	if (!check_place(move, copy.schema) || !is_lost(move))
 		return failure();
 	if (options->dry_run)
 	{
@@ -638,7 +756,7 @@ restore_one(const MoveOptions *options, int i)
 	}
 	copy.name = query_text(conn, "SELECT snowid_internal.clip_name(%s, '_restoring')", literal(conn, copy.schema));
 	former = query_text(conn, "SELECT schema FROM snowid.copies WHERE schema = %s", literal(conn, copy.name));
-	if ((former != NULL && !drop_copy(conn, former)) || !make_copy(&copy, false, -1))
+	if ((former != NULL && !drop_copy(move, former, false)) || !make_copy(&copy, false, -1))
 		return failure();
 	if (move->shards[0]->schema == NULL)
 	{
@@ -664,11 +782,17 @@ undo_one(const MoveOptions *options, int i)
 {
 	Move	   *move = join(options, i);
 	Swap		swap = {.move = move,.kind = "undone",.schema = move->shards[0]->schema,.name = former_of(move, "'before'")};
+	char	   *owner;
 
 	if (swap.schema == NULL || swap.name == NULL)
 		return refuse(EXIT_FAILED, "To see what is there, type at that server: SELECT * FROM snowid.copies;", "shard %d has no restore to undo at %s", options->shards[i], move->target.home);
 	swap.former = free_schema(move->target.conn, swap.schema, "_undone");
-	if (!check_place(move, swap.schema) || !swap_schemas(&swap))
+	owner = options->trust_owners ? NULL : query_text(move->target.conn, "SELECT nspowner::regrole FROM pg_namespace n WHERE nspname = %s AND NOT pg_has_role(nspowner, session_user, 'MEMBER') "
+													  "AND NOT EXISTS (SELECT FROM pg_namespace o WHERE o.nspname = %s AND o.nspowner = n.nspowner)",
+													  literal(move->target.conn, swap.name), literal(move->target.conn, swap.schema));
+	if (owner != NULL)
+		return refuse(EXIT_FAILED, "If that is right, type the same command with --trust-owners.", "schema \"%s\", which would take the place of shard %d, is %s's", swap.name, options->shards[i], owner);
+	if (!is_marked(move, swap.name) || !check_place(move, swap.schema) || !swap_schemas(&swap))
 		return failure();
 	report_info("shard %d is as it was before the restore; what that had brought is schema \"%s\". To drop that, type: %s",
 				options->shards[i], swap.former, command_there(move, "finish", NULL, move->options->to));
@@ -705,22 +829,16 @@ finish_one(const MoveOptions *options, int i)
 	Move	   *move = join(options, i);
 	PGconn	   *conn = move->target.conn;
 	char	   *former = former_of(move, "'before', 'undone'");
-	char	   *users;
 
 	if (former == NULL)
 		report_info("%s: nothing to finish at %s", move->title, move->target.home);
 	for (; former != NULL; former = options->dry_run ? NULL : former_of(move, "'before', 'undone'"))
 	{
-		if (!has_home(move))
+		if (!is_marked(move, former) || !has_home(move) || !may_be_lost(move, conn, former))
 			return failure();
-		users = options->cascade ? NULL :
-			query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u", text_of("ARRAY[%s]::text[]", literal(conn, former)));
-		if (users != NULL)
-			return refuse(EXIT_FAILED, "Drop or change them, and type the same command again; or drop them with --cascade.",
-						  "objects of other schemas use \"%s\", and would be dropped with it: %s", former, users);
 		if (options->dry_run)
 			report_info("schema \"%s\" would be dropped; nothing was changed", former);
-		else if (!drop_copy(conn, former))
+		else if (!drop_copy(move, former, true))
 			return failure();
 	}
 	leave(move);

@@ -28,15 +28,18 @@ next_row(PGconn *conn, PGresult *row)
 static void
 print_key(bool wanted, const char *name, const char *word, const PGresult *row)
 {
+	int			mark = mark_texts();
+
 	if (wanted)
-		printf("%s: %s %s\n", name, PQgetvalue(row, 0, 0), word);
+		printf("%s: %s %s\n", name, printable(PQgetvalue(row, 0, 0)), word);
+	free_texts(mark);
 }
 
 /* Compare a table: its queries are a row of the result.  Says how many rows are no pairs. */
 static int64
 diff_table(PGconn *const conns[2], const PGresult *tables, int table, const char *const words[3], bool with_keys)
 {
-	const char *name = PQgetvalue(tables, table, 0);
+	const char *name = printable(PQgetvalue(tables, table, 0));
 	PGresult   *rows[2] = {NULL, NULL};
 	int64		found[3] = {0, 0, 0};
 	int64		total = 0;
@@ -63,7 +66,7 @@ diff_table(PGconn *const conns[2], const PGresult *tables, int table, const char
 				rows[i] = next_row(conns[i], rows[i]);
 	}
 	printf("%s: %lld %s, %lld %s, %lld %s, of %lld rows%s\n", name, (long long) found[0], words[0], (long long) found[1], words[1],
-		   (long long) found[2], words[2], (long long) total, PQgetvalue(tables, table, 1));
+		   (long long) found[2], words[2], (long long) total, printable(PQgetvalue(tables, table, 1)));
 	return found[0] + found[1] + found[2];
 }
 

@@ -77,6 +77,11 @@ extern Status bring_new_tables(const Move *move);
 
 /* copy.c: definitions, rows, and what is made of rows, out of one snapshot */
 
+/* What fills a view runs as its owner, may read other views, and shows values as the database does. */
+#define SETTINGS_OF_VIEWS \
+	"SELECT set_config(name, reset_val, %s) FROM pg_settings WHERE name IN ('restrict_nonsystem_relation_kind', " \
+	"'TimeZone', 'DateStyle', 'IntervalStyle', 'bytea_output', 'extra_float_digits', 'lc_monetary', 'xmlbinary', 'xmloption')"
+
 extern char *copy_of(PGconn *to, char *copy);
 extern Status copy_batch(const Move *move);
 extern Status fill_views(const Move *move);

@@ -73,6 +73,11 @@ subtest 'a script that was half done' => sub {
 	each_ok($a, 1, qr/another script was run under this name: 20 shards/, @args, script_file($script), '--dry-run');
 	each_ok($a, 0, qr/0 shards would run it .*, 20 had it/, '--name', 'half', '--dry-run');
 
+	# What it is recorded in is gone, so it is not done.
+	my $lost = qr/its ledger has lost the row of this script: 20 shards/;
+	run_script(1, $lost, "-- no transaction\nDELETE FROM snowid_migrations WHERE finished_at IS NULL;");
+	run_script(1, $lost, 'DELETE FROM snowid_migrations WHERE finished_at IS NULL');
+
 	each_ok($a, 0, qr/2 shards have forgotten it .*, 0 had it before, 0 are left/, 'forget', '--name', 'half', '--shard', '3,13');
 	each_ok($a, 2, qr/to forget, --name and --shard/, 'forget', '--name', 'half');
 	my $said = each_ok($a, 1, qr/^half\n  done: 1 shard: 14\n  not begun: 1 shard: 13$/m, 'status', '--shard', '13-14');

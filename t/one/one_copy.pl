@@ -18,6 +18,9 @@ $a->start;
 make_shard($a, 7, 'insta7');
 $a->safe_psql('postgres', q{
 SELECT snowid.set_default('insta7.users', guard => true);
+CREATE FUNCTION public.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT -1::bigint';
+CREATE TABLE insta7.others (id bigint DEFAULT public.next_id(), at timestamptz DEFAULT now());
+CREATE UNLOGGED SEQUENCE insta7.lost START 5; SELECT nextval('insta7.lost');
 CREATE TABLE insta7.snowid_migrations (name text PRIMARY KEY); INSERT INTO insta7.snowid_migrations VALUES ('001');
 });
 $a->backup('b');
@@ -59,6 +62,7 @@ $a->safe_psql('postgres', 'DROP SCHEMA insta7_copy CASCADE; CREATE SCHEMA insta7
 $a->safe_psql('postgres', 'DROP SCHEMA insta7_copy CASCADE');
 
 # From a standby, to another server: a shard of another number.
+$b->safe_psql('postgres', q{CREATE FUNCTION public.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT -1::bigint'});
 $wanted = rows($a, 'insta7');
 $a->wait_for_catchup($standby);
 ($code, $said) = snowid_move($standby, $b, 7, 'copy', '--number', 9);
@@ -71,6 +75,8 @@ INSERT INTO insta9.likes (at) VALUES (now()) RETURNING snowid.id_shard(id);
 UPDATE insta9.users SET name = 'old' WHERE name = 'user 7' RETURNING snowid.id_shard(id);
 SELECT shard, schema, lives FROM snowid.shards;
 }), "9\n9\n9\n7\n9|insta9|here", 'makes ids of its own, and old rows can be changed');
+is($b->safe_psql('postgres', q{INSERT INTO insta9.others DEFAULT VALUES RETURNING id; SELECT nextval('insta9.lost')}), "-1\n5",
+	'what others call next_id() is theirs, and an unlogged sequence begins anew');
 my ($rc, $out, $err) = $b->psql('postgres', 'INSERT INTO insta9.users (id) VALUES (snowid.make_id(now(), 8, 1))');
 like($err, qr/violates check constraint/, 'its guard stands');
 

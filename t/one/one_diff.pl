@@ -92,6 +92,13 @@ like($said, qr/^insta5\.no_key: \(t\)=\(""\) only at --to$/m, 'a row without a k
 like($said, qr/^insta5\.no_key: \(t\)=\(\) only at --from$/m, '... is not NULL');
 is(() = ($said =~ /=\(/g), 8 + 3, 'as many as were counted') or diag $said;
 
+# What others have called so, or written, obeys nobody's terminal, and begins no line.
+$live->safe_psql('postgres', qq{CREATE TABLE insta5."\x1b[2J" (t text PRIMARY KEY); INSERT INTO insta5."\x1b[2J" VALUES (E'\\x1b]0;x\\nall is well')});
+($said) = diff($then, $live, 1, 'with control characters', '--keys');
+like($said, qr/^insta5\."\?\[2J": \(t\)=.*\?\]0;x only at --to$/m, 'they are not shown');
+unlike($said, qr/\x1b|^all is well/m, '... anywhere');
+$live->safe_psql('postgres', qq{DROP TABLE insta5."\x1b[2J"});
+
 # Beside a copy of another name, on one server.
 $live->safe_psql('postgres', 'CREATE SCHEMA insta5_copy; CREATE TABLE insta5_copy.users AS SELECT * FROM insta5.users LIMIT 199');
 (undef, $found) = diff($live, $live, 1, 'a copy', '--as', 'insta5_copy');

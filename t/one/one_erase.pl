@@ -87,7 +87,7 @@ $b->safe_psql('postgres', 'DROP VIEW public.theirs');
 $said = erase(0, 'erased, by the directory', "20\n", @registry);
 nothing_of_it_ok('erased');
 like($said, qr/^remains at \Q$address{b}\E: $_/m, "it says what remains: $_")
-  for 'what publication everything has sent', 'schema insta20_copy, by its name a copy', 'routine public\.reads\(\), which mentions it', 'not seen: backups and archived log up to 20\d\d';
+  for 'what publication everything has sent', 'schema insta20_copy, perhaps a copy', 'routine public\.reads\(\), which mentions it', 'not seen: backups and archived log up to 20\d\d';
 is($a->safe_psql('postgres', 'SELECT count(*) FROM insta20_moved_too.users'), '200', 'a shard that is called like a copy is nobody\'s copy');
 like(erase(0, 'erased already', '', @registry), qr/no server has it/, 'says so');
 
@@ -177,12 +177,49 @@ $a->start;
 erase(0, 'when it is back', '', @registry, '--yes');
 nothing_of_it_ok('down');
 
+# A server that only another one's row leads to, and that is down: the row stays until it is back.
+fresh();
+moves_ok($a, $b, 20, [], 0, 'moved without the directory');
+moves_ok($a, $b, 20, ['finish'], 0, 'and finished');
+$b->stop;
+for my $time ('once', 'again')
+{
+	like(erase(3, "a server that a row leads to is down: $time", '', @registry, '--yes'), qr/erased, but on servers that were not reached/, 'says so');
+}
+$b->start;
+erase(0, 'when that is back', '', @registry, '--yes');
+nothing_of_it_ok('led to');
+
 # Copies that are noted, of any name.
 fresh();
 $a->safe_psql('postgres', 'DROP MATERIALIZED VIEW insta20.sums');
 moves_ok($a, $a, 20, [ 'copy', '--as', 'for_support' ], 0, 'copied beside it');
 erase(0, 'erased with a copy', '', @registry, '--yes');
 is($a->safe_psql('postgres', q{SELECT to_regnamespace('for_support'), (SELECT count(*) FROM snowid.copies)}), '|0', 'the copy is gone, too');
+
+# Copies whose shard was dropped; one that only a row of anybody's calls so remains.
+fresh();
+$a->safe_psql('postgres', 'DROP MATERIALIZED VIEW insta20.sums');
+moves_ok($a, $a, 20, [ 'copy', '--as', 'for_support' ], 0, 'copied once more');
+$a->safe_psql('postgres', q{SELECT snowid.drop_shard(20, true); CREATE SCHEMA theirs; INSERT INTO snowid.copies (schema, shard, kind) VALUES ('theirs', 20, 'copy')});
+$a->safe_psql('postgres', 'CREATE VIEW public.theirs AS SELECT name FROM for_support.users');
+erase(1, 'a dry run of what would be refused', '', @from, '--dry-run');
+$a->safe_psql('postgres', 'DROP VIEW public.theirs');
+like(erase(0, 'erased, what is left', '', @from, '--yes'), qr/^remains at .*: schema theirs, perhaps a copy/m, 'says what it has not dropped');
+is($a->safe_psql('postgres', q{SELECT to_regnamespace('for_support'), to_regnamespace('theirs')}), '|theirs', 'the copy is gone, and no other');
+
+erase(0, 'and its row in the directory', '', @registry, '--yes');
+
+# Names obey nobody's terminal.
+fresh();
+$a->safe_psql('postgres', qq{CREATE SCHEMA "insta20_\x1b[2J
+at nowhere: x"; INSERT INTO snowid.copies (schema, shard, kind) SELECT nspname, 20, 'copy' FROM pg_namespace WHERE nspname ~ 'nowhere';
+COMMENT ON SCHEMA "insta20_\x1b[2J
+at nowhere: x" IS 'snowid: of shard 20'});
+$said = erase(0, 'a name with control characters', '', @from, '--dry-run');
+like($said, qr/schema "insta20_\?\[2J at nowhere: x" with 0 tables/, 'is shown without');
+unlike($said, qr/\x1b|^at nowhere/m, '... and begins no line');
+erase(0, 'dropped with it', '', @registry, '--yes');
 
 # A server that only the fleet's table names.
 fresh();

@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use MoveTest;
+use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
@@ -40,19 +41,23 @@ ALTER DOMAIN insta5.checked OWNER TO app;
 ALTER FUNCTION insta5.note(text) OWNER TO app;
 ALTER FUNCTION insta5.fire() OWNER TO app;
 });
+$a->backup('then');
+my $then = PostgreSQL::Test::Cluster->new('then');
+$then->init_from_backup($a, 'then');
+$then->start;
 my $superuser = $a->safe_psql('postgres', 'SELECT current_user');
 
 # How a command ends, what it says, and what has run as the superuser meanwhile.
 sub ran
 {
 	my ($from, $to, @command) = @_;
-	my %since = map { $_->name => -s $_->logfile } $a, $b;
+	my %since = map { $_->name => -s $_->logfile } $a, $b, $then;
 	my ($code, $said) = snowid_move($from, $to, 5, @command);
-	my %ran = map { $_ => 1 } map { slurp_file($_->logfile, $since{ $_->name }) =~ /RAN ([a-z]+)[^\n]* as \Q$superuser\E$/mg } $a, $b;
+	my %ran = map { $_ => 1 } map { slurp_file($_->logfile, $since{ $_->name }) =~ /RAN ([a-z]+)[^\n]* as \Q$superuser\E$/mg } $a, $b, $then;
 	return ($code, $said, join ' ', sort keys %ran);
 }
 
-for my $case ([ $a, $b, 'copy' ], [ $a, $b, 'copy', '--definitions', '--number', 6 ], [ $a, $a, 'copy' ], [ $a, $a, 'restore' ])
+for my $case ([ $a, $b, 'copy' ], [ $a, $b, 'copy', '--definitions', '--number', 6 ], [ $a, $a, 'copy' ], [ $then, $a, 'restore' ])
 {
 	my ($from, $to, @command) = @$case;
 	my ($code, $said, $ran) = ran(@$case);
@@ -63,7 +68,7 @@ for my $case ([ $a, $b, 'copy' ], [ $a, $b, 'copy', '--definitions', '--number',
 }
 
 # Nor do the queries that compare rows: an index's expression runs when one is planned.
-for my $case ([ $a, $a, 'diff' ], [ $a, $a, 'restore', '--dry-run' ])
+for my $case ([ $a, $a, 'diff' ], [ $then, $a, 'restore', '--dry-run' ])
 {
 	my ($code, $said, $ran) = ran(@$case);
 	is($code, $case->[2] eq 'diff' ? 2 : 1, "refused: $case->[2]") or diag($said);
@@ -81,12 +86,12 @@ $stranger->query_safe(sprintf q{SET idle_session_timeout = '60s'; SELECT pg_advi
 
 # What is left of them runs as its owner, or with the rights of who writes.
 is((ran($a, $b, 'copy', '--trust-owners'))[0], 0, 'he is trusted');
-$a->safe_psql('postgres', q{
+$_->safe_psql('postgres', q{
 DROP INDEX insta5.t_note_idx, insta5.t_id_idx;
 DROP STATISTICS insta5.s;
 ALTER TABLE insta5.t DROP CONSTRAINT t_id_check, DROP g;
-ALTER DOMAIN insta5.checked DROP CONSTRAINT checked_check});
-for my $case ([ $a, $b, 'copy', '--as', 'again' ], [ $a, $a, 'restore' ])
+ALTER DOMAIN insta5.checked DROP CONSTRAINT checked_check}) for $a, $then;
+for my $case ([ $a, $b, 'copy', '--as', 'again' ], [ $then, $a, 'restore' ])
 {
 	my ($code, $said, $ran) = ran(@$case);
 	is($code, 0, "$case->[2]: without such functions") or diag($said);
@@ -116,5 +121,5 @@ for my $case ([ '--version) false', 'ALTER TABLE insta5.t ADD CHECK (util.f(v))'
 	is("$code$ran", 1, "another's function in the $caller has not run") or diag($said);
 	like($said, qr/target: $caller.* calls util\.f\(text\), whose owner is no superuser/, 'is told');
 }
-$_->stop for $a, $b;
+$_->stop for $a, $b, $then;
 done_testing();

@@ -26,9 +26,13 @@ CREATE TABLE insta5.texts (id bigint PRIMARY KEY DEFAULT insta5.next_id(), t tex
 INSERT INTO insta5.texts (t, d, b) SELECT E'\\\\N\t' || repeat('ü', i), 'de', sha256(i::text::bytea) FROM generate_series(1, 100) i;
 CREATE MATERIALIZED VIEW insta5.counts AS SELECT count(*) FROM insta5.texts;
 CREATE VIEW insta5.newest AS SELECT max(id) FROM insta5.users;
+CREATE MATERIALIZED VIEW insta5.of_view AS SELECT * FROM insta5.newest;
+CREATE MATERIALIZED VIEW insta5.of_views AS SELECT * FROM insta5.of_view, insta5.counts;
+COMMENT ON SCHEMA insta5 IS 'of Ann''s';
 CREATE FUNCTION insta5.touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.name := upper(NEW.name); RETURN NEW; END';
 CREATE TRIGGER touch BEFORE UPDATE ON insta5.users FOR EACH ROW EXECUTE FUNCTION insta5.touch();
-CREATE TABLE insta5.snowid_migrations (name text PRIMARY KEY); INSERT INTO insta5.snowid_migrations VALUES ('001');
+CREATE TABLE insta5.snowid_migrations (name text PRIMARY KEY, checksum text NOT NULL DEFAULT '', script text NOT NULL DEFAULT '',
+	statements int NOT NULL DEFAULT 0, run_by name NOT NULL DEFAULT session_user, started_at timestamptz NOT NULL DEFAULT clock_timestamp(), finished_at timestamptz, error text); INSERT INTO insta5.snowid_migrations (name, finished_at) VALUES ('001', now());
 CREATE ROLE app; GRANT USAGE ON SCHEMA insta5 TO app; GRANT SELECT ON insta5.texts TO app;
 });
 my $home = join ' ', map { "$_->[0]=$_->[1]" } [ host => $live->host ], [ port => $live->port ], [ dbname => 'postgres' ];
@@ -71,7 +75,7 @@ INSERT INTO insta5.texts (t) VALUES ('new');
 ALTER SEQUENCE insta5.texts_small_seq RENAME TO other;
 ALTER TABLE insta5.texts ALTER small TYPE bigint; ALTER SEQUENCE insta5.other AS bigint; SELECT setval('insta5.other', 3000000000);
 ALTER SEQUENCE insta5.id_seq RENAME TO ids; UPDATE snowid.shard_registry SET sequence = 'ids' WHERE shard = 5;
-INSERT INTO insta5.snowid_migrations VALUES ('002');
+INSERT INTO insta5.snowid_migrations (name, finished_at) VALUES ('002', now());
 });
 
 my ($code, $said) = snowid_move($then, $live, 5, 'restore', '--dry-run');
@@ -136,6 +140,11 @@ like($dbh->("SELECT $former.next_id()"), qr/SN002.*before/s, 'and gives no ids')
 ($code, $said) = snowid_move($then, $live, 5, 'restore');
 is($code, 0, 'again: says that it is done') or diag $said;
 like($said, qr/brought back already.*snowid-move finish .*snowid-move undo /s, 'and what can be typed');
+($code, $said) = snowid_to($live, 'restore', '--from', $then->connstr('template1'));
+is($code, 1, 'of another --from, that it is not') or diag $said;
+($code, $said) = snowid_move($live, $live, 6, 'restore');
+is($code, 1, 'of itself: refused') or diag $said;
+like($said, qr/the same database/, 'as such');
 
 # Undo: with larger ids, too.
 my $newest = $live->safe_psql('postgres', q{SELECT greatest(max(id), insta5.next_id()) FROM insta5.users});
@@ -146,6 +155,20 @@ is($live->safe_psql('postgres', "SELECT count(*) || ' ' || (insta5.next_id() > $
 is($live->safe_psql('postgres', q{SELECT nextval('insta5.other') > 3000000001}), 't', 'undo sets no sequence back');
 like($session->query_safe('EXECUTE i; EXECUTE u'), qr/^\d+\n\d+$/, 'a session goes on after it');
 $session->quit;
+
+# A script that is half done would go on in what took its place.
+my $hold = $live->background_psql('postgres');
+$hold->query_safe('SELECT pg_advisory_lock(47)');
+append_to_file(my $script = PostgreSQL::Test::Utils::tempdir() . '/half.sql', "-- no transaction\nCREATE TABLE half (); SELECT pg_advisory_xact_lock_shared(47); DROP TABLE half;");
+my $each = IPC::Run::start([ 'snowid-each', '--registry', $live->connstr('postgres'), '--shard', 5, '--trust-owners', '--name', 'half', '--file', $script ], '>', \my $out, '2>&1');
+wait_until_held($live) or die 'snowid-each does not get there';
+($code, $said) = snowid_move($then, $live, 5, 'restore', '--retries', 0);
+is($code, 1, 'snowid-each is at work') or diag $said;
+like($said, qr/error: snowid-each is at work on shard 5/, 'is told');
+$hold->query_safe('SELECT pg_advisory_unlock(47)');
+$hold->quit;
+$each->finish;
+is($each->full_result(0), 0, 'it comes to its end') or diag $out;
 
 # Once more, without writers: bytes equal.
 ($code, $said) = snowid_move($then, $live, 5, 'restore');
@@ -166,8 +189,50 @@ is($code, 0, 'the way back') or diag $said;
 is($live->safe_psql('postgres', "SELECT count(*) || ' ' || (insta5.next_id() > $newest) FROM insta5.texts WHERE t = 'new'"), '1 true', 'leads there');
 $live->safe_psql('postgres', "INSERT INTO insta5.users (name) VALUES ('after')");
 
+# Who may write the list of copies has nobody drop, or rename, what is none.
+$live->safe_psql('postgres', q{
+CREATE SCHEMA payroll; CREATE SCHEMA insta5_restoring; CREATE TABLE payroll.t (); CREATE ROLE lesser; GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.copies TO lesser;
+SET ROLE lesser; INSERT INTO snowid.copies (schema, shard, kind) VALUES ('payroll', 5, 'before'), ('insta6', 5, 'before'), ('insta5_restoring', 5, 'copying')});
+for my $command ('finish', 'undo')
+{
+	($code, $said) = snowid_to($live, $command);
+	is($code, 1, "a row of others: no $command") or diag $said;
+	like($said, qr/schema "insta6" does not say that it is of shard 5.*COMMENT ON SCHEMA "insta6" IS 'snowid: of shard 5'/s, '... and why');
+}
+($code, $said) = snowid_to($live, 'restore', '--from', $then->connstr('postgres'));
+is($code, 1, 'nor a restore') or diag $said;
+is($live->safe_psql('postgres', q{SELECT string_agg(nspname, ' ' ORDER BY nspname) FROM pg_namespace WHERE nspname IN ('payroll', 'insta6', 'insta5', 'insta5_restoring')}),
+	'insta5 insta5_restoring insta6 payroll', 'all is there');
+$live->safe_psql('postgres', q{DELETE FROM snowid.copies WHERE schema IN ('payroll', 'insta6')});
+($code, $said) = snowid_to($live, 'restore', '--from', $then->connstr('postgres'));
+is($code, 1, 'nor over what is in its way') or diag $said;
+like($said, qr/schema "insta5_restoring" does not say/, '... and why');
+$live->safe_psql('postgres', q{DROP SCHEMA insta5_restoring; CREATE SCHEMA hers AUTHORIZATION lesser; SET ROLE lesser;
+UPDATE snowid.copies SET schema = 'hers', kind = 'before', details = '{"poolers": "host=/nowhere\\n"}' WHERE schema = 'insta5_restoring'; COMMENT ON SCHEMA hers IS 'snowid: of shard 5'});
+($code, $said) = snowid_to($live, 'undo');
+is($code, 1, 'a schema of others takes no place') or diag $said;
+like($said, qr/schema "hers", which would take the place of shard 5, is lesser's.*--trust-owners/s, '... and why');
+unlike($said, qr/nowhere/, 'nor does it lead anybody to a pooler');
+$live->safe_psql('postgres', q{DELETE FROM snowid.copies WHERE schema = 'hers'; DROP SCHEMA hers});
+
 ($code, $said) = snowid_to($live, 'finish', '--dry-run');
 like($said, qr/schema "insta5_undone" would be dropped; nothing was changed/, 'finish --dry-run') or diag $said;
+
+# A table of a transaction that was open then is nowhere else.
+$live->safe_psql('postgres', 'CREATE TABLE insta5_undone.late ()');
+($code, $said) = snowid_to($live, 'finish');
+is($code, 1, 'a newer table: no finish') or diag $said;
+like($said, qr/made after it was closed: insta5_undone\.late/, '... and it is named');
+my $late = $live->background_psql('postgres');
+$late->query_safe('DROP TABLE insta5_undone.late; BEGIN; CREATE TABLE insta5_undone.later ()');
+$each = IPC::Run::start([ 'snowid-move', 'finish', '--shard', 5, '--to', $live->connstr('postgres') ], '>', \($out = ''), '2>&1');
+$live->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND locktype = 'object'}) or die 'does not wait';
+$late->query_safe('COMMIT');
+$each->finish;
+is($each->full_result(0) >> 8, 1, 'one that comes while finish waits') or diag $out;
+like($out, qr/made after it was closed: insta5_undone\.later/, '... is named, too');
+$late->query_safe('DROP TABLE insta5_undone.later');
+$late->quit;
 ($code, $said) = snowid_to($live, 'finish');
 is($code, 0, 'finish') or diag $said;
 like($said, qr/schema "insta5_undone" is dropped/, 'says what it drops');
@@ -177,6 +242,20 @@ is(schemas() . $live->safe_psql('postgres', 'SELECT count(*) FROM snowid.copies'
 $newest = $live->safe_psql('postgres', 'SELECT insta5.next_id()');
 $live->safe_psql('postgres', 'SELECT snowid.drop_shard(5, true)');
 ($code, $said) = snowid_move($then, $live, 5, 'restore');
+is($code, 1, 'a server that does not know it') or diag $said;
+like($said, qr/does not know shard 5, which may live elsewhere.*type: snowid-move restore --shard 5 --from '.*' --to '.*' --yes$/sm, 'is told to type --yes');
+my $registry = move_node('registry');
+$registry->start;
+$registry->safe_psql('postgres', "CREATE EXTENSION snowid; INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (5, 'insta5', 'host=elsewhere dbname=postgres')");
+my @registry = ('--registry', $registry->connstr('postgres'));
+($code, $said) = snowid_move($then, $live, 5, 'restore', '--dry-run', @registry);
+is($code, 1, 'nor if the registry has it elsewhere') or diag $said;
+like($said, qr/may live elsewhere: host=elsewhere/, '... and where');
+$registry->safe_psql('postgres', "UPDATE snowid.shard_registry SET home = \$\$$home\$\$");
+($code, $said) = snowid_move($then, $live, 5, 'restore', '--dry-run', @registry);
+is($code, 0, 'if it has it there') or diag $said;
+$registry->stop;
+($code, $said) = snowid_move($then, $live, 5, 'restore', '--yes');
 is($code, 0, 'a dropped shard') or diag $said;
 is(rows($live, 'insta5'), $wanted, 'is back');
 is($live->safe_psql('postgres', $row_sql), $row, 'with its pool and home');
@@ -184,6 +263,17 @@ is($live->safe_psql('postgres', "SELECT insta5.next_id() > $newest"), 't', 'with
 ($code, $said) = snowid_to($live, 'finish');
 is($code, 0, 'nothing to finish') or diag $said;
 like($said, qr/nothing to finish/, 'is said');
+
+# Dropped after it was brought back: what it was before is no reason not to do that again.
+($code, $said) = snowid_move($then, $live, 5, 'restore');
+is($code, 0, 'brought back once more') or diag $said;
+$live->safe_psql('postgres', 'SELECT snowid.drop_shard(5, true)');
+($code, $said) = snowid_move($then, $live, 5, 'restore', '--yes');
+is($code, 0, 'and again, after it was dropped') or diag $said;
+is(rows($live, 'insta5'), $wanted, 'is back');
+($code, $said) = snowid_to($live, 'finish');
+like($said, qr/schema "insta5_before_\d+" is dropped/, 'what it was before can be dropped');
+is($live->safe_psql('postgres', q{SELECT obj_description('insta5'::regnamespace, 'pg_namespace')}), q{of Ann's}, 'its own comment is what it was');
 
 $then->stop;
 $live->stop;

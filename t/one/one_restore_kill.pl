@@ -1,6 +1,7 @@
 # snowid-move restore, killed with its session at each of its steps, before their commit:
 # the shard stays open, with the rows that it had or those that come back, and the same
-# command ends it.  A COMMIT whose answer is lost is looked up.
+# command ends it.  A COMMIT whose answer is lost is looked up.  Pools that were paused go on with
+# the next command, and those that somebody else has paused stay so.
 
 use strict;
 use warnings;
@@ -9,6 +10,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use IPC::Run ();
 use MoveTest;
+use PoolerTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowidTest;
@@ -67,8 +69,62 @@ for my $kind ('copying', 'copy', 'before')
 		"here $left 0 true", "killed at $kind: the shard is as it was");
 }
 
+my ($run, $out, $code, $said);
+
+SKIP: {
+	skip 'pgbouncer is not installed', 1 unless have_pgbouncer();
+	my $p = start_pooler($live);
+	my @plain = @command;
+	push @command, pooler_options($p);
+	my @finish = ('snowid-move', 'finish', '--shard', 5, '--to', $live->connstr('postgres'));
+	for my $next ([ @finish, pooler_options($p) ], [@command])
+	{
+		($run) = held(q{NEW.kind = 'before'});
+		$run->signal('KILL');
+		$run->finish;
+		terminate();
+		let_go();
+		like(led_to($p, 'insta5'), qr/ paused/, 'killed in the pause: the pool stays paused');
+		IPC::Run::run(\@finish, '>', \$said, '2>&1');
+		like($said, qr/may have left the pool of shard 5 paused: type the command with its --pooler/, '... as any command says');
+		IPC::Run::run($next, '>', \$said, '2>&1');
+		is($?, 0, "next: $next->[1]") or diag $said;
+		is(led_to($p, 'insta5'), $live->port, '... lets its clients go on');
+		is(login_retry($p), 15, '... and puts server_login_retry back');
+	}
+	IPC::Run::run([ 'psql', '-Xqc', 'PAUSE insta5', console($p) ]) or die;
+	($code, $said) = snowid_move($then, $live, 5, 'undo', pooler_options($p), '--retries', 0);
+	is($code, 1, 'paused by somebody else') or diag $said;
+	like($said, qr/somebody has paused pool "insta5"/, '... is told');
+	like(led_to($p, 'insta5'), qr/ paused/, '... and stays so');
+	IPC::Run::run([ 'psql', '-Xqc', 'RESUME insta5', console($p) ]) or die;
+	($code, $said) = snowid_move($then, $live, 5, 'undo', pooler_options($p));
+	is($code, 0, 'undone') or diag $said;
+	is(led_to($p, 'insta5'), $live->port, 'and the pool goes on');
+	is($live->safe_psql('postgres', q{SELECT count(*) FROM snowid.copies WHERE details ? 'poolers'}), '0', 'nothing is noted');
+	IPC::Run::run(\@finish) or die;
+	@command = @plain;
+}
+
+# The server goes with the COMMIT: nobody knows.
+($run, $out) = held(q{NEW.kind = 'before'});
+$live->stop('immediate');
+$run->finish;
+is($run->full_result(0) >> 8, 3, 'it does not say that nothing was done') or diag $$out;
+$live->start;
+$hold->quit;
+$hold = $live->background_psql('postgres');
+$live->safe_psql('postgres', 'DROP TRIGGER hold ON snowid.copies');
+
+# Who has taken an id and goes on is told.
+$hold->query_safe('BEGIN; SELECT insta5.next_id()');
+($code, $said) = snowid_move($then, $live, 5, 'restore', '--retries', 0);
+is($code, 1, 'somebody holds the sequence') or diag $said;
+like($said, qr/error: a transaction that has taken ids/, 'is told');
+$hold->query_safe('ROLLBACK');
+
 # Its session is ended in the COMMIT, which is rolled back: it tries again.
-my ($run, $out) = held(q{NEW.kind = 'before'});
+($run, $out) = held(q{NEW.kind = 'before'});
 terminate();
 let_go();
 $run->finish;
@@ -76,7 +132,7 @@ is($run->result(0), 0, 'it goes on after its session was ended in the COMMIT') o
 is($live->safe_psql('postgres', 'SELECT count(*) FROM insta5.users'), '200', 'and all rows are back');
 is($live->safe_psql('postgres', q{SELECT string_agg(kind, ' ') FROM snowid.copies}), 'before', 'nothing else is left');
 $hold->quit;
-my ($code, $said) = snowid_move($then, $live, 5, 'restore');
+($code, $said) = snowid_move($then, $live, 5, 'restore');
 is($code, 0, 'the same command again') or diag $said;
 like($said, qr/brought back already/, 'has nothing to do');
 

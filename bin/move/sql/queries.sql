@@ -601,21 +601,22 @@ LATERAL (SELECT format($$SELECT concat('(', %L, ')=', k), h FROM (SELECT textin(
  FROM $$, names, keys, texts), $$ t) x ORDER BY convert_to(k, 'UTF8')$$) r (rows, sorted)
 ORDER BY name COLLATE "C";
 
--- The schemas that a shard has on a server, by registry, journal, and names that moves and restores give;
--- never one of another shard.
+-- The schemas that a shard has on a server, by registry, journal, what copies say of themselves, and names that
+-- moves and restores give; never one of another shard.
 -- arguments: shard schema
 \echo erased_schemas_sql
 SELECT coalesce(string_agg(quote_literal(nspname), ', '), 'NULL') FROM pg_namespace n
 WHERE (nspname IN (SELECT schema FROM snowid.shard_registry WHERE shard = :'shard' UNION ALL SELECT schema FROM snowid.moves WHERE shard = :'shard'
-  UNION ALL SELECT schema FROM snowid.copies WHERE shard = :'shard')
+  UNION ALL SELECT schema FROM snowid.copies WHERE shard = :'shard' AND schema = nspname
+   AND split_part(obj_description(n.oid, 'pg_namespace'), E'\n', 1) = 'snowid: of shard ' || :'shard')
  OR starts_with(nspname, :'schema' || '_') AND substr(nspname, length(:'schema') + 1) ~ '^_(moved\d*|before_.*)$'
  AND EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relkind = 'S'))
 AND NOT EXISTS (SELECT FROM snowid.shard_registry r WHERE r.schema = nspname AND shard <> :'shard');
 
 -- arguments: schemas shard
 \echo erased_sizes_sql
-SELECT concat_ws(', ', string_agg(format('schema %I with %s tables, %s', nspname, tables, pg_size_pretty(bytes)), ', ' ORDER BY nspname),
- (SELECT 'its row in the registry' || coalesce(', with pool ' || pool, '') FROM snowid.shard_registry WHERE shard = :'shard'))
+SELECT translate(concat_ws(', ', string_agg(format('schema %I with %s tables, %s', nspname, tables, pg_size_pretty(bytes)), ', ' ORDER BY nspname),
+ (SELECT 'its row in the registry' || coalesce(', with pool ' || pool, '') FROM snowid.shard_registry WHERE shard = :'shard')), E'\n', ' ')
 FROM pg_namespace n, LATERAL (SELECT count(*) FILTER (WHERE relkind IN ('r', 'p')) AS tables, coalesce(sum(pg_total_relation_size(oid)) FILTER (WHERE relkind IN ('r', 'm')), 0)::bigint AS bytes
  FROM pg_class WHERE relnamespace = n.oid) c WHERE nspname IN (:'schemas');
 
@@ -631,7 +632,7 @@ UNION ALL SELECT concat((SELECT string_agg(format('ALTER SEQUENCE %s OWNED BY NO
  false, CASE WHEN relispartition THEN 1 ELSE 2 END
 FROM part p WHERE relkind IN ('r', 'p', 'm', 'f') ORDER BY 3;
 
--- With what is left, its rows; but for that of the registry which names the others, while it is needed.
+-- With what is left, its rows; but for that of the registry, which names the others, while it is needed.
 -- arguments: shard schemas keep
 \echo erased_rest_sql
 SELECT concat_ws('; ', format('DELETE FROM snowid.moves WHERE shard = %1$s; DELETE FROM snowid.copies WHERE shard = %1$s', :'shard'),
@@ -640,14 +641,14 @@ SELECT concat_ws('; ', format('DELETE FROM snowid.moves WHERE shard = %1$s; DELE
  (SELECT format('DROP SCHEMA IF EXISTS %s CASCADE', string_agg(quote_ident(s), ', ')) FROM unnest(ARRAY[:'schemas']::text[]) s WHERE s IS NOT NULL HAVING count(*) > 0));
 
 -- What remains, in lines: what can be seen, and what not.
--- arguments: schemas home schema
+-- arguments: schemas home schema shard
 \echo erased_remains_sql
-SELECT coalesce(string_agg(format(E'remains at %s: %s\n', :'home', what), '' ORDER BY what), '') FROM (
+SELECT coalesce(string_agg(format(E'remains at %s: %s\n', :'home', translate(what, E'\n', ' ')), '' ORDER BY what), '') FROM (
  SELECT DISTINCT format('what publication %I has sent of it to its subscribers', pubname) FROM pg_publication p WHERE puballtables
   OR EXISTS (SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname AND schemaname IN (:'schemas'))
  UNION ALL SELECT format('log since %s, which slot %I keeps', restart_lsn, slot_name) FROM pg_replication_slots
- UNION ALL SELECT format('schema %I, by its name a copy; to drop it, type: DROP SCHEMA %1$I CASCADE;', nspname) FROM pg_namespace
-  WHERE starts_with(nspname, :'schema' || '_') AND nspname NOT IN (:'schemas') AND nspname NOT IN (SELECT schema FROM snowid.shard_registry)
+ UNION ALL SELECT format('schema %I, perhaps a copy; to drop it, type: DROP SCHEMA %1$I CASCADE;', nspname) FROM pg_namespace
+  WHERE (starts_with(nspname, :'schema' || '_') OR nspname IN (SELECT schema FROM snowid.copies WHERE shard = :'shard')) AND nspname NOT IN (:'schemas') AND nspname NOT IN (SELECT schema FROM snowid.shard_registry)
  UNION ALL SELECT format('routine %s, which mentions it', f.oid::regprocedure) FROM pg_proc f JOIN pg_namespace n ON n.oid = pronamespace
   WHERE nspname NOT IN (:'schemas') AND prosrc ~ ('\m' || regexp_replace(:'schema', '(\W)', '\\\1', 'g') || '\M')
  UNION ALL SELECT format('a setting of %s, which mentions it: %s', coalesce('role ' || nullif(setrole, 0)::regrole::text, 'the database'), s)
@@ -662,12 +663,12 @@ SELECT r.schema, r.sequence, to_jsonb(r)::text, (SELECT last_value FROM snowid_i
  (SELECT string_agg(format('ONLY %I.%I', nspname, relname), ', ' ORDER BY c.oid) FROM pg_class c WHERE relnamespace = n.oid AND relkind = 'r')
 FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = r.schema WHERE shard = :'number';
 
--- What its sequences have come to: as they were, if it is closed.
+-- What its sequences have come to: as they were, if it is closed; unlogged ones, which a standby has not, begin anew.
 -- arguments: number
 \echo copied_sequences_sql
 SELECT coalesce((SELECT details -> 'sequences' FROM snowid.moves WHERE shard = :'number' AND closed), jsonb_object_agg(relname, jsonb_build_object(
- 'last', (v).last, 'called', (v).called, 'min', least(seqmin, (v).last), 'max', greatest(seqmax, (v).last), 'start', seqstart, 'cycle', seqcycle)), '{}')
-FROM (SELECT relname, q.*, snowid_internal.sequence_value(seqrelid, snowid_internal.epoch_of(r)) AS v
+ 'last', coalesce((v).last, seqstart), 'called', coalesce((v).called, false), 'min', least(seqmin, (v).last), 'max', greatest(seqmax, (v).last), 'start', seqstart, 'cycle', seqcycle)), '{}')
+FROM (SELECT relname, q.*, snowid_internal.sequence_value(CASE WHEN relpersistence <> 'u' OR NOT pg_is_in_recovery() THEN seqrelid END, snowid_internal.epoch_of(r)) AS v
  FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = r.schema JOIN pg_class c ON relnamespace = n.oid AND relkind = 'S'
  JOIN pg_sequence q ON seqrelid = c.oid WHERE shard = :'number' OFFSET 0) s;
 
@@ -685,6 +686,13 @@ WHERE relnamespace = to_regnamespace(quote_ident(:'schema')) AND relkind = 'r' A
 SELECT name FROM generate_series(1, 1 + (SELECT count(*) FROM pg_namespace)) i,
  LATERAL (SELECT snowid_internal.clip_name(:'schema', :'suffix' || CASE WHEN i > 1 THEN '_' || i ELSE '' END) AS name) n
 WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = name) ORDER BY i LIMIT 1;
+
+-- What a schema says of itself, which only its owner can have it say, as a statement: under the
+-- name that it has by then, whose copy it is, or no more, and after that its own comment.
+-- arguments: name then mark
+\echo mark_schema_sql
+SELECT format('COMMENT ON SCHEMA %I IS %L', :'then', nullif(concat_ws(E'\n', :'mark',
+ nullif(regexp_replace(obj_description(to_regnamespace(quote_ident(:'name')), 'pg_namespace'), '^snowid: of shard \d+(\n|$)', ''), '')), ''));
 
 -- Whose a schema is, as statements.
 -- arguments: name
@@ -749,6 +757,7 @@ SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', t.oid::regclass, at
   AND def ~ 'id_shard[(].* = [0-9]+[)][)]$'), ''),
  format('SELECT snowid.set_default(%L, %L, %L)', t.oid::regclass, attname, is_own)
 FROM pg_class t JOIN pg_attrdef ad ON adrelid = t.oid JOIN pg_attribute a ON attrelid = t.oid AND attnum = adnum,
-LATERAL (SELECT bool_or(nspname = 'snowid') AS is_own FROM pg_depend d JOIN pg_proc p ON p.oid = refobjid JOIN pg_namespace n ON n.oid = pronamespace
- WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid AND refclassid = 'pg_proc'::regclass AND proname = 'next_id') o
+LATERAL (SELECT bool_or(pronamespace = 'snowid'::regnamespace) AS is_own FROM pg_depend d JOIN pg_proc p ON p.oid = refobjid
+ WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid AND refclassid = 'pg_proc'::regclass AND proname = 'next_id'
+ AND pronamespace IN ('snowid'::regnamespace, :'name'::regnamespace)) o
 WHERE relnamespace = :'name'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND is_own IS NOT NULL ORDER BY t.oid;
