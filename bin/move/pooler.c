@@ -14,8 +14,8 @@
  *
  * PAUSE and RELOAD end the logins that PgBouncer has under way at the server, and
  * it takes that for a server that refuses: it opens no connection of that pool for
- * server_login_retry.  So this is 0 from before PAUSE until after RESUME.  The
- * journal has the value to put back beside the pooler's name.
+ * server_login_retry.  So this is next to 0 from before PAUSE until after RESUME, and
+ * such that whoever finds it, of several programs or after a kill, knows what it was.
  *
  * So a journal that names poolers says that their pools are perhaps paused, or
  * lead to where the shards were.  settle_pools() ends that at the beginning of the next
@@ -62,17 +62,19 @@ typedef struct Console
 	PGconn	   *spare;			/* takes the place of one that gives no answer */
 	bool		pending;		/* it has been asked, and has not answered */
 	PGresult   *answer;			/* the last one; NULL: none in time, or lost */
-	const char *login_retry;	/* server_login_retry, to be put back; NULL:
-								 * it is as it was */
+	const char *login_retry;	/* what sets server_login_retry as it was;
+								 * NULL: it is so */
+	const char *no_retry;		/* what sets it for a pause */
 	const char *const *before;	/* what else to ask before a pool; ends in
 								 * NULL */
 	int			asked;			/* for the pool of which shard; -1: none yet */
 	const char *peer_id;		/* among the processes that are its peers */
 } Console;
 
-static const char *const before_pause[] = {"SET server_login_retry = 0", NULL};
-static const char *const before_resume[] = {"SHOW POOLS", "SET server_login_retry = 0", NULL};
-static const char *const before_route[] = {"RELOAD", "SHOW POOLS", "SET server_login_retry = 0", NULL};
+static const char no_retry[] = "SET server_login_retry";
+static const char *const before_pause[] = {no_retry, NULL};
+static const char *const before_resume[] = {"SHOW POOLS", no_retry, NULL};
+static const char *const before_route[] = {"RELOAD", "SHOW POOLS", no_retry, NULL};
 
 static Console *consoles = NULL;
 static int	nconsoles = 0;
@@ -122,21 +124,12 @@ add_console(const char *conninfo)
 	return &consoles[i];
 }
 
-/* Name a journal's poolers, with what to put back there. */
+/* Name a journal's poolers. */
 static void
 add_journaled(const Journal *journal)
 {
 	for (char *name = strtok(pg_strdup(journal->poolers), "\n"); name != NULL; name = strtok(NULL, "\n"))
-	{
-		Console    *c;
-		char	   *login_retry = strchr(name, '\t');
-
-		if (login_retry != NULL)
-			*login_retry++ = '\0';
-		c = add_console(name);
-		if (login_retry != NULL)
-			c->login_retry = login_retry;
-	}
+		(void) add_console(name);
 }
 
 /* Are there any, that the command or a journal names? */
@@ -451,7 +444,8 @@ ask_next(Console *c, const Move *move, const char *verb)
 {
 	if (*c->before != NULL)
 	{
-		ask_console(c, *c->before++);
+		ask_console(c, *c->before == no_retry ? c->no_retry : *c->before);
+		c->before++;
 		return;
 	}
 	do
@@ -504,6 +498,30 @@ note_poolers(const Move *move, const Side *from, const char *names)
 				   is_any_known(move, from) ? "moves" : "copies", literal(from->conn, names), shard_list(move));
 }
 
+/*
+ * Find out what server_login_retry is, or was: for a pause it is ten times the seconds, and 7, in
+ * microseconds; or a thousand times, and 8, if they are no whole number.
+ */
+static bool
+read_login_retry(Console *c)
+{
+	double		seconds;
+	int			us;
+
+	if (ask_and_wait(c, "SHOW CONFIG") == 0)
+		return false;
+	seconds = atof(config_of(c, "server_login_retry"));
+	us = seconds < 1 ? (int) (seconds * 1000000 + 0.5) : 0;
+	if (us % 10 == 7)
+		seconds = us / 10;
+	else if (us % 10 == 8)
+		seconds = us / 10 / 100.0;
+	us = seconds == (int) seconds ? 10 * (int) seconds + 7 : 10 * (int) (seconds * 100 + 0.5) + 8;
+	c->login_retry = text_of("SET server_login_retry = '%g'", seconds);
+	c->no_retry = text_of("SET server_login_retry = '%d.%06d'", us / 1000000, us % 1000000);
+	return true;
+}
+
 /* What a move with poolers needs before writers wait, at each attempt; NULL, or why it has it not. */
 const char *
 prepare_pools(const Move *move, const Side *from, const Side *to)
@@ -519,17 +537,9 @@ prepare_pools(const Move *move, const Side *from, const Side *to)
 		return reason;
 	for (Console *c = consoles; c < consoles + nconsoles; c++)
 	{
-		const char *retry;
-
-		if (ask_and_wait(c, "SHOW CONFIG") == 0)
+		if (!read_login_retry(c))
 			return text_of("the pooler at %s gives no answer", c->name);
-		retry = config_of(c, "server_login_retry");
-
-		/* What is 0 stays so: another program may have it in hand. */
-		if (c->login_retry == NULL && atof(retry) > 0)
-			c->login_retry = retry;
-		names = text_of("%s%s%s%s\n", names, c->name, c->login_retry != NULL ? "\t" : "",
-						c->login_retry != NULL ? c->login_retry : "");
+		names = text_of("%s%s\n", names, c->name);
 
 		/* Our RESUME would end their pause. */
 		if (ask_and_wait(c, "SHOW DATABASES") > 0)
@@ -589,10 +599,19 @@ put_login_retry_back(const Move *move)
 
 		while (c->login_retry != NULL && ask_and_wait(c, "SHOW POOLS") > 0 && longest_wait(c, move) >= 0 && now_ms() < until)
 			pg_usleep(LOGIN_POLL_MS * 1000);
+		for (int attempt = 0; attempt < 2 && c->login_retry != NULL; attempt++)
+		{
+			(void) ask_and_wait(c, c->login_retry);
+			if (has_obeyed(c))
+				c->login_retry = NULL;
+			else
+				(void) open_consoles();
+		}
 		if (c->login_retry != NULL)
-			(void) ask_and_wait(c, text_of("SET server_login_retry = %s", c->login_retry));
-		if (c->login_retry != NULL && has_obeyed(c))
-			c->login_retry = NULL;
+		{
+			report_warning("the pooler at %s has another server_login_retry than it had", c->name);
+			report_hint("Type there: %s", c->login_retry);
+		}
 	}
 }
 
@@ -608,6 +627,9 @@ resume_all(const Move *move, const char *home)
 	bool		all = true;
 
 	paused = NULL;
+	for (c = consoles; c < consoles + nconsoles; c++)
+		if (c->no_retry == NULL)
+			(void) read_login_retry(c);
 	ask_first(move, "RESUME", home != NULL ? before_route : before_resume);
 	while ((c = next_answer(NULL, until)) != NULL)
 	{

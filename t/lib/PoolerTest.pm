@@ -153,7 +153,7 @@ sub login_retry
 {
 	my ($p) = @_;
 	IPC::Run::run([ 'psql', '-XAtqc', 'SHOW CONFIG', console($p) ], '>', \my $out) or die;
-	return ($out =~ /^server_login_retry\|(\d+)/m)[0];
+	return ($out =~ /^server_login_retry\|([^|]+)/m)[0];
 }
 
 # A machine that is busy is no reason to give up.
