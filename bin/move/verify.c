@@ -91,6 +91,7 @@ hold_definitions(const Move *move, const Side *side, const Shard *shard)
 	if (res == NULL)
 	{
 		report_error("%s: could not lock a table to compare it: %s", side->label, PQerrorMessage(side->aux));
+		report_hint("The copy stays, and is kept current. Type the same command again.");
 		fail();
 	}
 	PQclear(res);

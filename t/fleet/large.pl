@@ -27,12 +27,13 @@ my $answers = q{INSERT INTO answer SELECT n, 's' || n, 'host=s' || n || ' dbname
 my $plan = 'UPDATE pool SET target = CASE WHEN i % 10 = 0 THEN (server + 1) % 256 ELSE server END;';
 my @parts = ('SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning;', query_of('answer'), $answers, (map { query_of($_) } qw(told pools)), $plan, query_of('jobs'),
 	q{SELECT 'found', count(*), count(allowed), min(length(allowed)), count(DISTINCT allowed), count(apart), min(length(apart)), count(*) FILTER (WHERE stays) FROM pool;},
-	q{SELECT 'jobs', sum(cardinality(string_to_array(shards, ','))) FROM job;}, query_of('doubts'), query_of('plan_text'));
+	q{SELECT 'peak', (regexp_match(pg_read_file('/proc/self/status'), 'VmHWM:\\s+(\\d+)'))[1]::int / 1024;}, q{SELECT 'jobs', sum(cardinality(string_to_array(shards, ','))) FROM job;}, query_of('doubts'), query_of('plan_text'));
 my $start = time;
 my ($code, $out, $err) = $node->psql('postgres', join("\n", "\\set by bytes", "\\set rate 0", "\\set needs_sizes t", "\\set drained x", "\\set max_lag -1", "\\set registry x", @parts), timeout => $PostgreSQL::Test::Utils::timeout_default);
 my $took = time - $start;
 is($err, '', 'no error');
 cmp_ok($took, '<=', 30, "in $took s");
+cmp_ok($out =~ /^peak\|(\d+)$/m ? $1 : 1e9, '<=', 200, 'MB of memory in the session');
 like($out, qr/^found\|8192\|2640\|256\|1\|2640\|33\|2720$/m, 'pools, and their rules');
 like($out, qr/^jobs\|820$/m, 'all that moves is in a job');
 is(() = $out =~ /^s\d+ +#* +\d+ % /mg, 256, 'a line for each server');
