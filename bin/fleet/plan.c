@@ -201,24 +201,40 @@ balance(Plan *plan, bool (*lower) (Plan *plan, int server))
 	free(given_up);
 }
 
-/* What each server should have at most: its part of all, or the largest pool. */
+/*
+ * What each server should have at most: its part of all, or the largest pool.  But one that stays, and
+ * is more than its server's part, is no measure for the others: they have their parts of the rest.
+ */
 static double *
 shares_of(const PlanServer *servers, int nservers, const PlanPool *pools, int npools)
 {
 	double	   *share = calloc(nservers + 1, sizeof(double));
+	double	   *stays = calloc(nservers + 1, sizeof(double));
 	double		all = 0,
 				weights = 0,
 				largest = 1e-9;
 
 	for (int i = 0; i < npools; i++)
 	{
+		double	   *most = pools[i].stays && !servers[pools[i].server].drains ? &stays[pools[i].server] : &largest;
+
 		all += pools[i].load;
-		largest = Max(largest, pools[i].load);
+		*most = Max(*most, pools[i].load);
 	}
 	for (int s = 0; s < nservers; s++)
 		weights += servers[s].drains ? 0 : servers[s].weight;
 	for (int s = 0; s < nservers; s++)
-		share[s] = Max(all * servers[s].weight / Max(weights, servers[s].weight), largest);
+		if (share[s] == 0 && stays[s] > Max(all * servers[s].weight / weights, largest))
+		{
+			share[s] = stays[s];
+			all -= stays[s];
+			weights -= servers[s].weight;
+			s = -1;				/* the others' parts are less now */
+		}
+	for (int s = 0; s < nservers; s++)
+		if (share[s] == 0)
+			share[s] = Max(all * servers[s].weight / Max(weights, servers[s].weight), largest);
+	free(stays);
 	return share;
 }
 

@@ -275,6 +275,13 @@ try_rules(void)
 		fine = fine && pools[i].to == 0;
 	ok(fine && bytes_moved(pools, 40) == 200, "pinned pools stay");
 
+	for (int i = 0; i < 20; i++)
+		pools[i].stays = (pools[i].server = i > 0) == 0;
+	pools[0].load = 600;
+	make_plan(servers, 3, pools, 20, &limits, true);
+	ok(imbalance_of(servers, 3, pools, 20, true) < 1.06 && bytes_moved(pools, 20) == 90, "beside a pinned pool that is most of all, the rest is evened out");
+	pools[0].load = 10;
+
 	for (int i = 0; i < 40; i++)
 	{
 		pools[i].stays = false;
