@@ -209,7 +209,7 @@ is($code, 1, 'nor over what is in its way') or diag $said;
 like($said, qr/schema "insta5_restoring" does not say/, '... and why');
 $live->safe_psql('postgres', q{DROP SCHEMA insta5_restoring; CREATE SCHEMA hers AUTHORIZATION lesser; SET ROLE lesser;
 UPDATE snowid.copies SET schema = 'hers', kind = 'before', details = '{"poolers": "host=/nowhere\\n"}' WHERE schema = 'insta5_restoring'; COMMENT ON SCHEMA hers IS 'snowid: of shard 5'});
-($code, $said) = snowid_to($live, 'undo');
+($code, $said) = snowid_to($live, 'undo', '--pooler', 'host=/elsewhere', '--pooler-file', '/dev/null');
 is($code, 1, 'a schema of others takes no place') or diag $said;
 like($said, qr/schema "hers", which would take the place of shard 5, is lesser's.*--trust-owners/s, '... and why');
 unlike($said, qr/nowhere/, 'nor does it lead anybody to a pooler');
