@@ -50,9 +50,10 @@ resume_noted(const Move *move, char *noted)
 		for (int i = 0; i < move->options->npoolers; i++)
 		{
 			const char *name = without_password("--pooler", move->options->poolers[i]);
-			const char *retry = line + strcspn(line, "\t");
+			size_t		length = strcspn(line, "\t");
+			const char *retry = line + length;
 
-			if (strncmp(line, name, Max(strlen(name), retry - line)) == 0 && retry[strspn(retry, "\t0123456789.")] == '\0')
+			if (length == strlen(name) && strncmp(line, name, length) == 0 && retry[strspn(retry, "\t0123456789.")] == '\0')
 				journal->poolers = text_of("%s%s\n", journal->poolers != NULL ? journal->poolers : "", line);
 		}
 	journal->begun_as = TARGET;
