@@ -142,6 +142,7 @@ is($code, 0, 'again: says that it is done') or diag $said;
 like($said, qr/brought back already.*snowid-move finish .*snowid-move undo /s, 'and what can be typed');
 ($code, $said) = snowid_to($live, 'restore', '--from', $then->connstr('template1'));
 is($code, 1, 'of another --from, that it is not') or diag $said;
+like($said, qr/error: shard 5 is brought back already, as it is at: .*port=$port.*Type before: snowid-move finish .*; or: snowid-move undo /s, '... but what, and what to type');
 ($code, $said) = snowid_move($live, $live, 6, 'restore');
 is($code, 1, 'of itself: refused') or diag $said;
 like($said, qr/the same database/, 'as such');
