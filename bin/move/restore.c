@@ -50,9 +50,10 @@ resume_noted(const Move *move, char *noted)
 		for (int i = 0; i < move->options->npoolers; i++)
 		{
 			const char *name = without_password("--pooler", move->options->poolers[i]);
-			const char *retry = line + strcspn(line, "\t");
+			size_t		length = strcspn(line, "\t");
+			const char *retry = line + length;
 
-			if (strncmp(line, name, Max(strlen(name), retry - line)) == 0 && retry[strspn(retry, "\t0123456789.")] == '\0')
+			if (length == strlen(name) && strncmp(line, name, length) == 0 && retry[strspn(retry, "\t0123456789.")] == '\0')
 				journal->poolers = text_of("%s%s\n", journal->poolers != NULL ? journal->poolers : "", line);
 		}
 	journal->begun_as = TARGET;
@@ -725,10 +726,12 @@ restore_one(const MoveOptions *options, int i)
 		if (!is_marked(move, former))
 			return failure();
 
-		report_info("shard %d is brought back already%s%s; what it was before is schema \"%s\". To drop that, type: %s; to undo it: %s",
-					shard, was != NULL ? ", from " : "", was != NULL ? was : "", former,
-					command_there(move, "finish", NULL, move->options->to), command_there(move, "undo", NULL, move->options->to));
-		return was == NULL || strcmp(was, swap.from) == 0 ? EXIT_DONE : EXIT_FAILED;
+		if (was != NULL && strcmp(was, swap.from) != 0)
+			return refuse(EXIT_FAILED, text_of("Type before: %s; or: %s", command_there(move, "finish", NULL, move->options->to), command_there(move, "undo", NULL, move->options->to)),
+						  "shard %d is brought back already, as it is at: %s", shard, was);
+		report_info("shard %d is brought back already; what it was before is schema \"%s\". To drop that, type: %s; to undo it: %s",
+					shard, former, command_there(move, "finish", NULL, move->options->to), command_there(move, "undo", NULL, move->options->to));
+		return EXIT_DONE;
 	}
 	if (!open_source(&copy))
 		return failure();

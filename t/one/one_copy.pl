@@ -57,6 +57,9 @@ like($a->safe_psql('postgres', q{INSERT INTO insta7.users (name) VALUES ('more')
 is($code, 1, 'not over one that is there') or diag $said;
 like($said, qr/there is a schema "insta7_copy".*--as NAME/s, 'says so');
 
+($code, $said) = snowid_move($a, $a, 7, 'copy', '--as', 'marked');
+is($code, 0, 'of another name') or diag $said;
+
 # A row that was left behind closes no schema of its name.
 $a->safe_psql('postgres', 'DROP SCHEMA insta7_copy CASCADE; CREATE SCHEMA insta7_copy; CREATE TABLE insta7_copy.t (i int); INSERT INTO insta7_copy.t VALUES (1)');
 $a->safe_psql('postgres', 'DROP SCHEMA insta7_copy CASCADE');
@@ -79,6 +82,9 @@ is($b->safe_psql('postgres', q{INSERT INTO insta9.others DEFAULT VALUES RETURNIN
 	'what others call next_id() is theirs, and an unlogged sequence begins anew');
 my ($rc, $out, $err) = $b->psql('postgres', 'INSERT INTO insta9.users (id) VALUES (snowid.make_id(now(), 8, 1))');
 like($err, qr/violates check constraint/, 'its guard stands');
+
+is($_->[0]->safe_psql('postgres', "SELECT obj_description('$_->[1]'::regnamespace, 'pg_namespace')"), $_->[2], "what schema $_->[1] says of itself")
+  for [ $a, 'marked', 'snowid: of shard 7' ], [ $b, 'insta9', '' ];
 
 # Definitions: registry and ledger, no rows.
 ($code, $said) = snowid_move($a, $b, 7, 'copy', '--definitions');

@@ -228,5 +228,8 @@ $dir->safe_psql('postgres', "INSERT INTO snowid.servers (name, home) VALUES ('b'
 erase(0, 'a server that only snowid.servers names', '', @registry, '--yes');
 nothing_of_it_ok('by name');
 
-$_->stop for $a, $b, $dir;
+$b->stop;
+like(erase(1, 'nothing of it where a server is down', '', @registry, '--yes'), qr/no server has it that was reached/, 'says so');
+
+$_->stop for $a, $dir;
 done_testing();
