@@ -86,14 +86,25 @@ diff_rows(PGconn *const conns[2], const char *const schemas[2], const char *cons
 
 	for (int i = 0; i < 2; i++)
 	{
-		locks[i] = lock_of_definitions(options, conns[i], literal(conns[i], schemas[i]));
+		const char *schema = literal(conns[i], schemas[i]);
+		const char *names;
+
+		run(conns[i], "COMMIT AND CHAIN");
+		names = tables_of_schema(conns[i], schema);
+		locks[i] = lock_of_definitions(options, conns[i], schema, names);
 
 		/* If the two are the same, the first session has it. */
 		if (i == 1 && locks[1] != NULL && locks[0] != NULL && strcmp(locks[0], locks[1]) == 0 &&
 			query_bool(conns[1], "SELECT count(*) FROM pg_locks WHERE mode = 'ShareUpdateExclusiveLock' AND pid = %d", PQbackendPID(conns[0])))
 			locks[1] = NULL;
 		run(conns[i], "COMMIT AND CHAIN; SET LOCAL lock_timeout = %d; %s", LOCK_LIMIT_MS, locks[i] != NULL ? locks[i] : "");
-		facts[i] = query_text(conns[i], DIFF_FACTS_SQL, literal(conns[i], schemas[i]));
+		if (strcmp(names, tables_of_schema(conns[i], schema)) != 0)
+		{
+			report_error("%s: tables of schema \"%s\" were made or renamed meanwhile", label_of(conns[i]), schemas[i]);
+			report_hint("Type the same command again.");
+			fail();
+		}
+		facts[i] = query_text(conns[i], DIFF_FACTS_SQL, schema);
 	}
 	tables = query(conns[0], DIFF_TABLES_SQL, literal(conns[0], schemas[0]), literal(conns[0], facts[0]),
 				   literal(conns[0], schemas[1]), literal(conns[0], facts[1]));

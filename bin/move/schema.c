@@ -106,15 +106,23 @@ calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas)
 		refuse(false, "If you trust that role with both servers, say so: --trust-owners.", "%s: %s, whose owner is no superuser", label_of(conn), call);
 }
 
+/* The names of a schema's tables, as a literal. */
+char *
+tables_of_schema(PGconn *conn, const char *schema)
+{
+	return literal(conn, query_text(conn, "SELECT array_agg(format('%%I.%%I', nspname, relname) ORDER BY c.oid) FROM pg_class c "
+									"JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND relkind IN ('r', 'p')", schema));
+}
+
 /*
- * What keeps whoever is not trusted, to the end of a transaction, from giving tables of some schemas
+ * What keeps whoever is not trusted, to the end of a transaction, from giving these tables of a schema
  * what planning a query would run; NULL if nobody has to be.  What they have by then is to be
  * looked at after it, out of a new snapshot.
  */
 char *
-lock_of_definitions(const MoveOptions *options, PGconn *conn, const char *schemas)
+lock_of_definitions(const MoveOptions *options, PGconn *conn, const char *schema, const char *tables)
 {
-	return options->trust_owners ? NULL : query_text(conn, DEFINITIONS_LOCK_SQL, schemas);
+	return options->trust_owners ? NULL : query_text(conn, DEFINITIONS_LOCK_SQL, schema, tables);
 }
 
 /* In each shard, what the user wants to be otherwise on the target. */

@@ -80,10 +80,10 @@ receive(const Side *side)
 
 /* The snapshot may be older than what a table has: the first session looks at that. */
 static void
-hold_definitions(const Move *move, const Side *side, const Shard *shard)
+hold_definitions(const Move *move, const Side *side, const Shard *shard, const char *tables)
 {
 	const char *schema = literal(side->conn, shard->schema);
-	char	   *lock = lock_of_definitions(move->options, side->conn, schema);
+	char	   *lock = lock_of_definitions(move->options, side->conn, schema, tables);
 	PGresult   *res = lock == NULL ? NULL : try_and_tell(side, side->aux, side->conn, lock);
 
 	if (lock == NULL)
@@ -107,11 +107,12 @@ static bool
 compare_shard(const Move *move, const Shard *shard, const char *sql)
 {
 	const Side *sides[] = {&move->source, &move->target};
+	const char *tables = tables_of_schema(sides[0]->aux, literal(sides[0]->aux, shard->schema));
 	PGresult   *states[2];
 	bool		is_equal = true;
 
 	for (int i = 0; i < 2; i++)
-		hold_definitions(move, sides[i], shard);
+		hold_definitions(move, sides[i], shard, tables);
 	for (int i = 0; i < 2; i++)
 		(void) PQsendQuery(sides[i]->aux, sql);
 	for (int i = 0; i < 2; i++)
@@ -151,11 +152,12 @@ compare_tables(const Move *move, bool is_doubtful)
 	const char *what = move->options->verify != VERIFY_CHECKSUMS && !is_doubtful ? "count" :
 	strcmp(PQparameterStatus(conn, "server_encoding"), PQparameterStatus(move->target.aux, "server_encoding")) == 0 ?
 	"checksum" : "checksum in UTF8";
-	PGresult   *shards = query(conn, COMPARISONS_SQL, schema_list(move, conn), literal(conn, what), literal(conn, move->name));
+	PGresult   *shards;
 
 	for (int i = 0; i < 2; i++)
 		run(sides[i]->aux, "%sSAVEPOINT free", PQtransactionStatus(sides[i]->aux) == PQTRANS_IDLE ?
-			text_of("BEGIN READ ONLY; SET LOCAL lock_timeout = %d; ", LOCK_LIMIT_MS) : "");
+			text_of("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL lock_timeout = %d; ", LOCK_LIMIT_MS) : "");
+	shards = query(conn, COMPARISONS_SQL, schema_list(move, conn), literal(conn, what), literal(conn, move->name));
 	for (int i = 0; i < PQntuples(shards); i++)
 	{
 		Shard	   *shard = shard_of_schema(move, PQgetvalue(shards, i, 0));

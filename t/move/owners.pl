@@ -101,13 +101,13 @@ $a->safe_psql('postgres', q{INSERT INTO insta5.t (v) VALUES ('x'); UPDATE insta5
 
 # Nor can he add what the comparison would be planned with, on either side.
 my $busy = $b->background_psql('postgres');
-$busy->query_safe('BEGIN; LOCK insta5.t IN SHARE UPDATE EXCLUSIVE MODE');
+$busy->query_safe('BEGIN; LOCK insta5.p1 IN SHARE UPDATE EXCLUSIVE MODE');
 my $tool = IPC::Run::start([ move_command($a, $b, 5, @trust, '--verify', 'checksums') ], '>&', \$said, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
 if (!$old)
 {
-	$tool->pump_nb while $tool->pumpable && $b->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE relation = 'insta5.t'::regclass AND NOT granted}) eq '0';
+	$tool->pump_nb while $tool->pumpable && $b->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE relation = 'insta5.p1'::regclass AND NOT granted}) eq '0';
 	ok($tool->pumpable, 'the comparison waits for whoever has locked a table') or diag $said;
-	for my $sql (q{CREATE INDEX ON insta5.p1 ((insta5.note('index later')))}, q{CREATE STATISTICS ON (insta5.note('statistics later')), id FROM insta5.p1})
+	for my $sql (q{CREATE INDEX ON insta5.t ((insta5.note('index later')))}, q{CREATE STATISTICS ON (insta5.note('statistics later')), id FROM insta5.t})
 	{
 		is(sqlstate($_, "SET lock_timeout = '100ms'; SET ROLE app; $sql"), '55P03', "as its owner would for it: $sql") for $a, $b;
 	}

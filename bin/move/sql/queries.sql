@@ -17,15 +17,15 @@ SELECT format('%s calls %s', caller, code) FROM called
 WHERE NOT is_super AND NOT EXISTS (SELECT FROM pg_proc WHERE oid = to_regprocedure(code) AND proowner = to_regrole(quote_ident(current_user))) ORDER BY 1 LIMIT 1;
 
 -- Locks tables against owners who are no superusers, and could add an index or statistics, of which planning
--- runs what is constant; fails if another table has come in a table's place.
--- arguments: schemas
+-- runs what is constant; fails if something else has come in a table's place.
+-- arguments: schemas names
 \echo definitions_lock_sql
-SELECT format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE; SELECT concat(''it is another table now'')::int::text '
- 'FROM unnest(%L::text[], %L::oid[]) x (t, o) WHERE to_regclass(t) IS DISTINCT FROM o', string_agg('ONLY ' || t, ', ' ORDER BY c.oid), array_agg(t), array_agg(c.oid))
-FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace, format('%I.%I', nspname, relname) t
-WHERE nspname IN (:'schemas') AND relkind IN ('r', 'p') AND NOT pg_is_in_recovery()
-AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE') AND has_table_privilege(c.oid, 'TRUNCATE')
-HAVING bool_or(EXISTS (SELECT FROM pg_roles r WHERE r.oid IN (relowner, nspowner) AND NOT rolsuper AND rolname <> current_user));
+SELECT format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE; SELECT concat(''it is another table now'')::int::text FROM unnest(%L::text[]) t '
+ 'WHERE NOT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(t) AND relkind IN (''r'', ''p''))', string_agg('ONLY ' || t, ', ' ORDER BY i), :'names')
+FROM unnest(:'names'::text[]) WITH ORDINALITY x (t, i) WHERE NOT pg_is_in_recovery()
+HAVING bool_and(has_table_privilege(to_regclass(t), 'UPDATE') AND has_table_privilege(to_regclass(t), 'DELETE') AND has_table_privilege(to_regclass(t), 'TRUNCATE'))
+AND EXISTS (SELECT FROM pg_namespace n JOIN pg_class c ON relnamespace = n.oid JOIN pg_roles r ON r.oid IN (relowner, nspowner)
+ WHERE nspname IN (:'schemas') AND NOT rolsuper AND rolname <> current_user);
 
 -- What slots keep, and how far who reads them is.
 -- arguments: name reverse_name
