@@ -78,7 +78,7 @@ extern PGconn *connect_server(int server);
 extern PGconn *reach_server(int server);
 extern bool is_down(const Task *task);
 extern void read_registry(PGconn *registry);
-extern void take_servers(void);
+extern void take_servers(PGconn *registry);
 extern const char *names_of_tasks(const int *numbers, int n);
 extern PGresult *shards_here(PGconn *conn, const char *columns, const char *join);
 extern void set_message(Task *task, const char *fmt,...) pg_attribute_printf(2, 3);

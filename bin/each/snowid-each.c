@@ -119,7 +119,7 @@ main(int argc, char *argv[])
 		return command_create(registry);
 	read_registry(registry);
 	if (options.each_server)
-		take_servers();
+		take_servers(registry);
 	if (*command == 's')
 		return command_status();
 	if (*command == 'd')

@@ -185,10 +185,17 @@ read_registry(PGconn *registry)
 		exit(refuse(EXIT_USAGE, KNOWN_SHARDS, "the registry does not know all of these shards"));
 }
 
-/* Let the servers be the tasks. */
+/* Let the servers be the tasks: also those of the fleet that have no shard. */
 void
-take_servers(void)
+take_servers(PGconn *registry)
 {
+	PGresult   *res = try_query(registry, "SELECT name, home FROM snowid.servers ORDER BY name");
+
+	if (res == NULL)
+		refuse_call("registry: %s", last_message);
+	for (int row = 0; row < PQntuples(res) && nservers < (int) lengthof(servers); row++)
+		(void) server_of(res, row);
+	PQclear(res);
 	ntasks = 0;
 	for (int i = 0; i < nservers; i++)
 		if (servers[i].same_as == i)

@@ -79,6 +79,9 @@ open_servers(Audit *audit)
 	}
 	if (!may_be_asked(audit->directory, "the directory"))
 		return false;
+
+	/* A home names no role. */
+	setenv("PGUSER", PQuser(audit->directory), 1);
 	audit->servers = pg_malloc(sizeof(Server));
 	audit->servers[0].name = home_of_connection(audit->directory);
 	audit->servers[0].conn = audit->directory;
@@ -90,8 +93,8 @@ open_servers(Audit *audit)
 
 		if (conn == NULL)
 			continue;
-		homes = query(conn, "%s", i == 0 ? "SELECT home FROM snowid.shard_registry WHERE home IS NOT NULL UNION SELECT home FROM snowid.servers ORDER BY 1"
-					  : "SELECT DISTINCT peer FROM snowid.moves WHERE peer IS NOT NULL ORDER BY 1");
+		homes = query(conn, "%s", text_of("SELECT peer FROM snowid.moves WHERE peer IS NOT NULL %s ORDER BY 1", i > 0 ? "GROUP BY peer" :
+										  "UNION SELECT home FROM snowid.shard_registry WHERE home IS NOT NULL UNION SELECT home FROM snowid.servers"));
 		for (int row = 0; row < PQntuples(homes); row++)
 			open_server(audit, field(homes, row, 0));
 		PQclear(homes);

@@ -59,13 +59,18 @@ has_subscription(PGconn *conn, const char *name)
 					  "(SELECT oid FROM pg_database WHERE datname = current_database())", literal(conn, name));
 }
 
-/* On the source: with the tables, and the journal. */
+/* On the source: with the tables, and the journal.  Whoever has a table locked is told. */
 void
 publish(const Move *move)
 {
 	const Side *source = &move->source;
+	PGconn	   *conn = source->aux;
+	char	   *tables = query_text(conn, "SELECT string_agg(format('ONLY %%I.%%I', nspname, relname), ', ' ORDER BY c.oid) FROM pg_class c "
+									"JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname IN (%s) AND relkind = 'r' AND relpersistence = 'p'", schema_list(move, conn));
 
 	run(source->conn, "BEGIN");
+	if (tables != NULL)
+		run_and_tell(source, source->conn, conn, "LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE", tables);
 	run(source->conn, "CREATE PUBLICATION %s", ident(source->conn, move->name));
 	if (!extend_publication(move, source, move->name))
 		fail_with(source->conn);

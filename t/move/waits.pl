@@ -64,6 +64,16 @@ subtest 'a transaction that began before the slot' => sub {
 	$writer->quit;
 };
 
+subtest 'a lock on the source' => sub {
+	fresh_shard($a, $b);
+	my $locker = $a->background_psql('postgres');
+	$locker->query_safe("BEGIN; LOCK $s.users IN SHARE UPDATE EXCLUSIVE MODE");
+	my $tool = says_ok(qr/source: waiting for process \d+ of \S+, in a transaction since/, 'it is named');
+	$locker->query_safe('COMMIT');
+	goes_on_ok($tool);
+	$locker->quit;
+};
+
 subtest 'a lock on the target' => sub {
 	fresh_shard($a, $b);
 	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
