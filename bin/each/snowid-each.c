@@ -100,9 +100,11 @@ main(int argc, char *argv[])
 		refuse_usage("to query, one argument is needed, the query");
 	if (strcmp(options.format, "table") != 0 && strcmp(options.format, "csv") != 0 && strcmp(options.format, "json") != 0)
 		refuse_usage("invalid value \"%s\" for option --format", options.format);
-	if (options.registry == NULL || ((*command == 'r' || *command == 'f') && options.name == NULL) ||
+	if (options.registry == NULL)
+		refuse_usage("--registry is needed");
+	if (((*command == 'r' || *command == 'f') && (options.name == NULL || *options.name == '\0')) ||
 		(*command == 'f' && options.shards.n == 0) || (*command == 'c' && (options.like < 0 || options.shards.n == 0)))
-		refuse_usage("--registry is needed; to run, --name; to create, --like and --shard; to forget, --name and --shard");
+		refuse_usage("what is missing: to run, --name; to create, --like and --shard; to forget, --name and --shard");
 	if (options.each_server && (*command != 'r' || options.file == NULL || options.shards.n > 0 || options.canary > 0))
 		refuse_usage("--each-server is for run, with --file, without --shard and --canary");
 	runs_others = strchr("erq", *command) != NULL;

@@ -1004,7 +1004,7 @@ check_entries(const Check *check, Console *c, const Move *move, const char *defa
 			continue;
 		if (!leads_to(c, pool, move->source.home))
 		{
-			found_of(check, move->shards[i], FOUND_FAILED, "It has not read the file, or that was not written from where --from leads. Type snowid-move route, and RELOAD.",
+			found_of(check, move->shards[i], FOUND_FAILED, "It has not read the file, or that was not written from where --from leads. Type snowid-move route --from CONNSTR, and RELOAD.",
 					 "%s does not lead pool \"%s\" to %s", c->name, pool, move->source.home);
 			continue;
 		}
@@ -1038,7 +1038,7 @@ check_poolers(const Move *move, const Check *check)
 	if ((reason = open_consoles()) != NULL)
 		found_fmt(check, FOUND_FAILED, "Look whether it runs, and whether the role is one of its admin_users.", "no connection to %s", reason);
 	else if ((reason = why_not_written(move, &move->target, false)) != NULL)
-		found(check, FOUND_FAILED, reason, "All shards of a pool move together. To look at the entries, type: snowid-move route");
+		found(check, FOUND_FAILED, reason, "All shards of a pool move together. To look at the entries, type: snowid-move route --from CONNSTR");
 	else
 	{
 		for (Console *c = consoles; c < consoles + nconsoles; c++)

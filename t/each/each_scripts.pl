@@ -117,6 +117,7 @@ subtest 'each server' => sub {
 	each_ok($a, 0, qr/2 servers done/, '--name', 'vacuum', '--each-server', '--file', script_file("-- no transaction\nVACUUM on_server; VACUUM public.on_server"));
 	each_ok($a, 0, qr/20 shards done/, '--name', 'roles', '--file', script_file('SELECT 1'));
 	each_ok($a, 2, qr/--each-server is for run/, @args);
+	each_ok($a, 2, qr/what is missing: to run, --name/, '--name', '', '--file', script_file('SELECT 1'));
 	$b->safe_psql('postgres', 'CREATE DATABASE empty');
 	$b->safe_psql('empty', 'CREATE EXTENSION snowid');
 	$a->safe_psql('postgres', sprintf q{INSERT INTO snowid.servers (name, home) VALUES ('empty', 'host=%s port=%s dbname=empty'), ('known', 'host=%s port=%s dbname=postgres')}, ($b->host, $b->port) x 2);
