@@ -201,17 +201,6 @@ balance(Plan *plan, bool (*lower) (Plan *plan, int server))
 	free(given_up);
 }
 
-/* Can it be nowhere else? */
-static bool
-is_fixed(const PlanPool *pool, int nservers)
-{
-	bool		fixed = pool->stays || (pool->allowed != NULL && pool->allowed[pool->server] == '1');
-
-	for (int s = 0; s < nservers && !pool->stays && fixed; s++)
-		fixed = s == pool->server || pool->allowed[s] != '1';
-	return fixed;
-}
-
 /*
  * What each server should have at most: its part of all, or the largest pool.  But one that stays there, and
  * is more than its server's part, is no measure for the others: they have their parts of the rest.
@@ -227,7 +216,7 @@ shares_of(const PlanServer *servers, int nservers, const PlanPool *pools, int np
 
 	for (int i = 0; i < npools; i++)
 	{
-		double	   *most = is_fixed(&pools[i], nservers) && !servers[pools[i].server].drains ? &stays[pools[i].server] : &largest;
+		double	   *most = pools[i].stays && !servers[pools[i].server].drains ? &stays[pools[i].server] : &largest;
 
 		all += pools[i].load;
 		*most = Max(*most, pools[i].load);

@@ -70,7 +70,7 @@ read_facts(const char *by, const char *drained)
 	}
 	PQclear(res);
 	run(directory, FLEET_POOLS_SQL, literal(directory, by), literal(directory, drained));
-	res = query(directory, "SELECT server, load, bytes, stays, allowed, apart FROM pool ORDER BY i");
+	res = query(directory, "SELECT server, load, bytes, stays OR (substr(allowed, server + 1, 1) = '1' AND length(replace(allowed, '0', '')) = 1), allowed, apart FROM pool ORDER BY i");
 	npools = PQntuples(res);
 	pools = pg_malloc0((npools + 1) * sizeof(PlanPool));
 	for (int i = 0; i < npools; i++)
