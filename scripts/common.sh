@@ -98,7 +98,7 @@ install_packages() {
 		mkdir -p "$(dirname "$conf")"
 		[ -z "$policy" ] || { printf "#!/bin/sh\nexit 101\n" >$policy && chmod +x $policy; }
 		echo "create_main_cluster = false" >"$conf"
-		install() { dpkg --configure -a && apt-get -qq update && apt-get -qq -y --no-install-recommends -o DPkg::Lock::Timeout=300 install "$@"; }
+		install() { dpkg --configure -a || true; apt-get -qq update && apt-get -qq -y --no-install-recommends -o DPkg::Lock::Timeout=300 install "$@"; }
 		install "$@" || install "$@"
 	' sh "$@" >"$log" 2>&1 </dev/null || { cat "$log" >&2; rm -f "$log"; die "could not install: $*"; }
 	rm -f "$log"

@@ -98,20 +98,20 @@ next_time(const char *option, const char *value)
 	struct tm	wanted = {0};
 	char	   *rest = strptime(value, "%H:%M", &wanted);
 	time_t		then = time(NULL) / 60 * 60;
-	struct tm	clock;
-	int			left = day,
-				before;
+	int			before = 0;
 
 	if (rest == NULL || *rest != '\0')
 		refuse_usage("invalid value \"%s\" for option --%s: it must be HH:MM", value, option);
-	do
+	for (;;)
 	{
+		struct tm	clock = *localtime(&then);
+		int			left = (60 * (wanted.tm_hour - clock.tm_hour) + wanted.tm_min - clock.tm_min + day) % day;
+
+		if (before > 0 && (left == 0 || left - before >= day / 2))
+			return then;
+		before = left > 0 ? left : day;
 		then += 60;
-		clock = *localtime(&then);
-		before = left;
-		left = (60 * (wanted.tm_hour - clock.tm_hour) + wanted.tm_min - clock.tm_min + day) % day;
-	} while (left > 0 && left - before < day / 2);
-	return then;
+	}
 }
 
 static bool is_given[64];		/* in the order of the table */

@@ -202,8 +202,8 @@ balance(Plan *plan, bool (*lower) (Plan *plan, int server))
 }
 
 /*
- * What each server should have at most: its part of all, or the largest pool.  But one that stays there, and
- * is more than its server's part, is no measure for the others: they have their parts of the rest.
+ * What each server should have at most: its part of all, or the largest pool.  But pools that stay there, and
+ * are more than their server's part, are no measure for the others: they have their parts of the rest.
  */
 static double *
 shares_of(const PlanServer *servers, int nservers, const PlanPool *pools, int npools)
@@ -216,10 +216,11 @@ shares_of(const PlanServer *servers, int nservers, const PlanPool *pools, int np
 
 	for (int i = 0; i < npools; i++)
 	{
-		double	   *most = pools[i].stays && !servers[pools[i].server].drains ? &stays[pools[i].server] : &largest;
-
 		all += pools[i].load;
-		*most = Max(*most, pools[i].load);
+		if (pools[i].stays && !servers[pools[i].server].drains)
+			stays[pools[i].server] += pools[i].load;
+		else
+			largest = Max(largest, pools[i].load);
 	}
 	for (int s = 0; s < nservers; s++)
 		weights += servers[s].drains ? 0 : servers[s].weight;

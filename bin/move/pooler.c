@@ -442,6 +442,8 @@ is_paused_by_others(const Console *c, Shard *shard, const Side *from)
 static void
 ask_next(Console *c, const Move *move, const char *verb)
 {
+	if (*c->before == no_retry && c->no_retry == NULL)
+		c->before++;
 	if (*c->before != NULL)
 	{
 		ask_console(c, *c->before == no_retry ? c->no_retry : *c->before);
@@ -518,7 +520,9 @@ read_login_retry(Console *c)
 		seconds = us / 10 / 100.0;
 	us = seconds == (int) seconds ? 10 * (int) seconds + 7 : 10 * (int) (seconds * 100 + 0.5) + 8;
 	c->login_retry = text_of("SET server_login_retry = '%g'", seconds);
-	c->no_retry = text_of("SET server_login_retry = '%d.%06d'", us / 1000000, us % 1000000);
+
+	/* It cuts off what is less than a microsecond. */
+	c->no_retry = text_of("SET server_login_retry = '%d.%06d5'", us / 1000000, us % 1000000);
 	return true;
 }
 
@@ -623,13 +627,14 @@ static bool
 resume_all(const Move *move, const char *home)
 {
 	Console    *c;
-	int64		until = now_ms() + CONSOLE_LIMIT_MS;
+	int64		until;
 	bool		all = true;
 
 	paused = NULL;
 	for (c = consoles; c < consoles + nconsoles; c++)
-		if (c->no_retry == NULL)
+		if (c->login_retry == NULL)
 			(void) read_login_retry(c);
+	until = now_ms() + CONSOLE_LIMIT_MS;
 	ask_first(move, "RESUME", home != NULL ? before_route : before_resume);
 	while ((c = next_answer(NULL, until)) != NULL)
 	{

@@ -45,20 +45,21 @@ static void
 resume_noted(const Move *move, char *noted)
 {
 	Journal    *journal = set_journal(move, &move->target);
+	bool		are_named = true;
 
 	for (char *line = noted == NULL ? NULL : strtok(noted, "\n"); line != NULL; line = strtok(NULL, "\n"))
-		for (int i = 0; i < move->options->npoolers; i++)
-		{
-			const char *name = without_password("--pooler", move->options->poolers[i]);
-			size_t		length = strcspn(line, "\t");
-			const char *retry = line + length;
+	{
+		bool		is_named = false;
 
-			if (length == strlen(name) && strncmp(line, name, length) == 0 && retry[strspn(retry, "\t0123456789.")] == '\0')
-				journal->poolers = text_of("%s%s\n", journal->poolers != NULL ? journal->poolers : "", line);
-		}
+		for (int i = 0; i < move->options->npoolers; i++)
+			is_named |= strcmp(line, without_password("--pooler", move->options->poolers[i])) == 0;
+		if (is_named)
+			journal->poolers = text_of("%s%s\n", journal->poolers != NULL ? journal->poolers : "", line);
+		are_named &= is_named;
+	}
 	journal->begun_as = TARGET;
 	settle_pools(move, false);
-	if (noted != NULL && journal->poolers == NULL && move->options->npoolers == 0)
+	if (!are_named)
 		report_warning("a program that was killed may have left the pool of %s paused: type the command with its --pooler", move->title);
 }
 

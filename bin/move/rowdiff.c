@@ -12,6 +12,10 @@
 /* How long it waits for somebody who has a table to himself. */
 #define LOCK_LIMIT_MS	10000
 
+#define TABLES_OF_SCHEMA_SQL \
+	"SELECT array_agg(format('%%I.%%I', nspname, relname) ORDER BY c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace " \
+	"WHERE nspname = %s AND relkind IN ('r', 'p')"
+
 /* The next row of a side, or NULL; ends the program after an error. */
 static PGresult *
 next_row(PGconn *conn, PGresult *row)
@@ -81,6 +85,7 @@ diff_rows(PGconn *const conns[2], const char *const schemas[2], const char *cons
 {
 	char	   *facts[2];
 	char	   *locks[2];
+	bool		is_same;
 	PGresult   *tables;
 	int64		found = 0;
 
@@ -89,30 +94,33 @@ diff_rows(PGconn *const conns[2], const char *const schemas[2], const char *cons
 		const char *schema = literal(conns[i], schemas[i]);
 		const char *names;
 
-		run(conns[i], "COMMIT AND CHAIN");
-		names = tables_of_schema(conns[i], schema);
+		run(conns[i], "COMMIT");
+		names = literal(conns[i], query_text(conns[i], TABLES_OF_SCHEMA_SQL, schema));
 		locks[i] = lock_of_definitions(options, conns[i], schema, names);
+		run(conns[i], "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL lock_timeout = %d", LOCK_LIMIT_MS);
 
 		/* If the two are the same, the first session has it. */
-		if (i == 1 && locks[1] != NULL && locks[0] != NULL && strcmp(locks[0], locks[1]) == 0 &&
-			query_bool(conns[1], "SELECT count(*) FROM pg_locks WHERE mode = 'ShareUpdateExclusiveLock' AND pid = %d", PQbackendPID(conns[0])))
-			locks[1] = NULL;
-		run(conns[i], "COMMIT AND CHAIN; SET LOCAL lock_timeout = %d; %s", LOCK_LIMIT_MS, locks[i] != NULL ? locks[i] : "");
-		if (strcmp(names, tables_of_schema(conns[i], schema)) != 0)
+		is_same = i == 1 && locks[0] != NULL && locks[1] != NULL && query_text(conns[1], NOT_HELD_SQL, text_of("%d", PQbackendPID(conns[0])), names) == NULL;
+		if (locks[i] != NULL && !is_same)
+			run(conns[i], "%s", locks[i]);
+		if (locks[i] != NULL && !names_are_held(options, conns[i], PQbackendPID(conns[is_same ? 0 : i]), schema, names))
+			fail();
+		run(conns[i], "SET TRANSACTION READ ONLY");
+		facts[i] = query_text(conns[i], DIFF_FACTS_SQL, schema);
+		if (locks[i] != NULL && strcmp(names, literal(conns[i], query_text(conns[i], TABLES_OF_SCHEMA_SQL, schema))) != 0)
 		{
-			report_error("%s: tables of schema \"%s\" were made or renamed meanwhile", label_of(conns[i]), schemas[i]);
+			report_error("%s: a table of schema \"%s\" was made meanwhile", label_of(conns[i]), schemas[i]);
 			report_hint("Type the same command again.");
 			fail();
 		}
-		facts[i] = query_text(conns[i], DIFF_FACTS_SQL, schema);
 	}
 	tables = query(conns[0], DIFF_TABLES_SQL, literal(conns[0], schemas[0]), literal(conns[0], facts[0]),
 				   literal(conns[0], schemas[1]), literal(conns[0], facts[1]));
 	for (int table = 0; table < PQntuples(tables); table++)
 	{
-		/* On a standby, an index may have come since the last look. */
+		/* Without locks, an index may have come since the last look. */
 		for (int i = 0; i < 2; i++)
-			if (!calls_are_trusted(options, conns[i], literal(conns[i], schemas[i])))
+			if (locks[i] == NULL && !calls_are_trusted(options, conns[i], literal(conns[i], schemas[i])))
 				fail();
 		found += diff_table(conns, tables, table, words, options->keys);
 	}

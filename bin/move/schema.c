@@ -106,23 +106,27 @@ calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas)
 		refuse(false, "If you trust that role with both servers, say so: --trust-owners.", "%s: %s, whose owner is no superuser", label_of(conn), call);
 }
 
-/* The names of a schema's tables, as a literal. */
-char *
-tables_of_schema(PGconn *conn, const char *schema)
-{
-	return literal(conn, query_text(conn, "SELECT array_agg(format('%%I.%%I', nspname, relname) ORDER BY c.oid) FROM pg_class c "
-									"JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND relkind IN ('r', 'p')", schema));
-}
-
 /*
  * What keeps whoever is not trusted, to the end of a transaction, from giving these tables of a schema
- * what planning a query would run; NULL if nobody has to be.  What they have by then is to be
- * looked at after it, out of a new snapshot.
+ * what planning a query would run; NULL if nobody has to be.  They are locked by their names: then
+ * names_are_held() says, maybe in another session, whether these still lead to them.
  */
 char *
 lock_of_definitions(const MoveOptions *options, PGconn *conn, const char *schema, const char *tables)
 {
 	return options->trust_owners ? NULL : query_text(conn, DEFINITIONS_LOCK_SQL, schema, tables);
+}
+
+/* From here on to the end of the transaction, nobody can give the schema's name to another. */
+bool
+names_are_held(const MoveOptions *options, PGconn *conn, int pid, const char *schema, const char *tables)
+{
+	char	   *others;
+
+	run(conn, "SELECT FROM pg_namespace WHERE nspname = %s FOR SHARE", schema);
+	others = query_text(conn, NOT_HELD_SQL, text_of("%d", pid), tables);
+	return others == NULL ? calls_are_trusted(options, conn, schema) :
+		refuse(false, "Type the same command again.", "%s: others have come in the place of tables: %s", label_of(conn), others);
 }
 
 /* In each shard, what the user wants to be otherwise on the target. */

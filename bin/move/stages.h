@@ -58,8 +58,8 @@ extern char *name_changes(PGconn *conn, PGconn *other, const char *schema, const
 
 extern char *being_extended_sql(const Move *move, PGconn *conn);
 extern bool calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas);
-extern char *tables_of_schema(PGconn *conn, const char *schema);
 extern char *lock_of_definitions(const MoveOptions *options, PGconn *conn, const char *schema, const char *tables);
+extern bool names_are_held(const MoveOptions *options, PGconn *conn, int pid, const char *schema, const char *tables);
 extern void tell_to_begin_anew(const Move *move, const char *or);
 extern void tell_changes(const Move *single, const Side *side, const char *since);
 extern Status check_definitions(const Move *move, const Side *side);

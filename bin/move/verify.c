@@ -95,7 +95,8 @@ hold_definitions(const Move *move, const Side *side, const Shard *shard, const c
 		fail();
 	}
 	PQclear(res);
-	if (!calls_are_trusted(move->options, side->conn, schema))
+	run(side->conn, "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d", LOCK_LIMIT_MS);
+	if (!names_are_held(move->options, side->conn, PQbackendPID(side->aux), schema, tables))
 		fail();
 }
 
@@ -104,21 +105,24 @@ hold_definitions(const Move *move, const Side *side, const Shard *shard, const c
  * tables are locked no longer than that.
  */
 static bool
-compare_shard(const Move *move, const Shard *shard, const char *sql)
+compare_shard(const Move *move, const Shard *shard, const char *sql, const char *tables)
 {
 	const Side *sides[] = {&move->source, &move->target};
-	const char *tables = tables_of_schema(sides[0]->aux, literal(sides[0]->aux, shard->schema));
 	PGresult   *states[2];
 	bool		is_equal = true;
 
 	for (int i = 0; i < 2; i++)
-		hold_definitions(move, sides[i], shard, tables);
+		hold_definitions(move, sides[i], shard, literal(sides[i]->conn, tables));
 	for (int i = 0; i < 2; i++)
 		(void) PQsendQuery(sides[i]->aux, sql);
 	for (int i = 0; i < 2; i++)
 		states[i] = receive(sides[i]);
 	for (int i = 0; i < 2; i++)
+	{
 		run(sides[i]->aux, "ROLLBACK TO free");
+		if (PQtransactionStatus(sides[i]->conn) == PQTRANS_INTRANS)
+			run(sides[i]->conn, "COMMIT");
+	}
 	for (int row = 0; row < PQntuples(states[0]); row++)
 	{
 		const char *name = PQgetvalue(states[0], row, 0);
@@ -163,7 +167,7 @@ compare_tables(const Move *move, bool is_doubtful)
 		Shard	   *shard = shard_of_schema(move, PQgetvalue(shards, i, 0));
 
 		ntables += atoi(PQgetvalue(shards, i, 1));
-		if (compare_shard(move, shard, PQgetvalue(shards, i, 2)))
+		if (compare_shard(move, shard, PQgetvalue(shards, i, 2), PQgetvalue(shards, i, 3)))
 			continue;
 		all_equal = false;
 		if (!is_doubtful)

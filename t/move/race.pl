@@ -81,7 +81,7 @@ END LOOP; END $$});
 SET client_min_messages = error;
 DO $$ DECLARE s text; BEGIN
 	PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'planter';
-	FOR s IN SELECT nspname FROM pg_namespace WHERE nspname ~ '^(insta|trap|snowid_move)' LOOP EXECUTE format('DROP SCHEMA %I CASCADE', s); END LOOP;
+	FOR s IN SELECT nspname FROM pg_namespace WHERE nspname ~ '^(insta|trap|twin|snowid_move)' LOOP EXECUTE format('DROP SCHEMA %I CASCADE', s); END LOOP;
 	FOR s IN SELECT pubname FROM pg_publication LOOP EXECUTE format('DROP PUBLICATION %I', s); END LOOP;
 END $$;
 DELETE FROM snowid.shard_registry; DELETE FROM snowid.moves; DELETE FROM snowid.copies;
@@ -124,6 +124,8 @@ my %swaps = (
 	ledger => [ q{BEGIN; DROP TABLE insta5.snowid_migrations; CREATE VIEW insta5.snowid_migrations AS
 		SELECT evil.bite('ledger') AS name, now() AS finished_at, 0 AS statements, evil.bite('ledger') AS error, '' AS script; COMMIT;} ],
 	'ledger with code' => [ "$new_ledger; CREATE TRIGGER fire BEFORE INSERT OR UPDATE OR DELETE ON insta5.snowid_migrations FOR EACH ROW EXECUTE FUNCTION evil.fire(); COMMIT;" ],
+	schema => [ 'CREATE SCHEMA twin; ' . (join ' ', map { "CREATE TABLE twin.$_ (id bigint PRIMARY KEY, v text); CREATE INDEX ON twin.$_ ((evil.bite('twin')));" } qw(a b)),
+		'BEGIN; ALTER SCHEMA insta5 RENAME TO insta5_old; ALTER SCHEMA twin RENAME TO insta5; COMMIT;' ],
 	index => [ map { ("CREATE INDEX ON insta5.$_ ((evil.bite('index')));", "CREATE STATISTICS ON (evil.bite('statistics')), id FROM insta5.$_;") } qw(a b) ],
 );
 delete $swaps{'foreign table'} if !$has_fdw;
@@ -158,8 +160,8 @@ my @calls = (
 	[ [ 'snowid-move', 'audit', '--registry', $at_a ], 5, @reads, 'sequence' ],
 	[ [ @move, 'plan' ], 41, @rows, 'index' ],
 	[ [ @move[0 .. 6], 'copy' ], 19, @rows, 'index' ],
-	[ [ 'snowid-move', 'diff', '--shard', 5, '--from', $at_a, '--to', $at_a ], 2, 'view', 'type', 'index' ],
-	$a->pg_version < 16 ? () : ([ [ @move, '--stop-after', 'copied' ], 53, @rows, 'index' ], [ [ @move, '--verify', 'checksums' ], 53, @rows, 'index' ])
+	[ [ 'snowid-move', 'diff', '--shard', 5, '--from', $at_a, '--to', $at_a ], 2, 'view', 'type', 'index', 'schema' ],
+	$a->pg_version < 16 ? () : ([ [ @move, '--stop-after', 'copied' ], 53, @rows, 'index' ], [ [ @move, '--verify', 'checksums' ], 53, @rows, 'index', 'schema' ])
 );
 
 my ($begun, $planned) = (time, 1);		# where a move begins

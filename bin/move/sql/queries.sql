@@ -16,16 +16,21 @@ WITH :called_code
 SELECT format('%s calls %s', caller, code) FROM called
 WHERE NOT is_super AND NOT EXISTS (SELECT FROM pg_proc WHERE oid = to_regprocedure(code) AND proowner = to_regrole(quote_ident(current_user))) ORDER BY 1 LIMIT 1;
 
--- Locks tables against owners who are no superusers, and could add an index or statistics, of which planning
--- runs what is constant; fails if something else has come in a table's place.
--- arguments: schemas names
+-- What keeps owners who are no superusers from adding an index or statistics, of which planning runs what is
+-- constant; NULL if there are none, or we are none.
+-- arguments: schema names
 \echo definitions_lock_sql
-SELECT format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE; SELECT concat(''it is another table now'')::int::text FROM unnest(%L::text[]) t '
- 'WHERE NOT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(t) AND relkind IN (''r'', ''p''))', string_agg('ONLY ' || t, ', ' ORDER BY i), :'names')
-FROM unnest(:'names'::text[]) WITH ORDINALITY x (t, i) WHERE NOT pg_is_in_recovery()
-HAVING bool_and(has_table_privilege(to_regclass(t), 'UPDATE') AND has_table_privilege(to_regclass(t), 'DELETE') AND has_table_privilege(to_regclass(t), 'TRUNCATE'))
+SELECT format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', array_to_string(:'names'::text[], ', ONLY '))
+WHERE cardinality(:'names'::text[]) > 0 AND NOT pg_is_in_recovery() AND EXISTS (SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper)
 AND EXISTS (SELECT FROM pg_namespace n JOIN pg_class c ON relnamespace = n.oid JOIN pg_roles r ON r.oid IN (relowner, nspowner)
- WHERE nspname IN (:'schemas') AND NOT rolsuper AND rolname <> current_user);
+ WHERE nspname = :'schema' AND NOT rolsuper);
+
+-- Names that do not lead to a table which that session has locked so.
+-- arguments: pid names
+\echo not_held_sql
+SELECT string_agg(t, ', ') FROM unnest(:'names'::text[]) t LEFT JOIN (pg_locks l JOIN pg_class c ON c.oid = l.relation AND relkind IN ('r', 'p'))
+ ON c.oid = to_regclass(t) AND pid = :'pid' AND mode = 'ShareUpdateExclusiveLock' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+WHERE c.oid IS NULL;
 
 -- What slots keep, and how far who reads them is.
 -- arguments: name reverse_name
@@ -195,11 +200,11 @@ SELECT nspname, count(*), string_agg(format($$SELECT %L COLLATE "C", concat(coun
  CASE :'what' WHEN 'count' THEN ''
  WHEN 'checksum' THEN format($$, ', checksum ', sum(hashtextextended(textin(record_out(ROW(%s))) COLLATE "C", 0)::numeric)$$, columns)
  ELSE format($$, ', checksum ', sum(hashtextextended(encode(convert_to(textin(record_out(ROW(%s))), 'UTF8'), 'hex') COLLATE "C", 0)::numeric)$$,
-  columns) END, nspname, relname), ' UNION ALL ') || ' ORDER BY 1'
-FROM (SELECT nspname, relname, (SELECT string_agg('t.' || quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+  columns) END, nspname, relname), ' UNION ALL ') || ' ORDER BY 1', array_agg(format('%I.%I', nspname, relname) ORDER BY oid)
+FROM (SELECT c.oid, nspname, relname, (SELECT string_agg('t.' || quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
   WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) AS columns
  FROM pg_publication p JOIN pg_publication_rel ON prpubid = p.oid JOIN pg_class c ON c.oid = prrelid JOIN pg_namespace n ON n.oid = relnamespace
- WHERE pubname = :'name' AND nspname IN (:'schemas') ORDER BY 1, 2) t
+ WHERE pubname = :'name' AND nspname IN (:'schemas') ORDER BY 2, 3) t
 GROUP BY nspname ORDER BY nspname;
 
 -- Is somebody creating a relation in one of the schemas?  He holds a lock on it until
