@@ -283,7 +283,8 @@ sub same_rows
 {
 	$s2->safe_psql('postgres', q{SET session_replication_role = replica; DELETE FROM public.countries WHERE code = 'zz'; INSERT INTO public.countries VALUES ('after')});
 	$s2->safe_psql('postgres', 'SET session_replication_role = replica; ' . $old_dir->safe_psql('postgres', q{SELECT string_agg(format('UPDATE snowid.shard_registry SET home = %L WHERE shard = %s AND home IS NOT NULL', home, shard), ';') FROM snowid.shard_registry}));
-	return is(map({ $_->safe_psql('postgres', q{SELECT string_agg(code, ' ' ORDER BY code) FROM public.countries}) } $s2, $old_dir), 'the same rows');
+	my ($here, $there) = map { $_->safe_psql('postgres', q{SELECT string_agg(code, ' ' ORDER BY code) FROM public.countries}) } $s2, $old_dir;
+	return is($here, $there, 'the same rows');
 }
 
 # Give a server settings that need a restart.
