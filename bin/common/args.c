@@ -14,6 +14,24 @@ try_help(void)
 	exit(EXIT_USAGE);
 }
 
+/* As a shell takes it. */
+char *
+shell_word(const char *text)
+{
+	PQExpBufferData buf;
+
+	initPQExpBuffer(&buf);
+	appendPQExpBufferChar(&buf, '\'');
+	for (const char *p = text; *p != '\0'; p++)
+	{
+		if (*p == '\'')
+			appendPQExpBufferStr(&buf, "'\\'");
+		appendPQExpBufferChar(&buf, *p);
+	}
+	appendPQExpBufferChar(&buf, '\'');
+	return buf.data;
+}
+
 static void refuse_value(const char *option, const char *value, const char *fmt,...) pg_attribute_printf(3, 4) NORETURN;
 
 static void

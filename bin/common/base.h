@@ -77,6 +77,7 @@ extern void fail(void) NORETURN;
  * waits gives back what it has made since a mark: texts, names and literals.
  */
 extern char *text_of(const char *fmt,...) pg_attribute_printf(1, 2);
+extern char *shell_word(const char *text);
 extern char *format_of(const char *fmt,...) pg_attribute_printf(1, 2);	/* not kept: to be freed */
 extern char *keep_text(char *text);
 extern int	mark_texts(void);

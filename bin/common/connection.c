@@ -155,6 +155,33 @@ why_unreachable(PGconn *conn, const char *name, const char *conninfo, int limit_
 	return why;
 }
 
+/*
+ * Wait for the first copies of the tables of a subscription, for as long as they go on or wait for a lock.  NULL, or the
+ * tables of which nothing has come for so long.
+ */
+char *
+tables_not_come(PGconn *conn, const char *subscription, int limit_ms)
+{
+	const char *of = literal(conn, subscription);
+	int64		furthest = -1;
+	int			mark = mark_texts();
+	char	   *lacks;
+
+	for (int64 end = now_ms() + limit_ms; (lacks = query_text(conn, "SELECT string_agg(srrelid::regclass::text, ', ' ORDER BY 1) FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid "
+															  "WHERE srsubstate <> 'r' AND subname = %s", of)) != NULL && now_ms() < end; wait_ms(100))
+	{
+		/* One that fails again and again comes to where it was. */
+		int64		now = query_int64(conn, "SELECT (SELECT count(*) FILTER (WHERE srsubstate = 'r') * 1e15 FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid WHERE subname = %s)::int8 + "
+									  "(SELECT coalesce(sum(tuples_processed), 0)::int8 FROM pg_stat_progress_copy JOIN pg_stat_subscription USING (pid) WHERE subname = %s)", of, of);
+
+		if (now > furthest || query_bool(conn, "SELECT EXISTS (SELECT FROM pg_stat_subscription JOIN pg_stat_activity USING (pid) WHERE subname = %s AND wait_event_type = 'Lock')", of))
+			end = now_ms() + limit_ms;
+		furthest = Max(furthest, now);
+		free_texts(mark);
+	}
+	return lacks;
+}
+
 static bool
 open_or_tell(PGconn **conn, const char *label, const char *conninfo, bool needed)
 {

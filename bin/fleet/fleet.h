@@ -7,10 +7,8 @@
 #ifndef FLEET_H
 #define FLEET_H
 
-#include "connection.h"
+#include "ask.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 extern struct Options
@@ -36,28 +34,11 @@ extern struct Options
 	bool		has_pooler_file;	/* among these */
 }			options;
 
-typedef struct Server
-{
-	char	   *name;			/* NULL: only the registry has its home */
-	char	   *home;			/* NULL: where the directory is */
-	char	   *label;			/* for messages */
-	PGconn	   *conn;
-	pthread_t	thread;			/* which makes it */
-	bool		is_asked;
-	PGresult   *answer;			/* of the last question; NULL: none came */
-	char	   *trouble;		/* why not */
-	char	   *place;			/* host, port and database */
-	int			at;				/* the first that is at this place */
-	int64		lags_until;		/* when to look again */
-} Server;
-
-#define ANSWER_MS	20000		/* what a server has for an answer */
 #define FLEET_LOCK	"1397641047, -3"	/* besides snowid-move's locks */
 
 extern PGconn *directory;
 extern Server *servers;
 extern int	nservers;
-extern volatile sig_atomic_t stopping;	/* Ctrl-C */
 extern bool lock_fleet(bool makes_slots);
 extern int	ask_servers(const char *period);
 extern const char *registry_option(void);

@@ -4,7 +4,6 @@
 #include "fleet.h"
 #include "sql/fleet.inc"
 
-#include <poll.h>
 #include <unistd.h>
 
 PGconn	   *directory;
@@ -14,7 +13,7 @@ int			nservers;
 const char *
 registry_option(void)
 {
-	return text_of("--registry %s", query_text(directory, "SELECT $$'$$ || replace(%s, $$'$$, $$'\\''$$) || $$'$$", literal(directory, without_password("--registry", options.registry))));
+	return text_of("--registry %s", shell_word(without_password("--registry", options.registry)));
 }
 
 /* One program at a time changes the fleet. */
@@ -23,126 +22,13 @@ lock_fleet(bool makes_slots)
 {
 	char	   *rights = query_text(directory, FLEET_RIGHTS_SQL, makes_slots ? "'t'" : "'f'");
 
+	if (rights == NULL && makes_slots)
+		rights = query_text(directory, FLEET_READER_RIGHTS_SQL, "current_user");
 	if (rights != NULL)
 		return refuse(false, text_of("As a superuser, type there: %s", rights), "role %s may not change the fleet at the directory", PQuser(directory));
 	if (!try_run(directory, "SET LOCAL lock_timeout = %d; SELECT pg_advisory_lock(" FLEET_LOCK ")", ANSWER_MS / 4))
 		return refuse(false, "Wait until it has ended.", "another snowid-fleet is at work: %s", query_text(directory, "SELECT coalesce(string_agg(coalesce('process ' || pid || coalesce(' of ' || usename, ''), 'a prepared transaction, which pg_prepared_xacts has'), ', '), 'it has just ended') FROM pg_locks LEFT JOIN pg_stat_activity a USING (pid) WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"));
 	return true;
-}
-
-/* There is nothing to wait for. */
-static short
-give_up(Server *server, const char *why)
-{
-	server->trouble = printable(why);
-	PQfinish(server->conn);
-	server->conn = NULL;
-	return 0;
-}
-
-/* A step of a server's: connected, asked, answered.  Returns what to wait for, or 0 when there is no more. */
-static short
-go_on(Server *server, const char *sql, int limit_ms)
-{
-	PGresult   *res;
-
-	if (!server->is_asked)
-	{
-		PostgresPollingStatusType status = PQconnectPoll(server->conn);
-
-		if (status == PGRES_POLLING_FAILED)
-			return give_up(server, PQerrorMessage(server->conn));
-		if (status != PGRES_POLLING_OK)
-			return status == PGRES_POLLING_READING ? POLLIN : POLLOUT;
-
-		/* As in set_up_session(), but without waiting for it. */
-		PQsendQuery(server->conn, text_of("SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false), "
-										  "pg_catalog.set_config('statement_timeout', '%d', false), pg_catalog.set_config('lock_timeout', '%d', false), "
-										  "pg_catalog.set_config('datestyle', 'ISO', false), pg_catalog.set_config('jit', 'off', false); %s",
-										  limit_ms, ANSWER_MS / 4, sql));
-		server->is_asked = true;
-	}
-	if (!PQconsumeInput(server->conn))
-		return give_up(server, PQerrorMessage(server->conn));
-	while (!PQisBusy(server->conn))
-	{
-		if ((res = PQgetResult(server->conn)) == NULL)
-			return 0;
-		if (!has_succeeded(res) && server->trouble == NULL)
-			server->trouble = text_of("%s%s", printable(last_message), strcmp(last_sqlstate, "3F000") == 0 || strcmp(last_sqlstate, "42P01") == 0 ? "; type there: CREATE EXTENSION snowid;"
-									  : strcmp(last_sqlstate, "42501") == 0 ? text_of("; type there: GRANT SELECT ON snowid.moves TO %s;", ident(server->conn, PQuser(server->conn))) : "");
-		PQclear(server->answer);
-		server->answer = res;
-	}
-	return POLLIN;
-}
-
-/* In a thread: a name is looked up, and what waits for a connection goes on to the next host. */
-static void *
-connect_server(void *given)
-{
-	Server	   *server = given;
-	const char *const keywords[] = {"dbname", "fallback_application_name", "client_encoding", NULL};
-	const char *const values[] = {server->home != NULL ? server->home : options.registry, progname, "UTF8", NULL};
-
-	server->conn = (strchr(values[0], ',') != NULL ? PQconnectdbParams : PQconnectStartParams) (keywords, values, true);
-	return NULL;
-}
-
-/* Ask all servers the same, at once.  One that is down or hangs costs its own answer. */
-static void
-ask_all(const char *sql, int more_ms)
-{
-	struct pollfd *waits = pg_malloc((nservers + 1) * sizeof(struct pollfd));
-	int64		end;
-	int			left;
-
-	for (int i = 0; i < nservers; i++)
-		if (pthread_create(&servers[i].thread, NULL, connect_server, &servers[i]) != 0)
-			fail();
-	for (int i = 0; i < nservers; i++)
-	{
-		while (servers[i].conn == NULL && !stopping)
-			wait_ms(1);
-		if (stopping || pthread_join(servers[i].thread, NULL) != 0)
-			return;
-		servers[i].place = home_of_connection(servers[i].home != NULL ? servers[i].conn : directory);
-		for (servers[i].at = 0; strcmp(servers[servers[i].at].place, servers[i].place) != 0;)
-			servers[i].at++;
-		if (PQstatus(servers[i].conn) == CONNECTION_BAD)
-			give_up(&servers[i], PQerrorMessage(servers[i].conn));
-		else if (servers[i].at < i)
-			give_up(&servers[i], "");
-		waits[i].fd = -1;
-		waits[i].events = waits[i].revents = POLLOUT;
-	}
-	end = now_ms() + ANSWER_MS + more_ms;
-	do
-	{
-		left = 0;
-		for (int i = 0; i < nservers; i++)
-		{
-			if (servers[i].conn == NULL || waits[i].events == 0)
-				continue;
-			if (waits[i].revents != 0)
-				waits[i].events = go_on(&servers[i], sql, ANSWER_MS + more_ms);
-			waits[i].fd = waits[i].events == 0 ? -1 : PQsocket(servers[i].conn);
-			left += waits[i].events != 0;
-		}
-	} while (left > 0 && now_ms() < end && !stopping && (poll(waits, nservers, 200) >= 0 || errno == EINTR));
-	for (int i = 0; i < nservers; i++)
-	{
-		if (servers[i].conn != NULL && waits[i].events != 0)
-			give_up(&servers[i], text_of("no answer in %d s", (ANSWER_MS + more_ms) / 1000));
-		if (servers[i].trouble != NULL)
-		{
-			PQclear(servers[i].answer);
-			servers[i].answer = NULL;
-		}
-		PQfinish(servers[i].conn);
-		servers[i].conn = NULL;
-	}
-	pg_free(waits);
 }
 
 /*
@@ -161,10 +47,11 @@ ask_servers(const char *period)
 	{
 		servers[i].name = field(res, i, 0);
 		servers[i].home = field(res, i, 1);
+		servers[i].conninfo = servers[i].home != NULL ? servers[i].home : options.registry;
 		servers[i].label = printable(servers[i].name != NULL ? servers[i].name : servers[i].home != NULL ? servers[i].home : "the directory's own server");
 	}
 	PQclear(res);
-	ask_all(text_of(FLEET_FACTS_SQL, period == NULL ? "NULL" : literal(directory, period)),
+	ask_all(servers, nservers, text_of(FLEET_FACTS_SQL, period == NULL ? "NULL" : literal(directory, period)),
 			period == NULL ? 0 : (int) query_int64(directory, "SELECT extract(epoch FROM %s::interval) * 1000", literal(directory, period)));
 	run(directory, FLEET_ANSWER_SQL);
 	for (int i = 0; i < nservers; i++)
@@ -188,21 +75,22 @@ static bool
 may_be_added(Side *server, const char *name, const char *identity)
 {
 	PGresult   *res = query(server->conn, FLEET_ADD_CHECKS_SQL, literal(server->conn, name),
-							literal(server->conn, query_text(directory, FLEET_ADD_FACTS_SQL, literal(directory, identity), literal(directory, name))));
+							literal(server->conn, query_text(directory, FLEET_ADD_FACTS_SQL, literal(directory, identity), literal(directory, name))), literal(server->conn, registry_option()));
 	bool		failed = *PQgetvalue(res, 0, 1) == 't';
+	static const char unreached[] = "warning  %s does not reach %s: %s\n         There, as who runs PostgreSQL, this must work: psql -d %s -c ''; a password belongs into that one's ~/.pgpass.\n";
 
 	printf("%s", PQgetvalue(res, 0, 0));
 	PQclear(res);
 	for (int i = 0; i < nservers && !failed; i++)
 	{
-		PGconn	   *other = servers[servers[i].at].answer != NULL && servers[i].at == i ? open_connection(servers[i].label, servers[i].home != NULL ? servers[i].home : options.registry) : NULL;
+		PGconn	   *other = servers[servers[i].at].answer != NULL && servers[i].at == i ? open_connection(servers[i].label, servers[i].conninfo) : NULL;
 		char	   *there = other != NULL && servers[i].home != NULL ? why_unreachable(server->conn, "snowid_fleet_tries", literal(server->conn, servers[i].home), ANSWER_MS / 2) : NULL;
 		char	   *back = other == NULL ? NULL : PQstatus(other) == CONNECTION_OK ? why_unreachable(other, "snowid_fleet_tries", literal(other, server->conninfo), ANSWER_MS / 2) : printable(PQerrorMessage(other));
 
 		if (there != NULL)
-			printf("warning  %s does not reach %s: %s\n", name, servers[i].label, there);
+			printf(unreached, name, servers[i].label, there, shell_word(printable(servers[i].home)));
 		if (back != NULL)
-			printf("warning  %s does not reach %s: %s\n", servers[i].label, name, back);
+			printf(unreached, servers[i].label, name, back, shell_word(printable(server->conninfo)));
 		PQfinish(other);
 	}
 	return !failed;
@@ -231,7 +119,7 @@ has_rows(PGconn *conn, const char *subscription)
 static bool
 follows(PGconn *conn, const char *name, const char *subscription)
 {
-	const char *failures = text_of("SELECT sum(n::int8) FROM pg_stat_subscription_stats s, jsonb_each_text(to_jsonb(s)) e (kind, n) WHERE kind ~ '_error_count$' AND subname = %s", literal(conn, subscription));
+	const char *failures = text_of(FLEET_ERRORS_SQL, literal(conn, subscription));
 	int64		nfailures = query_int64(conn, "%s", failures);
 	char	   *lsn = query_text(directory, "SELECT pg_current_wal_lsn()");
 	char	   *seen = "";
@@ -264,6 +152,17 @@ follows(PGconn *conn, const char *name, const char *subscription)
 	return false;
 }
 
+/* Has all come that it is to have? */
+static bool
+has_all(PGconn *conn, const char *name, const char *subscription)
+{
+	char	   *lacks = tables_not_come(conn, subscription, ANSWER_MS / 2);
+	char	   *to_do = lacks == NULL ? NULL : query_text(directory, FLEET_READER_RIGHTS_SQL, text_of("(SELECT usename FROM pg_replication_slots JOIN pg_stat_activity ON pid = active_pid WHERE slot_name = %s)", literal(directory, subscription)));
+
+	return lacks == NULL || refuse(false, to_do != NULL ? text_of("At the directory, as a superuser, type: %s And then the same command again.", to_do) : text_of("For the reason, see the log of the server of %s; then type the same command again.", name),
+								   "%s follows the directory, but does not get all of %s: %s errors so far", name, lacks, query_text(conn, FLEET_ERRORS_SQL, literal(conn, subscription)));
+}
+
 /*
  * Have a server subscribe to the directory.  What it has of its own stays, if the directory knows it; a
  * subscription that is dead is made anew.  Its slot comes first: on the directory's own server it would wait for itself.
@@ -280,14 +179,14 @@ subscribe(Side *server, const char *name, const char *home)
 	publisher.password = options.for_servers != NULL ? password_of(options.for_servers) : NULL;
 	run(conn, "CREATE OR REPLACE TRIGGER directory_is_right BEFORE INSERT ON snowid.shard_registry FOR EACH ROW EXECUTE FUNCTION snowid_internal.directory_is_right(%s)", literal(conn, home));
 	run(conn, "ALTER TABLE snowid.shard_registry ENABLE REPLICA TRIGGER directory_is_right");
-	if (query_bool(directory, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s AND wal_status <> 'lost')", literal(directory, subscription)) &&
+	if (query_bool(directory, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s AND wal_status <> 'lost' AND confirmed_flush_lsn <= pg_current_wal_lsn())", literal(directory, subscription)) &&
 		query_bool(conn, "SELECT EXISTS (SELECT FROM pg_subscription WHERE subname = %s AND subenabled)", literal(conn, subscription)))
 	{
 		if (!try_run(conn, "ALTER SUBSCRIPTION %s CONNECTION %s", subscription, literal_for_subscription(conn, &publisher)) ||
 			!try_run(conn, "ALTER SUBSCRIPTION %s REFRESH PUBLICATION", subscription))
 			return report_error("%s: %s", name, last_message), false;
 		if (follows(conn, name, subscription))
-			return true;
+			return has_all(conn, name, subscription);
 		report_info("%s has not followed the directory for %d s: it begins anew", name, ANSWER_MS / 2000);
 	}
 	if ((full = query_text(conn, "SELECT string_agg('DELETE FROM ' || t, '; ') FROM jsonb_array_elements_text(%s) t WHERE query_to_xml('SELECT 1 FROM ' || t || ' LIMIT 1', false, false, '')::text ~ '<row'",
@@ -301,7 +200,7 @@ subscribe(Side *server, const char *name, const char *home)
 			return refuse(false, "End what reads it, and type the same command again.", "%s cannot begin anew yet: %s", name, last_message);
 	run(directory, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", literal(directory, subscription));
 	if (try_run(conn, "CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION shard_registry WITH (create_slot = false)", subscription, literal_for_subscription(conn, &publisher)))
-		return true;
+		return has_all(conn, name, subscription);
 	report_error("%s cannot subscribe to the directory: %s", name, last_message);
 	run(directory, "SELECT pg_drop_replication_slot(%s)", literal(directory, subscription));
 	report_hint("If it reaches the directory in another way than you do, say how: --directory-for-servers=CONNSTR.");
@@ -329,6 +228,8 @@ command_add(const char *name, const char *home)
 		return refuse(EXIT_USAGE, "Such as s4: letters, digits and _, at most 30.", "invalid name of a server: \"%s\"", name);
 	if ((home == NULL || *home == '\0') && (home = query_text(directory, "SELECT home FROM snowid.servers WHERE name = %s", literal(directory, name))) == NULL)
 		refuse_usage("to add a server, its name and home are needed");
+	if (password_of(home) != NULL)
+		return refuse(EXIT_USAGE, "Type the same command without it, after it is in the password file of all who connect there: yours, and that of each server.", "a home holds no password");
 	home = without_password("HOME", home);
 	signal(SIGALRM, too_late);
 	alarm(2 * ANSWER_MS / 1000);

@@ -36,7 +36,6 @@ static int	njobs;
 static PlanServer *plan_servers;
 static PlanPool *pools;
 static int	npools;
-volatile sig_atomic_t stopping = false;
 static time_t deadline;			/* of --until */
 
 static void
@@ -130,7 +129,7 @@ take_plan(void)
 		run(directory, "UPDATE pool SET target = v.t, stuck = v.s FROM (VALUES %s) v (i, t, s) WHERE v.i = pool.i", rows.data);
 	termPQExpBuffer(&rows);
 	run(directory, FLEET_JOBS_SQL);
-	puts(query_text(directory, FLEET_PLAN_TEXT_SQL, text_of("'%f'", rate())));
+	puts(query_text(directory, FLEET_PLAN_TEXT_SQL, text_of("'%f'", rate()), literal(directory, options.by), literal(directory, without_password("--registry", options.registry)), literal(directory, registry_option())));
 	fflush(stdout);
 	take_jobs(query(directory, "SELECT shards, server, target, bytes, NULL, false, NULL FROM job ORDER BY server, target, bytes DESC"));
 }
@@ -350,7 +349,7 @@ command_balance(const char *drained, const char *unused)
 	signal(SIGTERM, stop);
 	programs_are_apart = true;
 	if (!look(drained))
-		return EXIT_FAILED;
+		return stopping ? EXIT_INCOMPLETE : EXIT_FAILED;
 	if (nservers == 0 || query_int64(directory, "SELECT count(*) FROM snowid.servers") == 0)
 		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet add NAME HOME %s", registry_option()), "the directory has no servers");
 	if (!options.dry_run)
@@ -362,7 +361,7 @@ command_balance(const char *drained, const char *unused)
 		report_info("first, what an earlier move has left: %d jobs", njobs);
 	nleft = options.dry_run ? 0 : do_jobs();
 	if (njobs > 0 && !options.dry_run && (stopping || !look(drained)))
-		return EXIT_FAILED;
+		return stopping ? EXIT_INCOMPLETE : EXIT_FAILED;
 
 	limits.ngroups = read_facts(options.by, drained);
 	make_plan(plan_servers, nservers, pools, npools, &limits, drained == NULL);
@@ -373,7 +372,8 @@ command_balance(const char *drained, const char *unused)
 	if (options.dry_run)
 		return nstuck > 0 ? EXIT_FAILED : EXIT_DONE;
 	if (njobs == 0 && nstuck > 0)
-		return refuse(EXIT_FAILED, text_of("Let a server take it, or type: snowid-fleet add NAME HOME %s", registry_option()), "%s; nothing was changed", stay);
+		return refuse(EXIT_FAILED, query_bool(directory, "SELECT EXISTS (SELECT FROM pool JOIN lives USING (pool) JOIN going g ON g.shard = lives.shard WHERE stuck)") ? "First end the moves that are named above." :
+					  text_of("Let a server take it, or type: snowid-fleet add NAME HOME %s", registry_option()), "%s; nothing was changed", stay);
 
 	/* Not before it is known that something can go. */
 	if (drained != NULL)
@@ -389,5 +389,5 @@ command_balance(const char *drained, const char *unused)
 	report_error("%s%s%s", nleft == 0 ? "" : nleft == 1 ? "1 job was not done" : text_of("%d jobs were not done", nleft), nleft > 0 && nstuck > 0 ? ", and " : "", nstuck > 0 ? stay : "");
 	report_hint("To go on, type the same command again.%s", drained == NULL ? "" :
 				text_of(" %s stays draining; if it is to be used again, at the directory: UPDATE snowid.servers SET state = 'open' WHERE name = '%s';", drained, drained));
-	return EXIT_FAILED;
+	return stopping ? EXIT_INCOMPLETE : EXIT_FAILED;
 }

@@ -128,14 +128,7 @@ append_argument(PQExpBuffer line, const char *option, const char *value)
 {
 	if (value == NULL)
 		return;
-	appendPQExpBuffer(line, " %s '", option);
-	for (const char *p = value; *p != '\0'; p++)
-	{
-		if (*p == '\'')
-			appendPQExpBufferStr(line, "'\\'");
-		appendPQExpBufferChar(line, *p);
-	}
-	appendPQExpBufferChar(line, '\'');
+	appendPQExpBuffer(line, " %s %s", option, shell_word(value));
 }
 
 /* A command for these shards, whole, as it is to be typed: with the sides as their move was begun. */

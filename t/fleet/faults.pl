@@ -253,8 +253,41 @@ $run->finish;
 is($run->result(0), 0, 'a server that waits for a lock') or diag $told;
 unlike($told, qr/anew/, '... does not begin anew');
 
-$_->stop for $dir, $s1, $s2, $old;
+# A directory as it was: its slots are ahead of its log, nothing comes any more, and nobody has an error.
+my $ahead = q{SELECT count(*) > 0 FROM pg_replication_slots WHERE slot_name = 'snowid_registry_s1' AND confirmed_flush_lsn > pg_current_wal_lsn()};
+$dir->stop;
+$dir->backup_fs_cold('before');
+$dir->start;
+$dir->safe_psql('postgres', q{CREATE TABLE junk AS SELECT repeat('x', 1000) FROM generate_series(1, 10000); INSERT INTO public.countries VALUES ('zz'); UPDATE snowid.shard_registry SET home = 'host=/nowhere dbname=lost' WHERE shard = 71});
+$dir->wait_for_catchup('snowid_registry_s1', 'replay', $dir->lsn('insert'));
+$dir->stop;
+my $old_dir = as_it_was($dir, 'old_dir');
+$old_dir->poll_query_until('postgres', $ahead) or die 'no slot is ahead';
+$old_dir->safe_psql('postgres', q{INSERT INTO public.countries VALUES ('after')});
+$said = fleet_ok([ 'status' ], 1, 'a directory that was put back', qr/^s1 .* registry NOT FOLLOWED: type: snowid-fleet add s1 /m, qr/^FAILED .* does not follow the directory, which was put back: slot snowid_registry_s1 is ahead of its log type: snowid-fleet add s1 --registry '.*'$/m);
+unlike($said, qr/ names host=/, '... and nothing else that follows from it');
+$said = fleet_ok([ 'add', 's1' ], 1, '... has it begin anew', qr/cannot begin anew while its copies of shared tables have rows/);
+$s1->safe_psql('postgres', ($said =~ /type there: (SET .*;) and the same/)[0] // '');
+fleet_ok([ 'add', 's1' ], 0, '... it follows');
+is($s1->safe_psql('postgres', q{SELECT string_agg(code, ' ') FROM public.countries WHERE code IN ('zz', 'after')}), 'after', '... and has what the directory has');
+
+# Another has by chance what it should have, as of now.
+fleet_ok([ 'add', 's2' ], 1, 'one that has all rows', qr/cannot begin anew while its copies/) if same_rows();
+unlike((fleet('status'))[1], qr/slot snowid_registry_s1 is ahead|^s1 .*NOT FOLLOWED/m, '... and status says so');
+
+# Who reads what is ahead keeps it from ending in order.
+$old_dir->stop('immediate');
+$_->stop for $s1, $s2, $old;
 done_testing();
+
+# Has s2 the rows of the directory?
+sub same_rows
+{
+	$s2->safe_psql('postgres', q{SET session_replication_role = replica; DELETE FROM public.countries WHERE code = 'zz'; INSERT INTO public.countries VALUES ('after')});
+	$s2->safe_psql('postgres', 'SET session_replication_role = replica; ' . $old_dir->safe_psql('postgres', q{SELECT string_agg(format('UPDATE snowid.shard_registry SET home = %L WHERE shard = %s AND home IS NOT NULL', home, shard), ';') FROM snowid.shard_registry}));
+	my ($here, $there) = map { $_->safe_psql('postgres', q{SELECT string_agg(code, ' ' ORDER BY code) FROM public.countries}) } $s2, $old_dir;
+	return is($here, $there, 'the same rows');
+}
 
 # Give a server settings that need a restart.
 sub set

@@ -88,7 +88,7 @@ $run->pump until $err =~ /waiting for the standbys of s1/;
 is($dir->safe_psql('postgres', 'SELECT count(*) FROM snowid.fleet_moves'), 0, 'nothing is begun while a standby lags');
 $run->signal('INT');
 $run->finish;
-is($run->result(0) , 1, 'Ctrl-C ends it');
+is($run->result(0) , 3, 'Ctrl-C ends it');
 like($err, qr/no further move is begun; 0 are being ended/, '... and is told');
 
 # So does --until, though it lags; and the server's end, of which the move tells.

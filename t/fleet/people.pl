@@ -37,8 +37,8 @@ homes_ok({ s1 => 3, s2 => 3, s3 => 3 }, 'balanced', %nodes);
 # A server that is down, and has a second text of the same address, as others may have written it.
 $dir->safe_psql('postgres', q{UPDATE snowid.shard_registry SET home = regexp_replace(home, '^(dbname=\S+) (.*)', '\2 \1') WHERE shard IN (SELECT min(shard) FROM snowid.shard_registry GROUP BY home)});
 $s3->stop;
-fleet_ok([ 'drain', 's3' ], 1, 'drain what is down', qr/s3 gives no answer, so nobody knows how much it has/);
-fleet_ok([ 'retire', 's3' ], 1, 'retire what is down', qr/s3 cannot be retired: 3 shards live there/);
+fleet_ok([ 'drain', 's3' ], 1, 'drain what is down', qr/s3 gives no answer, so nobody knows how much it has; bring it back; .* and type: snowid-fleet add s3 NEWHOME --registry '/);
+fleet_ok([ 'retire', 's3' ], 1, 'retire what is down', qr/s3 cannot be retired: 3 shards live there.*\n.*hint: It gives no answer\. Bring it back; .* and type: snowid-fleet add s3 NEWHOME --registry '/);
 my ($lines) = (fleet('status'))[1];
 is(() = $lines =~ /NO ANSWER/g, 1, 'one server, by whichever address');
 $s3->start;
@@ -145,6 +145,9 @@ for my $case ([ '', qr/^s3 -> s1: .*, shards $two[1]$/m ], [ "VALUES ('{[$two[1]
 	my ($rule, $plan, $stays) = @$case;
 	$dir->safe_psql('postgres', "INSERT INTO snowid.placements $rule") if $rule;
 	$said = fleet_ok([ 'balance', '--by', 'shards', '--threshold', 900, '--dry-run' ], $stays ? 1 : 0, "torn: $rule", $plan, qr/^(?!2 jobs)\d jobs/m, $stays // ());
+	my ($have, $all) = split /\|/, $dir->safe_psql('postgres', "SELECT count(*) FILTER (WHERE s.name = 's1'), count(*) FROM snowid.shard_registry r LEFT JOIN snowid.servers s ON substring(s.home FROM 'port=\\d+') = substring(r.home FROM 'port=\\d+')");
+	my $now = sprintf '%.0f', 100 * $have / $all;
+	like($said, qr/^s1 +#+ +$now % /m, '... each server has what is there');
 	unlike($said, qr/both stays/, '... what comes together where it may be does not stay') unless $stays;
 	$dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
 }
@@ -204,6 +207,11 @@ my $old = as_it_was($s2);
 fleet_ok([ 'status' ], 1, 'open twice: status', qr/^FAILED .*shard \d+/m);
 fleet_ok([ 'balance', '--by', 'shards' ], 1, 'open twice: no plan', qr/shard \d+ is open at s2, and the directory says .*host=/);
 fleet_ok([ 'retire', 's2' ], 1, 'nor is it retired', qr/s2 cannot be retired: \d+ shards live there/);
+$said = fleet_ok([ 'add', 's2' ], 1, 'nor does it follow again', qr/^FAILED +shard \d+ is there, and at /m);
+my ($closes) = $said =~ /put back from a backup, type: (snowid-move audit --fix --registry '[^']*');/;
+isnt(system('sh', '-c', "$closes >/dev/null 2>&1"), 0, '... what is told closes the old ones');
+fleet_ok([ 'add', 's2' ], 0, '... and then it does');
+is($old->safe_psql('postgres', q{SELECT count(*) FROM snowid.shards WHERE lives = 'here'}), 0, '... without them');
 
 $_->stop for $dir, $s1, $s3, $old;
 done_testing();

@@ -35,11 +35,14 @@ $s1->reload;
 {
 	local $ENV{PGPASSWORD} = 'secret';
 	fleet_ok([ 'add', 's1', home_of($s1) . ' user=pw' ], 0, 'add s1');
-	my $told = fleet_ok([ 'add', 's2', home_of($s2), '--dry-run' ], 0, 'what the new one does not reach', qr/^warning +s2 does not reach s1: .*password/m);
+	my $told = fleet_ok([ 'add', 's2', home_of($s2), '--dry-run' ], 0, 'what the new one does not reach', qr/^warning +s2 does not reach s1: .*password.*\n +There, .* this must work: psql -d '.*user=pw.*' -c ''; a password belongs into/m);
 	unlike($told, qr/s1 does not reach s2/, '... the other way is open');
 	is($s2->safe_psql('postgres', 'SELECT count(*) FROM pg_subscription'), 0, '... and the trial leaves nothing');
 	fleet_ok([ 'add', 's1', home_of($s1) ], 0, 'another home, without a password');
 }
+
+# No home holds one: it is refused, and told where it belongs.
+fleet_ok([ 'add', 's2', $_ ], 2, "a password in a home: $_", qr/error: a home holds no password\n.*hint: .* in the password file of /) for home_of($s2) . q{ user=pw password='s3kret p'}, 'postgresql://pw:s3kret@127.0.0.1/postgres';
 
 # A note.
 my $said = fleet_ok([ 'add', 's2', home_of($s2), '--note', "rack 4\e[31m" ], 0, 'a note');
@@ -92,6 +95,37 @@ $dir->safe_psql('postgres', q{REVOKE INSERT ON snowid.servers FROM joe});
 like($as_joe->('balance'), qr/type there: GRANT INSERT ON snowid\.servers TO joe;$/m, '... but not with one less');
 fleet_ok([ 'status', '--period', $_ ], 2, "period $_", qr/invalid value "$_" for option --period/) for 'soon', '-1 s', '0', '2 hours';
 
+# What is published with the registry is to be read by it, too; and by the role of a server's subscription, which add waits for.
+$_->safe_psql('postgres', 'CREATE TABLE public.zones (name text PRIMARY KEY)') for $dir, $s1, $s2, $s3;
+$dir->safe_psql('postgres', q{GRANT INSERT ON snowid.servers TO joe; INSERT INTO public.zones VALUES ('a'); ALTER PUBLICATION shard_registry ADD TABLE public.zones});
+$what = $as_joe->('add', 's1');
+like($what, qr/role joe may not change .*\n.*type there: (GRANT USAGE ON SCHEMA public TO joe; GRANT SELECT ON public\.zones TO joe;)$/m, 'a role that may not read a shared table');
+fleet_ok([ 'add', $_ ], 0, 'a superuser may') for qw(s1 s2 s3);
+is($s1->safe_psql('postgres', 'SELECT name FROM public.zones'), 'a', '... whose rows are there, once it has ended');
+$dir->safe_psql('postgres', 'CREATE ROLE registry LOGIN REPLICATION; GRANT USAGE ON SCHEMA snowid TO registry; CREATE TABLE public.late (name text PRIMARY KEY); INSERT INTO public.late VALUES (1); ALTER PUBLICATION shard_registry ADD TABLE public.late');
+$_->safe_psql('postgres', 'CREATE TABLE public.late (name text PRIMARY KEY)') for $s1, $s2, $s3;
+$dir->safe_psql('postgres', 'CREATE TABLE public.slow (n int PRIMARY KEY); INSERT INTO public.slow SELECT generate_series(1, 14); ALTER PUBLICATION shard_registry ADD TABLE public.slow');
+$_->safe_psql('postgres', 'CREATE TABLE public.slow (n int PRIMARY KEY)') for $s1, $s2, $s3;
+$s2->safe_psql('postgres', q{CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.9); RETURN NEW; END';
+	CREATE TRIGGER slow BEFORE INSERT ON public.slow FOR EACH ROW EXECUTE FUNCTION slow(); ALTER TABLE public.slow ENABLE ALWAYS TRIGGER slow});
+fleet_ok([ 'add', 's2' ], 0, 'a table that comes slowly');
+is($s2->safe_psql('postgres', 'SELECT count(*) FROM public.slow'), 14, '... is waited for');
+$s2->safe_psql('postgres', 'DROP TRIGGER slow ON public.slow');
+my @through = ('add', 's1', '--directory-for-servers', home_of($dir) . ' user=registry');
+$what = fleet_ok([@through], 1, 'a table that does not come', qr/error: s1 follows the directory, but does not get all of public\.late, public\.slow: [1-9]\d* errors so far\n.*hint: At the directory, as a superuser, type: GRANT .* And then the same command again\.$/m);
+fleet_ok([ 'status' ], 1, '... status tells of it', qr/^FAILED .* has not yet got all of public\.late, public\.slow from the directory type: snowid-fleet add s1 --registry '/m);
+$dir->safe_psql('postgres', ($what =~ /superuser, type: (GRANT .*;) And then/)[0] // '');
+fleet_ok([@through], 0, '... and comes with what was typed');
+is($s1->safe_psql('postgres', 'SELECT name FROM public.late'), 1, '... all of it');
+$s1->safe_psql('postgres', 'TRUNCATE public.late; ALTER TABLE public.late ADD needed int NOT NULL');
+$s1->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s1 DISABLE; ALTER SUBSCRIPTION snowid_registry_s1 SET (slot_name = NONE); DROP SUBSCRIPTION snowid_registry_s1; TRUNCATE public.zones, public.slow');
+fleet_ok([@through], 1, 'a table that does not come to a new subscription', qr/does not get all of public\.late: [1-9]\d* errors so far\n.*hint: For the reason, see the log of the server of s1; then type the same/m);
+$s1->safe_psql('postgres', 'ALTER TABLE public.late DROP needed');
+fleet_ok([ 'add', $_ ], 0, 'and then it comes') for qw(s1 s2 s3);
+$dir->safe_psql('postgres', 'ALTER TABLE public.late ADD more int');
+fleet_ok([ 'add', 's1' ], 1, 'a column that is not there', qr/^FAILED +table public\.late lacks column more of the directory's\n +Add it/m);
+$_->safe_psql('postgres', 'ALTER TABLE public.late ADD more int') for $s1, $s2, $s3;
+
 # A home that a terminal would obey.
 $dir->safe_psql('postgres', q{INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (99, 'gone', E'host=/nowhere\x1b]0;x\x07\u009b31m dbname=y')});
 for my $command ([ 'status' ], [ 'balance', '--dry-run' ])
@@ -142,7 +176,7 @@ sysread $client, my $startup, 1 or die 'it says nothing';
 my $start = time;
 $run->signal('INT');
 $run->finish;
-is($run->result(0), 1, 'Ctrl-C while a server does not answer');
+is($run->result(0), 3, 'Ctrl-C while a server does not answer');
 like($err, qr/interrupted while the servers were asked\n.*hint: .*same command again/, '... is told as what it is');
 unlike($err, qr/no answer|silent/, '... and not as a fault of the server');
 cmp_ok(time - $start, '<', 15, '... at once');
@@ -177,9 +211,12 @@ fleet_ok([ 'drain', 's2', '--keep' ], 0, 'copies are kept', $status);
 fleet_ok([ 'drain', 's2' ], 0, '... also by the next', $status);
 $dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
 fleet_ok([ 'status' ], 0, '... which is no fault', qr/^copy +of shards [\d,]+ at s2, closed since .*, kept; to drop it, type: snowid-move finish /m);
+fleet_ok([ 'drain', 's3' ], 1, '... nor are the shards moved on before it ends', qr/^insta\d+ stays at s3: an earlier move of it has not ended$/m, qr/^to end the earlier move of shards ([\d,]+), type: snowid-move finish --shard \1 --from 's2' --to 's3' --registry '/m,
+	qr/nothing was changed\n.*hint: First end the moves that are named above\.$/m);
 fleet_ok([ 'retire', 's2' ], 1, '... so it is not retired', qr/moves of 6 shards are not finished there.*\n.*hint: To see what ends each, type: snowid-fleet status --registry '/);
-($out) = (fleet('status'))[1];
+($out) = (fleet('drain', 's3'))[1];
 system('sh', '-c', "$_ 2>/dev/null") == 0 or fail($_) for $out =~ /type: (snowid-move finish .*)$/mg;
+is($_->safe_psql('postgres', 'SELECT count(*) FROM snowid.moves'), 0, '... which what is told ends') for $s2, $s3;
 $dir->safe_psql('postgres', q{INSERT INTO snowid.placements VALUES ('{[0,3]}', 'only', '{s1,s2,s3}')});
 $said = fleet_ok([ 'retire', 's2' ], 1, 'a rule names it', qr/hint: At the directory, type: UPDATE .*;$/m);
 $dir->safe_psql('postgres', ($said =~ /type: (UPDATE .*;)$/m)[0] // '');

@@ -151,8 +151,8 @@ sub stop_clients
 # A server's backup, in its place.
 sub as_it_was
 {
-	my ($node) = @_;
-	my $old = PostgreSQL::Test::Cluster->new('old');
+	my ($node, $name) = @_;
+	my $old = PostgreSQL::Test::Cluster->new($name // 'old');
 	$old->init_from_backup($node, 'before');
 	$old->append_conf('postgresql.conf', 'port = ' . $node->port . "\nunix_socket_directories = '" . $node->host . "'\nlisten_addresses = ''");
 	$old->{_port} = $node->port;

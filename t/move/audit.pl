@@ -74,6 +74,8 @@ $b->safe_psql('postgres', 'SELECT snowid.create_shard(1)');
 audit(1, 'open twice', [qr/shard 1 is open at \Q$address{b}\E, and at \Q$address{a}\E\n.*fence_shard\(1, /]);
 my $said = audit(1, 'open twice, with --fix', [ qr/^mended: shard 1 is open/m, qr/closed copy of shard 1/ ], '--fix');
 is($a->safe_psql('postgres', 'INSERT INTO insta1.t DEFAULT VALUES RETURNING 1'), '1', 'the right one stays open');
+my ($diff) = $said =~ /type: (snowid-move diff --shard 1 [^;\n]*);/;
+like(qx{$diff 2>&1}, qr/insta1\.t: .* only at --to/, '... after it was compared');
 type_at($b, $said, 'SELECT snowid.drop_shard');
 audit(0, 'a stale copy that was dropped', []);
 is($b->safe_psql('postgres', q{SELECT to_regnamespace('insta1') IS NULL, snowid.shard_home(1)}), "t|$address{a}", 'and the number stays');
@@ -87,9 +89,23 @@ $a->safe_psql('postgres', 'SELECT snowid.fence_shard(2)');
 type_at($a, audit(1, 'open nowhere', [qr/shard 2 is open nowhere/]), 'SELECT snowid.unfence_shard');
 audit(0, 'open again', []);
 
+# A number of which the directory does not know, on two servers.
+$_->safe_psql('postgres', q{SELECT snowid.create_shard(50); CREATE TABLE insta50.t (id bigint PRIMARY KEY); INSERT INTO insta50.t VALUES (1)}) for $a, $b;
+$b->safe_psql('postgres', 'INSERT INTO insta50.t VALUES (2)');
+$said = audit(1, 'open twice, and unknown', [qr/shard 50 is open at \Q$address{a}\E and \Q$address{b}\E, and the directory does not know it/]);
+($diff) = $said =~ /type: (snowid-move diff --shard 50 [^;\n]*);/;
+like(qx{$diff 2>&1}, qr/insta50\.t: 0 only at --from, 1 only at --to/, '... what is told shows which to keep');
+type_at($a, $said, 'SELECT snowid.fence_shard');
+audit(0, '... closed', []);
+$_->safe_psql('postgres', 'SELECT snowid.drop_shard(50, true)') for $a, $b;
+
 # A move that is not finished; then one that is undone behind its back.
 moves_ok($a, $b, 4, [ '--registry', $address{dir} ], 0, 'a shard moves');
 $said = audit(1, 'a move that is not finished', [qr/the copy of shard 4 at .* can go\n.*snowid-move finish --shard 4/]);
+{
+	local $address{dir} = "$address{dir} passfile='/it\\'s so'";
+	$said = audit(1, 'a registry with quotes', [qr/snowid-move finish --shard 4/]);
+}
 my ($finish) = $said =~ /type: (snowid-move finish [^\n]*)/;
 is(system("$finish >/dev/null 2>&1"), 0, 'the command that it names does it');
 audit(0, 'a move that is finished', []);

@@ -68,9 +68,9 @@ CREATE TEMP TABLE job AS SELECT server, target, string_agg(shards, ',' ORDER BY 
 UNION ALL SELECT server, target, string_agg(shard::text, ',' ORDER BY shard), sum(bytes) FROM torn GROUP BY pool, server, target;
 
 -- The plan, for people; how long it takes, by the last moves.
--- arguments: rate
+-- arguments: rate by directory registry
 \echo fleet_plan_text_sql
-WITH r AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS name, coalesce(b.load, 0) / total AS now, coalesce(t.load, 0) / total AS "then", a.name IS NOT NULL AS is_named FROM answer a JOIN address d ON d.home IS NOT DISTINCT FROM a.home AND d.n = a.n CROSS JOIN (SELECT greatest(sum(load), 1e-9) AS total FROM pool) x LEFT JOIN (SELECT server, sum(load) AS load FROM pool GROUP BY 1) b ON b.server = a.n LEFT JOIN (SELECT target, sum(load) AS load FROM pool GROUP BY 1) t ON t.target = a.n)
+WITH r AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS name, coalesce(b.load, 0) / total AS now, coalesce(t.load, 0) / total AS "then", a.name IS NOT NULL AS is_named FROM answer a JOIN address d ON d.home IS NOT DISTINCT FROM a.home AND d.n = a.n CROSS JOIN (SELECT greatest(sum(load), 1e-9) AS total FROM pool) x LEFT JOIN (SELECT l.server, sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END) AS load FROM lives l JOIN pool USING (pool) GROUP BY 1) b ON b.server = a.n LEFT JOIN (SELECT target, sum(load) AS load FROM pool GROUP BY 1) t ON t.target = a.n)
 SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g'), E'\n' ORDER BY part, n) FROM ( SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('now', 30), 'then') FROM (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x
  UNION ALL SELECT 2, n, format('%s  %s %s %%  %s %s %%', rpad(name, greatest(w, length(name))), rpad(repeat('#', round(now * 24)::int), 24), lpad(round(now * 100)::text, 3),
   rpad(repeat('#', round("then" * 24)::int), 24), lpad(round("then" * 100)::text, 3)) FROM r, (SELECT greatest(6, max(length(name))) AS w FROM r WHERE is_named) x WHERE is_named OR now > 0
@@ -78,11 +78,14 @@ SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')
  UNION ALL SELECT 4, i, format('%s stays at %s: %s%s', pool, name, CASE WHEN allowed !~ '1' THEN 'its rules "only" have no server of the fleet in common'
    WHEN 'stay' = ANY (rules) AND substr(allowed, server + 1, 1) = '0' THEN 'one rule has it stay, another one live elsewhere'
    WHEN pool IN (SELECT t.pool FROM torn t) THEN 'it first comes together there; then type the same command again'
+   WHEN EXISTS (SELECT FROM lives l JOIN going g USING (shard) WHERE l.pool = pool.pool) THEN 'an earlier move of it has not ended'
    WHEN stays THEN 'it is pinned, moving, not whole, or its server is down'
    WHEN EXISTS (SELECT FROM generate_series(1, length(apart)) g WHERE substr(apart, g, 1) = '1' AND (SELECT count(*) FROM pool p WHERE substr(p.apart, g, 1) = '1') > (SELECT count(*) FROM snowid.servers))
    THEN 'more pools are to be apart than there are servers' ELSE 'no server may take it, or none within the limits' END,
   '; to see its rules, at the directory type: SELECT * FROM snowid.placements WHERE shards && ' || CASE WHEN rules IS NOT NULL THEN quote_literal(ranges::text) || ';' END)
  FROM pool JOIN r ON r.n = server, LATERAL (SELECT range_agg(int4range(s, s + 1)) AS ranges FROM unnest(string_to_array(shards, ',')::int[]) s) x, LATERAL (SELECT array_agg(rule) AS rules FROM snowid.placements p WHERE p.shards && ranges) y WHERE stuck
+ UNION ALL SELECT 4, -3, format($$to end the earlier move of shards %s, type: snowid-%s$$, shards, CASE WHEN has_moved THEN format($$move finish --shard %s --from '%s' --to '%s' $$, shards, replace(coalesce(a.name, a.home, :'directory', peer), $$'$$, $$'\''$$), replace(coalesce(b.name, b.home, :'directory', peer), $$'$$, $$'\''$$)) ELSE 'fleet status ' END || :'registry')
+ FROM (SELECT string_agg(shard::text, ',' ORDER BY shard) AS shards, bool_and(step IN ('moved', 'open')) AS has_moved, min(source) AS source, min(target) AS target, min(peer) AS peer FROM going GROUP BY id HAVING bool_or(shard IN (SELECT shard FROM lives l JOIN pool p USING (pool) WHERE stuck))) g LEFT JOIN answer a ON a.n = source LEFT JOIN answer b ON b.n = target
  UNION ALL SELECT 4, -1, format('pool %s moves whole, so its shards %s cannot be apart; give them pools of their own, or at the directory type: DELETE FROM snowid.placements WHERE rule = ''apart'' AND shards = ''%s'';', pool, string_agg(shard::text, ',' ORDER BY shard), p.shards) FROM snowid.placements p JOIN lives l ON p.shards @> l.shard WHERE rule = 'apart' GROUP BY pool, p.shards HAVING count(*) > 1
  UNION ALL SELECT 4, -2, format('the fleet has no %s, which the rule "only" of shards %s names', string_agg(s, ', '), p.shards) FROM snowid.placements p, unnest(servers) s WHERE s NOT IN (SELECT name FROM snowid.servers) GROUP BY p.shards
  UNION ALL SELECT 5, 0, format('%s jobs, %s%s', count(server), pg_size_pretty(coalesce(sum(bytes), 0)::bigint), CASE WHEN count(server) = 0 THEN '' ELSE coalesce(
@@ -95,13 +98,22 @@ SELECT regexp_replace(what, '[\u0001-\u001f\u007f-\u009f]', '?', 'g') FROM ( (SE
 UNION ALL (SELECT format(CASE WHEN l.shard IS NULL THEN 'shard %1$s lives at %2$s, and the directory does not know it; type: snowid-fleet add %4$s %5$s'
   ELSE 'shard %1$s is open at %2$s, and the directory says %3$s' END, t.shard, coalesce(name, a.home), coalesce(l.home, 'its own server'), coalesce(name, 'NAME HOME'), :'registry') FROM told t JOIN answer a USING (n) LEFT JOIN lives l USING (shard) WHERE t.lives = 'here' AND l.server IS DISTINCT FROM n AND t.shard NOT IN (SELECT shard FROM going) ORDER BY t.shard LIMIT 5)
 UNION ALL SELECT format('%s are one server: retire, or delete from snowid.servers, all but one', string_agg(name, ' and ')) FROM answer JOIN address ON i = answer.n WHERE name IS NOT NULL GROUP BY address.n HAVING count(*) > 1
-UNION ALL SELECT format('%s gives no answer, so nobody knows how much it has', coalesce(name, a.home)) FROM answer a JOIN address d USING (n) WHERE i = n AND facts IS NULL AND (:'needs_sizes'::bool OR name = :'drained')
+UNION ALL SELECT format('%s gives no answer, so nobody knows how much it has; bring it back; or promote its standby, or restore it, and type: snowid-fleet add %1$s NEWHOME %2$s', coalesce(name, a.home), :'registry') FROM answer a JOIN address d USING (n) WHERE i = n AND facts IS NULL AND (:'needs_sizes'::bool OR name = :'drained')
 UNION ALL SELECT format('nobody knows how far the standbys of %s are behind, for which --max-lag waits; type there: GRANT pg_monitor TO %I;', coalesce(name, a.home, 'the directory'), facts ->> 'role') FROM answer a JOIN address d USING (n) WHERE i = n AND :'max_lag'::int8 >= 0 AND facts IS NOT NULL AND facts ->> 'standby_lag' IS NULL) x (what);
 
 -- Moves that an earlier run has begun and not ended, oldest first, and which only want to be finished: by the row of the
 -- log that their journals name, so never a person's own.  What has moved and is to be kept is done.
 \echo fleet_unfinished_sql
 SELECT string_agg(g.shard::text, ',' ORDER BY g.shard), g.source, g.target, coalesce(sum(l.bytes), 0), min(peer), bool_and(step IN ('moved', 'open') AND lives = 'here'), f.at FROM going g JOIN snowid.fleet_moves f ON f.at::text = g.fleet_move LEFT JOIN lives l USING (shard) WHERE outcome <> 'kept' AND NOT (step IN ('moved', 'open') AND (keeps OR outcome ~ 'to keep$')) GROUP BY f.at, g.source, g.target ORDER BY min(since);
+
+-- What lets a role read what is published.
+-- arguments: role
+\echo fleet_reader_rights_sql
+SELECT string_agg(to_do, ' ') FROM (SELECT format('GRANT USAGE ON SCHEMA %1$I TO %2$I; GRANT SELECT ON %3$s TO %2$I;', schemaname, role, string_agg(c.oid::regclass::text, ', ')) FROM (SELECT :'role' AS role) r, pg_publication_tables JOIN pg_namespace n ON nspname = schemaname JOIN pg_class c ON relnamespace = n.oid AND relname = tablename WHERE pubname = 'shard_registry' AND NOT (has_table_privilege(role, c.oid, 'SELECT') AND has_schema_privilege(role, n.oid, 'USAGE')) GROUP BY role, schemaname) x (to_do);
+
+-- arguments: subscription
+\echo fleet_errors_sql
+SELECT sum(n::int8) FROM pg_stat_subscription_stats s, jsonb_each_text(to_jsonb(s)) e (kind, n) WHERE kind ~ '_error_count$' AND subname = :'subscription';
 
 -- What lets the role change the fleet at the directory, if it may not; a slot is a replica's to make and drop.
 -- arguments: makes_slots
@@ -111,9 +123,9 @@ SELECT string_agg(to_do, ' ') FROM (SELECT format('GRANT %s ON %s TO %I;', strin
  UNION ALL SELECT format('ALTER ROLE %I REPLICATION;', rolname) FROM pg_roles WHERE rolname = current_user AND NOT rolsuper AND NOT rolreplication AND :'makes_slots'::bool) x (to_do);
 
 -- What a server must be like; what the directory knows is in facts.
--- arguments: name facts
+-- arguments: name facts registry
 \echo fleet_add_checks_sql
-WITH d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f, jsonb_to_record(f) x (is_same bool, level text, used jsonb, shards jsonb, roles jsonb, shared jsonb))
+WITH d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f, jsonb_to_record(f) x (is_same bool, level text, used jsonb, shards jsonb, roles jsonb, shared jsonb, columns jsonb))
 SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')) || coalesce(format(E'%-8s %s\n', '', to_do), ''), '' ORDER BY n, what), bool_or(severity = 'FAILED') FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
  UNION ALL SELECT 2, 'FAILED', 'it has servers of its own', 'Is it a directory? If it was one and is no more, type there: TRUNCATE snowid.servers, snowid.placements, snowid.poolers;' FROM d WHERE NOT is_same AND EXISTS (SELECT FROM snowid.servers) AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'snowid.shard_registry'::regclass AND tgname = 'directory_is_right')
  UNION ALL SELECT 2, 'FAILED', format('role %s does not own the tables of snowid there', current_user), format('As a superuser, type there: GRANT %I TO %I; or give a HOME with that role.', relowner::regrole, current_user) FROM pg_class WHERE oid = 'snowid.shard_registry'::regclass AND NOT pg_has_role(relowner, 'USAGE')
@@ -129,10 +141,11 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
  UNION ALL SELECT 5, 'FAILED', format('%s of the directory are in use: it has less than 2 more of its %s', s ->> 'used', s ->> 'name'), format('There, type: ALTER SYSTEM SET %s = %s; and restart it.', s ->> 'name', 2 * (s ->> 'used')::int + 10)
  FROM d, jsonb_array_elements(CASE jsonb_typeof(used) WHEN 'array' THEN used ELSE '[]' END) s WHERE NOT is_same AND NOT EXISTS (SELECT FROM pg_subscription WHERE subname = 'snowid_registry_' || :'name')
  UNION ALL SELECT 6, 'FAILED', CASE WHEN r.shard <> s.shard OR r.schema <> s.schema THEN format('shard %s is %s there, and shard %s is %s at %s', r.shard, r.schema, s.shard, s.schema, s.server) ELSE format('shard %s is there, and at %s', r.shard, s.server) END,
-  CASE snowid_internal.lives(r) WHEN 'here' THEN 'Drop one of the two, or give it another name or number.' ELSE format('There, type: DELETE FROM snowid.shard_registry WHERE shard = %s;', r.shard) END
+  CASE WHEN snowid_internal.lives(r) = 'here' AND r.shard = s.shard AND r.schema = s.schema THEN format('If one is an old one, as of a server that was put back from a backup, type: snowid-move audit --fix %s; else drop the one that has no rows (snowid-move diff compares them), or give it another number.', :'registry') WHEN snowid_internal.lives(r) = 'here' THEN 'Drop one of the two, or give it another name or number.' ELSE format('There, type: DELETE FROM snowid.shard_registry WHERE shard = %s;', r.shard) END
  FROM d, jsonb_to_recordset(CASE jsonb_typeof(shards) WHEN 'array' THEN shards ELSE '[]' END) s (shard int, schema name, server text, is_there bool) JOIN snowid.shard_registry r ON r.shard = s.shard OR r.schema = s.schema WHERE r.shard <> s.shard OR r.schema <> s.schema OR (is_there IS NOT TRUE AND snowid_internal.lives(r) = 'here')
  UNION ALL SELECT 7, 'FAILED', format('the directory publishes table %s, which is not there', t), 'Make it, as it is on the directory.' FROM d, jsonb_array_elements_text(CASE jsonb_typeof(shared) WHEN 'array' THEN shared ELSE '[]' END) t WHERE to_regclass(t) IS NULL
- UNION ALL SELECT 7, 'FAILED', format('table %s is not empty, so the directory''s rows cannot come', t), format('If the directory has all of them, type there: TRUNCATE %s;', t) FROM d, jsonb_array_elements_text(CASE jsonb_typeof(shared) WHEN 'array' THEN shared ELSE '[]' END) t WHERE NOT is_same AND pg_relation_size(to_regclass(t)) > 0 AND NOT EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = to_regclass(t))
+ UNION ALL SELECT 7, 'FAILED', format('table %s lacks column %s of the directory''s', t, a), 'Add it, as it is on the directory.' FROM d, jsonb_to_recordset(CASE jsonb_typeof(columns) WHEN 'array' THEN columns ELSE '[]' END) c (t text, a name) WHERE to_regclass(t) IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(t) AND attname = a AND NOT attisdropped)
+ UNION ALL SELECT 7, 'FAILED', format('table %s is not empty, so the directory''s rows cannot come', t), format('If the directory has all of them, type there: SET session_replication_role = replica; DELETE FROM %s;', t) FROM d, jsonb_array_elements_text(CASE jsonb_typeof(shared) WHEN 'array' THEN shared ELSE '[]' END) t WHERE NOT is_same AND query_to_xml('SELECT 1 FROM ' || to_regclass(t) || ' LIMIT 1', false, false, '')::text ~ '<row' AND NOT EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = to_regclass(t))
  UNION ALL SELECT 8, 'warning', 'roles of other servers are not there: ' || string_agg(r, ', ' ORDER BY r), 'Make them, as they are there: pg_dumpall --roles-only.' FROM d, jsonb_array_elements_text(CASE jsonb_typeof(roles) WHEN 'array' THEN roles ELSE '[]' END) r WHERE r NOT IN (SELECT rolname FROM pg_roles) HAVING count(*) > 0 ) x (n, severity, what, to_do);
 
 -- What the directory has under that name, or that home under another; and how it learns of a new address.
@@ -152,6 +165,7 @@ SELECT jsonb_build_object('is_same', concat_ws(' ', (SELECT system_identifier FR
  'used', (SELECT jsonb_agg(v) FROM (VALUES ('max_replication_slots', (SELECT count(*) FROM pg_replication_slots)), ('max_wal_senders', (SELECT count(*) FROM pg_stat_replication))) v (name, used) WHERE used + 2 > current_setting(name)::int),
  'shards', (SELECT jsonb_agg(jsonb_build_object('shard', shard, 'schema', schema, 'server', coalesce(a.name, l.home, 'the directory'), 'is_there', a.facts ->> 'run' = :'identity' OR a.name = :'name')) FROM lives l LEFT JOIN answer a ON a.n = l.server),
  'roles', (SELECT jsonb_agg(DISTINCT r) FROM answer, jsonb_array_elements(facts -> 'roles') r),
+ 'columns', (SELECT jsonb_agg(jsonb_build_object('t', format('%I.%I', schemaname, tablename), 'a', a)) FROM pg_publication_tables, unnest(attnames) a WHERE pubname = 'shard_registry' AND schemaname <> 'snowid'),
  'shared', (SELECT jsonb_agg(format('%I.%I', schemaname, tablename)) FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname <> 'snowid'));
 
 -- The query that tells, on both servers, what rows the published tables have: of these, what is published.
@@ -163,7 +177,7 @@ FROM pg_publication_tables, LATERAL (SELECT string_agg(quote_ident(a), ', ') AS 
 -- Why a server cannot go, and what to do; no row if it can.
 -- arguments: name registry
 \echo fleet_retire_doubts_sql
-WITH s AS MATERIALIZED (SELECT d.n FROM snowid.servers JOIN address d USING (home) WHERE name = :'name') SELECT what, to_do FROM ( SELECT 1, format('%s shards live there, the first is %s', count(*), min(shard)), format('Type first: snowid-fleet drain %s %s', :'name', :'registry') FROM (SELECT shard FROM lives WHERE server = (SELECT n FROM s) UNION SELECT shard FROM told WHERE n = (SELECT n FROM s) AND lives = 'here') l HAVING count(*) > 0
+WITH s AS MATERIALIZED (SELECT d.n FROM snowid.servers JOIN address d USING (home) WHERE name = :'name') SELECT what, to_do FROM ( SELECT 1, format('%s shards live there, the first is %s', count(*), min(shard)), format(CASE WHEN (SELECT facts FROM answer WHERE n = (SELECT n FROM s)) IS NULL THEN 'It gives no answer. Bring it back; or promote its standby, or restore it, and type: snowid-fleet add %s NEWHOME %s' ELSE 'Type first: snowid-fleet drain %s %s' END, :'name', :'registry') FROM (SELECT shard FROM lives WHERE server = (SELECT n FROM s) UNION SELECT shard FROM told WHERE n = (SELECT n FROM s) AND lives = 'here') l HAVING count(*) > 0
  UNION ALL SELECT 2, format('%s shards are open nowhere, the first is %s', count(*), min(shard)), 'To see more, type: snowid-move audit ' || :'registry' FROM lives WHERE server IS NULL OR (lives IS DISTINCT FROM 'here' AND (SELECT facts FROM answer WHERE n = server) IS NOT NULL) HAVING count(*) > 0
  UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)), 'To see what ends each, type: snowid-fleet status ' || :'registry' FROM going WHERE (SELECT n FROM s) IN (source, target) HAVING count(*) > 0
  UNION ALL SELECT 4, 'a row of snowid.placements names it', format('At the directory, type: UPDATE snowid.placements SET servers = array_remove(servers, %1$L) WHERE %1$L = ANY (servers);', :'name') FROM snowid.placements WHERE :'name' = ANY (servers)

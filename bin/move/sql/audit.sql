@@ -17,7 +17,11 @@ SELECT json_build_object(
    UNION ALL SELECT 'publication', pubname FROM pg_publication
    UNION ALL SELECT 'subscription', subname FROM pg_subscription WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())) x (what, name)
   WHERE name ~ '^snowid_(move|back)_\d+_[0-9a-f]{8}$'),
- 'followers', (SELECT json_agg(json_build_object('name', s.subname, 'enabled', subenabled, 'works', pid IS NOT NULL))
+ -- A slot that is ahead of the log: that is a backup's.
+ 'ahead', (SELECT json_agg(slot_name) FROM pg_replication_slots WHERE NOT pg_is_in_recovery() AND database = current_database()
+   AND confirmed_flush_lsn > CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() END),
+ 'followers', (SELECT json_agg(json_build_object('name', s.subname, 'slot', subslotname, 'enabled', subenabled, 'works', pid IS NOT NULL,
+   'lacks', (SELECT json_agg(srrelid::regclass) FROM pg_subscription_rel l WHERE l.srsubid = s.oid AND srsubstate <> 'r')))
   FROM pg_subscription s JOIN pg_subscription_rel ON srsubid = s.oid
   LEFT JOIN pg_stat_subscription t ON t.subid = s.oid AND t.relid IS NULL AND t.pid IS NOT NULL
   WHERE srrelid = to_regclass('snowid.shard_registry')));
@@ -33,7 +37,12 @@ WHERE name = 'default_transaction_read_only' AND setting = 'on' AND sourcefile L
 -- arguments: registry
 \echo audit_findings_sql
 WITH server AS MATERIALIZED (SELECT name, is_directory, f.* FROM audit, jsonb_to_record(facts) f (
-  run text, system text, is_standby bool, version text, read_only bool, shards jsonb, moves jsonb, made jsonb, followers jsonb)),
+  run text, system text, is_standby bool, version text, read_only bool, shards jsonb, moves jsonb, made jsonb, ahead jsonb, followers jsonb)),
+-- As a shell takes it.
+shell AS MATERIALIZED (SELECT replace(:'registry', $$'$$, $$'\''$$) AS registry),
+follower AS MATERIALIZED (SELECT server.name AS server, f.*, EXISTS (SELECT FROM server d WHERE d.is_directory AND d.ahead ? f.slot) AS is_ahead,
+  (SELECT format($$snowid-fleet add %s --registry '%s'$$, v.name, registry) FROM snowid.servers v, shell WHERE f.name = 'snowid_registry_' || v.name) AS anew
+ FROM server, jsonb_to_recordset(followers) f (name text, slot text, enabled bool, works bool, lacks jsonb)),
 shard AS MATERIALIZED (SELECT server.name, is_directory, s.* FROM server, jsonb_to_recordset(shards) s (shard int, schema text, home text, lives text, has_schema bool)),
 move AS MATERIALIZED (SELECT server.name, m.* FROM server, jsonb_to_recordset(moves) m (
   shard int, schema text, role text, step text, closed bool, peer text, is_source bool, move_id text, name_made text, reverse_name text)),
@@ -44,13 +53,23 @@ place AS MATERIALIZED (SELECT d.shard, d.schema, d.home, array_agg(s.name) FILTE
   bool_or(s.name = d.home AND s.lives = 'here') AS is_home, bool_or(m.shard IS NOT NULL AND m.move_id IS NOT NULL) AS is_moving
  FROM directory d LEFT JOIN shard s USING (shard) LEFT JOIN move m ON m.shard = d.shard AND m.name = s.name GROUP BY 1, 2, 3),
 typed AS MATERIALIZED (SELECT m.*, o.name AS other,
-  format('--shard %s --from %s --to %s --registry %s', (SELECT string_agg(n.shard::text, ',' ORDER BY n.shard) FROM move n WHERE n.name = m.name AND n.move_id = m.move_id),
-   quote_literal(CASE WHEN is_source THEN m.name ELSE coalesce(o.name, m.peer) END),
-   quote_literal(CASE WHEN is_source THEN coalesce(o.name, m.peer) ELSE m.name END), quote_literal(:'registry')) AS sides
- FROM move m LEFT JOIN audit_address o ON o.address = m.peer WHERE move_id IS NOT NULL)
+  format($$--shard %s --from '%s' --to '%s' --registry '%s'$$, (SELECT string_agg(n.shard::text, ',' ORDER BY n.shard) FROM move n WHERE n.name = m.name AND n.move_id = m.move_id),
+   replace(CASE WHEN is_source THEN m.name ELSE coalesce(o.name, m.peer) END, $$'$$, $$'\''$$),
+   replace(CASE WHEN is_source THEN coalesce(o.name, m.peer) ELSE m.name END, $$'$$, $$'\''$$), registry) AS sides
+ FROM shell, move m LEFT JOIN audit_address o ON o.address = m.peer WHERE move_id IS NOT NULL),
+untold AS MATERIALIZED (SELECT shard, array_agg(name ORDER BY name) AS open FROM shard
+ WHERE lives = 'here' AND shard NOT IN (SELECT shard FROM directory) AND name NOT IN (SELECT name FROM server WHERE is_standby) GROUP BY 1)
 SELECT what, place, type, is_safe FROM (
+ -- A directory that was put back: what it writes until it is where it was comes to nobody.
+ SELECT 0, format('%s does not follow the directory, which was put back: slot %s is ahead of its log', server, slot), CASE WHEN anew IS NULL THEN server END,
+  coalesce(anew, format('drop subscription %I there and the slot at the directory, and create both again.', name)), false
+ FROM follower WHERE is_ahead
+ UNION ALL SELECT 1, format('shard %s is open at %s, and the directory does not know it', shard, array_to_string(open, ' and ')), NULL,
+  format($$snowid-move diff --shard %s --from '%s' --to '%s'; to keep that of %4$s, at %5$s, type: SELECT snowid.fence_shard(%1$s, %4$L); or the other way round$$,
+   shard, replace(open[1], $$'$$, $$'\''$$), replace(open[2], $$'$$, $$'\''$$), open[2], open[1]), false
+ FROM untold WHERE cardinality(open) > 1
  -- Close what the directory knows elsewhere, if it is open there; unless a move has opened it, which the directory may not know yet.
- SELECT 1, format('shard %s is open at %s, and at %s', p.shard, s.name, p.home), s.name,
+ UNION ALL SELECT 1, format('shard %s is open at %s, and at %s', p.shard, s.name, p.home), s.name,
   format('SELECT snowid.fence_shard(%s, %L);', p.shard, p.home),
   NOT EXISTS (SELECT FROM move m WHERE m.shard = p.shard AND m.name = s.name AND role = 'target' AND step = 'open')
  FROM place p JOIN shard s ON s.shard = p.shard AND s.lives = 'here' AND s.name <> p.home WHERE cardinality(open) > 1 AND is_home
@@ -70,9 +89,13 @@ SELECT what, place, type, is_safe FROM (
   format('UPDATE snowid.shard_registry SET home = %L WHERE shard = %s;', open[1], p.shard), true
  FROM place p JOIN shard s ON s.shard = p.shard LEFT JOIN audit_address a ON a.address = s.home
  WHERE cardinality(open) = 1 AND NOT is_moving AND NOT s.is_directory AND s.name <> open[1] AND s.home IS NOT NULL AND coalesce(a.name, s.home) <> open[1]
+ AND s.name NOT IN (SELECT server FROM follower WHERE is_ahead)
+ UNION ALL SELECT 3, format('shard %s is open at %s, and the directory does not know it', shard, open[1]), NULL, format($$snowid-fleet add %s --registry '%s'$$, min(v.name), min(registry)), false
+ FROM shell, untold JOIN audit_address a ON a.name = open[1] JOIN snowid.servers v ON v.home = a.address WHERE cardinality(open) = 1 GROUP BY shard, open
  -- Copies that are closed by hand, as of a server that was restored.  Only who knows what was written to one drops it.
- UNION ALL SELECT 4, format('%s has a closed copy of shard %s, which is open at %s', m.name, m.shard, open[1]), m.name,
-  format('SELECT snowid.drop_shard(%s, true);', m.shard), false
+ UNION ALL SELECT 4, format('%s has a closed copy of shard %s, which is open at %s', m.name, m.shard, open[1]), NULL,
+  format($$snowid-move diff --shard %s --from '%s' --to '%s'; rows only at --from are nowhere else; if none is needed, at %s, type: SELECT snowid.drop_shard(%1$s, true);$$,
+   m.shard, replace(m.name, $$'$$, $$'\''$$), replace(open[1], $$'$$, $$'\''$$), m.name), false
  FROM move m JOIN place p ON p.shard = m.shard AND cardinality(open) = 1 AND open[1] <> m.name WHERE m.closed AND move_id IS NULL
  -- Moves: one that is done, and one of which the other server knows nothing.
  UNION ALL SELECT 5, format('the copy of shard %s at %s can go', m.shard, m.name), NULL, 'snowid-move finish ' || sides, false
@@ -100,11 +123,14 @@ SELECT what, place, type, is_safe FROM (
  UNION ALL SELECT 9, format('pool %s leads to shards on several servers: %s', pool, string_agg(DISTINCT home, ' and ')), (SELECT name FROM server WHERE is_directory),
   format('UPDATE snowid.shard_registry SET pool = … WHERE shard IN (%s);', string_agg(shard::text, ', ' ORDER BY shard)), false
  FROM snowid.shard_registry r WHERE pool IS NOT NULL GROUP BY pool HAVING count(DISTINCT coalesce((SELECT a.name FROM audit_address a WHERE a.address = r.home), r.home, '')) > 1
- UNION ALL SELECT 10, format('subscription %s of %s, to the registry, is %s', f.name, server.name, CASE WHEN enabled THEN 'not at work' ELSE 'disabled' END), server.name,
-  CASE WHEN enabled THEN 'See the server log for the reason; if its slot is lost, drop and create it again.' ELSE format('ALTER SUBSCRIPTION %I ENABLE;', f.name) END, false
- FROM server, jsonb_to_recordset(followers) f (name text, enabled bool, works bool) WHERE NOT (enabled AND works)
- UNION ALL SELECT 10, format('the registry of %s lacks shards of the directory: %s', server.name, string_agg(d.shard::text, ', ')), server.name,
+ UNION ALL SELECT 10, format('subscription %s of %s, to the registry, is %s', name, server, CASE WHEN enabled THEN 'not at work' ELSE 'disabled' END), server,
+  CASE WHEN enabled THEN 'See the server log for the reason; if its slot is lost, drop and create it again.' ELSE format('ALTER SUBSCRIPTION %I ENABLE;', name) END, false
+ FROM follower WHERE NOT (enabled AND works)
+ UNION ALL SELECT 10, format('%s has not yet got all of %s from the directory', server, tables), CASE WHEN anew IS NULL THEN server END,
+  coalesce(anew, 'See the server log for the reason.'), false
+ FROM follower, LATERAL (SELECT string_agg(t, ', ' ORDER BY t) FROM jsonb_array_elements_text(nullif(lacks, 'null')) t) l (tables) WHERE tables IS NOT NULL AND NOT is_ahead
+ UNION ALL SELECT 10, format('the registry of %s lacks shards of the directory: %s', server, string_agg(d.shard::text, ', ')), server,
   format('ALTER SUBSCRIPTION %I REFRESH PUBLICATION;', min(f.name)), false
- FROM server, jsonb_to_recordset(followers) f (name text), directory d
- WHERE NOT is_directory AND NOT EXISTS (SELECT FROM shard s WHERE s.name = server.name AND s.shard = d.shard) GROUP BY server.name) found (rank, what, place, type, is_safe)
+ FROM follower f, directory d
+ WHERE server NOT IN (SELECT name FROM server WHERE is_directory) AND NOT is_ahead AND NOT EXISTS (SELECT FROM shard s WHERE s.name = server AND s.shard = d.shard) GROUP BY server) found (rank, what, place, type, is_safe)
 ORDER BY rank, what;

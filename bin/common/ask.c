@@ -1,0 +1,123 @@
+/*
+ * One question to many servers, all at once, each with a limit.
+ */
+#include "ask.h"
+
+#include <poll.h>
+
+volatile sig_atomic_t stopping = false;
+
+/* There is nothing to wait for. */
+static short
+give_up(Server *server, const char *why)
+{
+	server->trouble = printable(why);
+	PQfinish(server->conn);
+	server->conn = NULL;
+	return 0;
+}
+
+/* A step of a server's: connected, asked, answered.  Returns what to wait for, or 0 when there is no more. */
+static short
+go_on(Server *server, const char *sql, int limit_ms)
+{
+	PGresult   *res;
+
+	if (!server->is_asked)
+	{
+		PostgresPollingStatusType status = PQconnectPoll(server->conn);
+
+		if (status == PGRES_POLLING_FAILED)
+			return give_up(server, PQerrorMessage(server->conn));
+		if (status != PGRES_POLLING_OK)
+			return status == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+
+		/* As in set_up_session(), but without waiting for it. */
+		PQsendQuery(server->conn, text_of("SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false), "
+										  "pg_catalog.set_config('statement_timeout', '%d', false), pg_catalog.set_config('lock_timeout', '%d', false), "
+										  "pg_catalog.set_config('datestyle', 'ISO', false), pg_catalog.set_config('jit', 'off', false); %s",
+										  limit_ms, ANSWER_MS / 4, sql));
+		server->is_asked = true;
+	}
+	if (!PQconsumeInput(server->conn))
+		return give_up(server, PQerrorMessage(server->conn));
+	while (!PQisBusy(server->conn))
+	{
+		if ((res = PQgetResult(server->conn)) == NULL)
+			return 0;
+		if (!has_succeeded(res) && server->trouble == NULL)
+			server->trouble = text_of("%s%s", printable(last_message), strcmp(last_sqlstate, "3F000") == 0 || strcmp(last_sqlstate, "42P01") == 0 ? "; type there: CREATE EXTENSION snowid;"
+									  : strcmp(last_sqlstate, "42501") == 0 ? text_of("; type there: GRANT SELECT ON snowid.moves TO %s;", ident(server->conn, PQuser(server->conn))) : "");
+		PQclear(server->answer);
+		server->answer = res;
+	}
+	return POLLIN;
+}
+
+/* In a thread: a name is looked up, and what waits for a connection goes on to the next host. */
+static void *
+connect_server(void *given)
+{
+	Server	   *server = given;
+	const char *const keywords[] = {"dbname", "fallback_application_name", "client_encoding", NULL};
+	const char *const values[] = {server->conninfo, progname, "UTF8", NULL};
+
+	server->conn = (strchr(values[0], ',') != NULL ? PQconnectdbParams : PQconnectStartParams) (keywords, values, true);
+	return NULL;
+}
+
+/* Ask all servers the same, at once.  One that is down or hangs costs its own answer. */
+void
+ask_all(Server *servers, int nservers, const char *sql, int more_ms)
+{
+	struct pollfd *waits = pg_malloc((nservers + 1) * sizeof(struct pollfd));
+	int64		end;
+	int			left;
+
+	for (int i = 0; i < nservers; i++)
+		if (pthread_create(&servers[i].thread, NULL, connect_server, &servers[i]) != 0)
+			fail();
+	for (int i = 0; i < nservers; i++)
+	{
+		while (servers[i].conn == NULL && !stopping)
+			wait_ms(1);
+		if (stopping || pthread_join(servers[i].thread, NULL) != 0)
+			return;
+		servers[i].place = home_of_connection(servers[i].conn);
+		for (servers[i].at = 0; strcmp(servers[servers[i].at].place, servers[i].place) != 0;)
+			servers[i].at++;
+		if (PQstatus(servers[i].conn) == CONNECTION_BAD)
+			give_up(&servers[i], PQerrorMessage(servers[i].conn));
+		else if (servers[i].at < i)
+			give_up(&servers[i], "");
+		waits[i].fd = -1;
+		waits[i].events = waits[i].revents = POLLOUT;
+	}
+	end = now_ms() + ANSWER_MS + more_ms;
+	do
+	{
+		left = 0;
+		for (int i = 0; i < nservers; i++)
+		{
+			if (servers[i].conn == NULL || waits[i].events == 0)
+				continue;
+			if (waits[i].revents != 0)
+				waits[i].events = go_on(&servers[i], sql, ANSWER_MS + more_ms);
+			waits[i].fd = waits[i].events == 0 ? -1 : PQsocket(servers[i].conn);
+			left += waits[i].events != 0;
+		}
+	} while (left > 0 && now_ms() < end && !stopping && (poll(waits, nservers, 200) >= 0 || errno == EINTR));
+	for (int i = 0; i < nservers; i++)
+	{
+		if (servers[i].conn != NULL && waits[i].events != 0)
+			give_up(&servers[i], text_of("no answer in %d s", (ANSWER_MS + more_ms) / 1000));
+		if (servers[i].trouble != NULL)
+		{
+			PQclear(servers[i].answer);
+			servers[i].answer = NULL;
+		}
+		PQfinish(servers[i].conn);
+		servers[i].conn = NULL;
+	}
+	pg_free(waits);
+}

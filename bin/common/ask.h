@@ -1,0 +1,33 @@
+/*
+ * One question to many servers, all at once, each with a limit.
+ */
+#ifndef ASK_H
+#define ASK_H
+
+#include "connection.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+typedef struct Server
+{
+	char	   *name;			/* NULL: only the registry has its home */
+	char	   *home;			/* NULL: where the directory is */
+	char	   *label;			/* for messages */
+	const char *conninfo;
+	PGconn	   *conn;
+	pthread_t	thread;			/* which makes it */
+	bool		is_asked;
+	PGresult   *answer;			/* of the last question; NULL: none came */
+	char	   *trouble;		/* why not */
+	char	   *place;			/* host, port and database */
+	int			at;				/* the first that is at this place */
+	int64		lags_until;		/* when to look again */
+} Server;
+
+#define ANSWER_MS	20000		/* what a server has for an answer */
+
+extern volatile sig_atomic_t stopping;	/* Ctrl-C */
+extern void ask_all(Server *servers, int nservers, const char *sql, int more_ms);
+
+#endif							/* ASK_H */
