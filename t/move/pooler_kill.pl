@@ -63,7 +63,14 @@ subtest 'before the decision' => sub {
 	kill_in_pause('status', $a, 0, 'fenced', 'move');
 	ends_ok('status', \@clients, $a, 1, 'status');
 	@clients = clients($p, 'insta5', 0, 5);
-	kill_in_pause('abort', $a, 0, 'fenced', 'move');
+
+	# Another pooler of the journal is dead, and so the pools are resumed twice.
+	my $other = start_pooler($a, 'server_login_retry = 50', $p->{file});
+	kill_in_pause('another', $a, 0, 'fenced', 'move', '--pooler', console($other));
+	moves_ok($a, $b, 5, ['status'], 1, 'status');
+	is(login_retry($other), 50, 'server_login_retry is what it was there');
+	kill_in_pause('abort', $a, 0, 'fenced', 'move', '--pooler', console($other));
+	stop_pooler($other, 'KILL');
 	ends_ok('abort', \@clients, $a, 0, 'abort');
 };
 
