@@ -155,6 +155,24 @@ why_unreachable(PGconn *conn, const char *name, const char *conninfo, int limit_
 	return why;
 }
 
+/* Connect from here on as the role of that connection, where nothing says as whom; NULL: as before. */
+void
+take_user_of(PGconn *conn)
+{
+	static char *own = NULL;
+	static bool is_known = false;
+
+	if (!is_known && getenv("PGUSER") != NULL)
+		own = pg_strdup(getenv("PGUSER"));
+	is_known = true;
+	if (conn != NULL)
+		setenv("PGUSER", PQuser(conn), 1);
+	else if (own != NULL)
+		setenv("PGUSER", own, 1);
+	else
+		unsetenv("PGUSER");
+}
+
 /*
  * Wait for the first copies of the tables of a subscription, for as long as they go on or wait for a lock.  NULL, or the
  * tables of which nothing has come for so long.

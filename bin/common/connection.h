@@ -81,6 +81,7 @@ extern bool runs_others;		/* what a session runs is not ours: how it is
 extern bool set_up_session(PGconn *conn);
 extern bool reconnect(PGconn *conn);
 extern char *why_unreachable(PGconn *conn, const char *name, const char *conninfo, int limit_ms);
+extern void take_user_of(PGconn *conn);
 extern char *tables_not_come(PGconn *conn, const char *subscription, int limit_ms);
 extern bool open_side(Side *side, const char *conninfo, const char *for_other_server, bool needed);
 extern void close_side(Side *side);

@@ -46,9 +46,9 @@ may_be_asked(PGconn *conn, const char *name)
 	return to_do == NULL;
 }
 
-/* One more, unless it is known. */
+/* One more, unless it is known.  Most homes name no role: if it is not ours, it is that of who told of it. */
 static void
-open_server(Audit *audit, const char *name)
+open_server(Audit *audit, const char *name, PGconn *teller)
 {
 	Server	   *server;
 
@@ -58,6 +58,13 @@ open_server(Audit *audit, const char *name)
 	server = &audit->servers[audit->nservers++];
 	server->name = name;
 	server->conn = open_connection(name, name);
+	if (PQstatus(server->conn) != CONNECTION_OK && strstr(PQerrorMessage(server->conn), "FATAL") != NULL)
+	{
+		PQfinish(server->conn);
+		take_user_of(teller);
+		server->conn = open_connection(name, name);
+		take_user_of(NULL);
+	}
 	if (PQstatus(server->conn) != CONNECTION_OK)
 		report_error("%s", PQerrorMessage(server->conn));
 	else if (may_be_asked(server->conn, name))
@@ -65,6 +72,17 @@ open_server(Audit *audit, const char *name)
 	PQfinish(server->conn);
 	server->conn = NULL;
 	audit->nfound++;
+}
+
+/* Those that a query of a server names. */
+static void
+open_homes(Audit *audit, const char *sql, PGconn *conn)
+{
+	PGresult   *homes = conn == NULL ? NULL : query(conn, "%s", sql);
+
+	for (int row = 0; row < PQntuples(homes); row++)
+		open_server(audit, field(homes, row, 0), conn);
+	PQclear(homes);
 }
 
 /* Connect to the directory, and to each server that it names, or that a move of one of these does. */
@@ -79,26 +97,13 @@ open_servers(Audit *audit)
 	}
 	if (!may_be_asked(audit->directory, "the directory"))
 		return false;
-
-	/* A home names no role. */
-	setenv("PGUSER", PQuser(audit->directory), 1);
 	audit->servers = pg_malloc(sizeof(Server));
 	audit->servers[0].name = home_of_connection(audit->directory);
 	audit->servers[0].conn = audit->directory;
 	audit->nservers = 1;
+	open_homes(audit, "SELECT home FROM snowid.shard_registry WHERE home IS NOT NULL UNION SELECT home FROM snowid.servers ORDER BY 1", audit->directory);
 	for (int i = 0; i < audit->nservers; i++)
-	{
-		PGconn	   *conn = audit->servers[i].conn;
-		PGresult   *homes;
-
-		if (conn == NULL)
-			continue;
-		homes = query(conn, "%s", text_of("SELECT peer FROM snowid.moves WHERE peer IS NOT NULL %s ORDER BY 1", i > 0 ? "GROUP BY peer" :
-										  "UNION SELECT home FROM snowid.shard_registry WHERE home IS NOT NULL UNION SELECT home FROM snowid.servers"));
-		for (int row = 0; row < PQntuples(homes); row++)
-			open_server(audit, field(homes, row, 0));
-		PQclear(homes);
-	}
+		open_homes(audit, "SELECT DISTINCT peer FROM snowid.moves WHERE peer IS NOT NULL ORDER BY 1", audit->servers[i].conn);
 	return true;
 }
 

@@ -223,10 +223,7 @@ int
 status_of_all(const MoveOptions *options)
 {
 	const char *given[] = {options->from, options->to, options->registry};
-	const char *user = getenv("PGUSER");
 	int			code = EXIT_DONE;
-
-	user = user != NULL ? pg_strdup(user) : NULL;
 
 	for (int i = 0; i < (int) lengthof(given); i++)
 	{
@@ -240,17 +237,15 @@ status_of_all(const MoveOptions *options)
 			const char *home = row < 0 ? given[i] : PQgetvalue(homes, row, 0);
 			int			found = EXIT_USAGE;
 
-			if (row < 0)
-				(void) (user != NULL ? setenv("PGUSER", user, 1) : unsetenv("PGUSER"));
 			conn = open_connection(row < 0 ? "server" : home, home);
 
-			/* A home names no role. */
-			if (row < 0 && PQstatus(conn) == CONNECTION_OK)
-				setenv("PGUSER", PQuser(conn), 1);
+			/* What a journal has names no role. */
+			take_user_of(conn);
 			if (PQstatus(conn) != CONNECTION_OK)
 				report_error("%s", PQerrorMessage(conn));
 			else if (knows_version(conn))
 				found = status_of_server(options, conn);
+			take_user_of(NULL);
 			if (row < 0 && given[i] == options->registry && found != EXIT_USAGE)
 				homes = query(conn, "SELECT home FROM snowid.shard_registry WHERE home IS NOT NULL UNION SELECT home FROM snowid.servers ORDER BY 1");
 			PQfinish(conn);

@@ -26,10 +26,10 @@ AND EXISTS (SELECT FROM pg_namespace n JOIN pg_class c ON relnamespace = n.oid J
  WHERE nspname = :'schema' AND NOT rolsuper);
 
 -- Names that do not lead to a table which that session has locked so.
--- arguments: pid names
+-- arguments: process names
 \echo not_held_sql
 SELECT string_agg(t, ', ') FROM unnest(:'names'::text[]) t LEFT JOIN (pg_locks l JOIN pg_class c ON c.oid = l.relation AND relkind IN ('r', 'p'))
- ON c.oid = to_regclass(t) AND pid = :'pid' AND mode = 'ShareUpdateExclusiveLock' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+ ON c.oid = to_regclass(t) AND pid = :'process' AND mode = 'ShareUpdateExclusiveLock' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 WHERE c.oid IS NULL;
 
 -- What slots keep, and how far who reads them is.
