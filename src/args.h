@@ -48,7 +48,7 @@ check_epoch(TimestampTz epoch)
 }
 
 /*
- * The epoch that a function was given as its last argument, or the default.
+ * The epoch that a function was given as its last argument.
  *
  * 0A000 if the SQL definition has other arguments: it can be of another
  * version than the library, on a standby that is not upgraded yet or in a
@@ -59,8 +59,6 @@ epoch_argument(FunctionCallInfo fcinfo, int argno)
 {
 	TimestampTz epoch;
 
-	if (PG_NARGS() == argno)
-		return DEFAULT_EPOCH;
 	if (PG_NARGS() != argno + 1)
 		refuse_definition(fcinfo);
 	epoch = PG_GETARG_TIMESTAMPTZ(argno);

@@ -150,5 +150,6 @@ WITH (create_slot = false, slot_name = 'theirs', copy_data = } . ($publication e
 	is($node->safe_psql('postgres', $state), $before, 'nothing is written');
 }
 
+is(sqlstate($node, 'SELECT snowid_internal.registry_changed()'), '39P01', 'nobody calls what only a trigger may');
 $node->stop;
 done_testing();
