@@ -141,7 +141,7 @@ clean_up() {
 	trap - EXIT
 	wait
 	for data in "$work"/socket/*.pooler; do
-		[ ! -e "$data" ] || as_root kill "$(cat "$data")" || true
+		[ ! -e "$data" ] || as_root sh -c 'kill "$1"' sh "$(cat "$data")" || true
 	done
 	for data in "$work"/*/postmaster.pid; do
 		[ ! -e "$data" ] || as_user "$pgbin/pg_ctl" -D "$(dirname "$data")" \
@@ -208,7 +208,8 @@ restart_cluster() {
 }
 
 # Start PgBouncer in a mode, on a port, with the entries of a file; under a name other than
-# the mode's, with further settings.  PGBOUNCER is another program than Debian's.
+# the mode's, with further settings.  PGBOUNCER is another program than Debian's.  It leaves
+# its caller before it listens.
 start_pooler() {
 	local mode=$1 port=$2 file=$3 name=${4:-$1}
 	echo '"postgres" ""' | as_user tee "$work/socket/users" >/dev/null
@@ -217,6 +218,11 @@ start_pooler() {
 		'default_pool_size = 4' 'max_client_conn = 1000' "logfile = $work/socket/log.$name" "pidfile = $work/socket/$name.pooler" "${@:5}" |
 		as_user tee "$work/socket/$name.ini" >/dev/null
 	as_user env PATH="$PATH:/usr/sbin" "${PGBOUNCER:-pgbouncer}" -q -d "$work/socket/$name.ini"
+	local deadline=$((SECONDS + 60))
+	until as_user "$pgbin/pg_isready" -q -h "$work/socket" -p "$port"; do
+		[ "$SECONDS" -lt "$deadline" ] || { cat "$work/socket/log.$name" >&2; die "the pooler does not answer"; }
+		sleep 0.1
+	done
 }
 
 stop_cluster() { as_user "$pgbin/pg_ctl" -D "$work/$1" -m fast -w stop >/dev/null; }
