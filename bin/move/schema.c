@@ -114,16 +114,28 @@ calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas)
 char *
 lock_of_definitions(const MoveOptions *options, PGconn *conn, const char *schema, const char *tables)
 {
-	return options->trust_owners ? NULL : query_text(conn, DEFINITIONS_LOCK_SQL, schema, tables);
+	char	   *lock = options->trust_owners ? NULL : query_text(conn, DEFINITIONS_LOCK_SQL, schema, tables);
+
+	if (lock == NULL || *lock != '\0')
+		return lock;
+	report_error("%s: on a standby, nothing keeps a lesser owner from adding an index that this would run", label_of(conn));
+	report_hint("Type there: SELECT pg_wal_replay_pause(); then the same command, then: SELECT pg_wal_replay_resume(); "
+				"or, if you trust that role with both servers: --trust-owners.");
+	fail();
 }
 
-/* From here on to the end of the transaction, nobody can give the schema's name to another. */
+/*
+ * From here on to the end of the transaction, nobody can give the schema's name to another.
+ * A lock of its row is a transaction's number, which others' slots wait for: only where
+ * somebody who is not trusted could.
+ */
 bool
 names_are_held(const MoveOptions *options, PGconn *conn, int pid, const char *schema, const char *tables)
 {
 	char	   *others;
 
-	run(conn, "SELECT FROM pg_namespace WHERE nspname = %s FOR SHARE", schema);
+	run(conn, "SELECT FROM pg_namespace WHERE nspname = %s AND EXISTS (SELECT FROM pg_roles r WHERE NOT rolsuper "
+		"AND pg_has_role(r.oid, nspowner, 'MEMBER') AND has_database_privilege(r.oid, current_database(), 'CREATE')) FOR SHARE", schema);
 	others = query_text(conn, NOT_HELD_SQL, text_of("%d", pid), tables);
 	return others == NULL ? calls_are_trusted(options, conn, schema) :
 		refuse(false, "Type the same command again.", "%s: others have come in the place of tables: %s", label_of(conn), others);

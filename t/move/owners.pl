@@ -127,6 +127,37 @@ is($b->safe_psql('postgres', 'SELECT count(*) FROM insta5.t'), 6, 'all rows are 
 moves_ok($a, $b, 5, ['finish'], 0, 'finished');
 nothing_left_ok($_, 'finished') for $a, $b;
 
+# Nor an index on a large table, between two ranges of it: those are read only if he is trusted.
+if (!$old)
+{
+	$b->safe_psql('postgres', 'SELECT snowid.drop_shard(5, true)');
+	$_->[0]->safe_psql('postgres', "CREATE FUNCTION public.hold(i int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS 'BEGIN $_->[1]; END'")
+	  for [ $a, 'RETURN true' ], [ $b, 'PERFORM pg_advisory_xact_lock_shared(47); RETURN true' ];
+	for my $trust ('', '--trust-owners')
+	{
+		$a->safe_psql('postgres', q{
+SELECT snowid.create_shard(9);
+GRANT USAGE, CREATE ON SCHEMA insta9 TO app;
+CREATE FUNCTION insta9.note(place text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'RAN % as %', place, current_user; RETURN true; END$$;
+CREATE TABLE insta9.t (id int PRIMARY KEY CHECK (id > 1 OR public.hold(id)), v text);
+ALTER TABLE insta9.t ALTER v SET STORAGE PLAIN, OWNER TO app;
+INSERT INTO insta9.t SELECT i, repeat('x', 7500) FROM generate_series(1, 17000) i});
+		my $hold = $b->background_psql('postgres');
+		$hold->query_safe('SELECT pg_advisory_lock(47)');
+		%since = map { $_->name => -s $_->logfile } $a, $b;
+		$said = '';
+		$tool = IPC::Run::start([ move_command($a, $b, 9, '--jobs', 1, '--stop-after', 'copied', $trust || ()) ], '>&', \$said, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+		wait_until_held($b) or die 'does not get there';
+		$a->safe_psql('postgres', q{SET ROLE app; CREATE INDEX ON insta9.t ((insta9.note('index of a large table')))});
+		$hold->quit;
+		$tool->finish;
+		like($said, qr/copied 13\d of about 13\d MB/, 'it is copied');
+		is(ran_as_superuser(%since), $trust ? 'index of a large table' : '', $trust ? '... in ranges, if he is trusted' : '... and nothing of his has run');
+		moves_ok($a, $b, 9, ['abort'], 0, 'aborted');
+		$a->safe_psql('postgres', 'SELECT snowid.drop_shard(9, true)');
+	}
+}
+
 # Whoever owns a schema on the target can put a function of his own in the place of another's.
 $_->safe_psql('postgres', q{
 CREATE SCHEMA util AUTHORIZATION app;

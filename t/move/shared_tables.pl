@@ -271,4 +271,33 @@ subtest 'what plan finds' => sub {
 	moves_ok($a, $b, 5, ['plan'], 0, 'and else it passes', qr/ok +rows of shared tables/);
 };
 
+# Reading them would run what is constant in an index, and a superuser reads.
+subtest 'an owner who is no superuser' => sub {
+	my $superuser = $a->safe_psql('postgres', 'SELECT current_user');
+	my $ran = sub { return scalar(() = slurp_file($b->logfile, $_[0]) =~ /RAN as \Q$superuser\E$/mg) };
+
+	fresh($a, $b);
+	$_->safe_psql('postgres', 'CREATE ROLE app') foreach $a, $b;
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$b->safe_psql('postgres', q{
+ALTER TABLE public.rates_1 OWNER TO app;
+GRANT CREATE ON SCHEMA public TO app;
+SET ROLE app;
+CREATE FUNCTION public.note() RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'RAN as %', current_user; RETURN 1; END$$;
+CREATE INDEX ON public.rates_1 ((public.note()))});
+	my $since = -s $b->logfile;
+	my $why = qr/rows of public\.\w+ are not compared: app owns it, or its schema, and is no superuser \(--trust-owners\)/;
+	moves_ok($a, $b, 5, [], 1, 'it is not read', $why);
+	lives_on_ok($a, $b, 'the shard is where it was');
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+	moves_ok($a, $b, 5, ['plan'], 1, 'plan sees it', qr/FAILED +rows of shared tables: $why\n +If you trust that role with both servers, say so: --trust-owners/);
+	is($ran->($since), 0, 'and nothing of his has run as a superuser');
+	moves_ok($a, $b, 5, [ 'plan', '--trust-owners' ], 0, 'but if he is trusted');
+	isnt($ran->($since), 0, '... as it would have');
+	$b->safe_psql('postgres', 'ALTER TABLE public.rates_1 OWNER TO CURRENT_USER; ALTER SCHEMA public OWNER TO app');
+	moves_ok($a, $b, 5, ['plan'], 1, "nor what its schema's owner could exchange", $why);
+	$b->safe_psql('postgres', 'ALTER SCHEMA public OWNER TO pg_database_owner');
+	moves_ok($a, $b, 5, ['plan'], 0, "the database's owner is a superuser");
+};
+
 done_testing();

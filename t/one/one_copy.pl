@@ -148,5 +148,19 @@ is($? >> 8, 0, 'a key out of the shard: it is copied') or diag $err;
 is($b->safe_psql('other', q{SELECT conrelid::regclass, confrelid::regclass, convalidated, (SELECT count(*) FROM keyed.users) FROM pg_constraint WHERE contype = 'f'}),
 	'keyed.users|countries|t|1', 'with its key');
 
+# What a lesser owner makes while rows are compared cannot be kept out of a standby that replays.
+$a->safe_psql('postgres', 'CREATE ROLE app; ALTER TABLE insta7.users OWNER TO app');
+$a->wait_for_catchup($standby);
+my @diff = ($standby, $a, 7, 'diff');
+($code, $said) = snowid_move(@diff);
+is($code, 2, "a lesser owner's table on a standby is not compared");
+like($said, qr/an index that this would run\n.*pg_wal_replay_pause\(\).*--trust-owners/, '... and what to type is said') or diag $said;
+($code, $said) = snowid_move(@diff, '--trust-owners');
+is($code, 0, '... but if he is trusted') or diag $said;
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+$standby->poll_query_until('postgres', q(SELECT pg_get_wal_replay_pause_state() = 'paused')) or die 'is not paused';
+($code, $said) = snowid_move(@diff);
+is($code, 0, '... or nothing comes to it') or diag $said;
+
 $_->stop for $standby, $a, $b;
 done_testing();

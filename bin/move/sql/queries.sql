@@ -17,11 +17,12 @@ SELECT format('%s calls %s', caller, code) FROM called
 WHERE NOT is_super AND NOT EXISTS (SELECT FROM pg_proc WHERE oid = to_regprocedure(code) AND proowner = to_regrole(quote_ident(current_user))) ORDER BY 1 LIMIT 1;
 
 -- What keeps owners who are no superusers from adding an index or statistics, of which planning runs what is
--- constant; NULL if there are none, or we are none.
+-- constant; NULL if there are none, or we are none.  On a standby it cannot be locked, but nothing changes while
+-- replay is paused.
 -- arguments: schema names
 \echo definitions_lock_sql
-SELECT format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', array_to_string(:'names'::text[], ', ONLY '))
-WHERE cardinality(:'names'::text[]) > 0 AND NOT pg_is_in_recovery() AND EXISTS (SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper)
+SELECT CASE WHEN NOT pg_is_in_recovery() THEN format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', array_to_string(:'names'::text[], ', ONLY ')) ELSE '' END
+WHERE cardinality(:'names'::text[]) > 0 AND CASE WHEN pg_is_in_recovery() THEN pg_get_wal_replay_pause_state() <> 'paused' ELSE true END AND EXISTS (SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper)
 AND EXISTS (SELECT FROM pg_namespace n JOIN pg_class c ON relnamespace = n.oid JOIN pg_roles r ON r.oid IN (relowner, nspowner)
  WHERE nspname = :'schema' AND NOT rolsuper);
 
@@ -187,6 +188,14 @@ SELECT confrelid::regclass, format('SELECT textin(record_out(ROW(%s))) FROM %s t
 FROM (:shared_keys) k JOIN pg_namespace n ON n.oid = connamespace JOIN snowid.shard_registry ON schema = nspname,
 LATERAL (SELECT string_agg('t.' || quote_ident(attname), ', ' ORDER BY attname)
  FROM pg_attribute WHERE attrelid = confrelid AND attnum = ANY (confkey)) a (columns) GROUP BY confrelid, columns ORDER BY 1, 2;
+
+-- Of a table, its partitions or their schemas, an owner who is no superuser, where we are one.
+-- arguments: table
+\echo untrusted_owner_sql
+WITH RECURSIVE part (oid) AS (SELECT to_regclass(:'table')::oid UNION SELECT inhrelid FROM part JOIN pg_inherits ON inhparent = part.oid)
+SELECT format('rows of %s are not compared: %I owns it, or its schema, and is no superuser (--trust-owners)', part.oid::regclass, r.rolname)
+FROM part JOIN pg_class c ON c.oid = part.oid JOIN pg_namespace n ON n.oid = relnamespace, unnest(ARRAY[relowner, nspowner]) owner, pg_database d, pg_roles r, pg_roles own
+WHERE r.oid = CASE owner WHEN 'pg_database_owner'::regrole THEN datdba ELSE owner END AND NOT r.rolsuper AND datname = current_database() AND own.rolname = current_user AND own.rolsuper LIMIT 1;
 
 -- A query for each shard that says what each of its tables has: a count, and perhaps
 -- a checksum, which does not depend on the order.  Of the columns that the source has,
