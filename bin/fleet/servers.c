@@ -52,7 +52,7 @@ ask_servers(const char *period)
 	}
 	PQclear(res);
 	ask_all(servers, nservers, text_of(FLEET_FACTS_SQL, period == NULL ? "NULL" : literal(directory, period)),
-			period == NULL ? 0 : (int) query_int64(directory, "SELECT extract(epoch FROM %s::interval) * 1000", literal(directory, period)));
+			period == NULL ? 0 : (int) query_int64(directory, "SELECT extract(epoch FROM %s::interval) * 1000", literal(directory, period)), directory);
 	run(directory, FLEET_ANSWER_SQL);
 	for (int i = 0; i < nservers; i++)
 	{

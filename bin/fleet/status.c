@@ -9,7 +9,7 @@
 
 #include <sys/wait.h>
 
-#define AUDIT_MS	60000		/* for audit: one server after the other */
+#define AUDIT_MS	60000		/* for audit, which asks twice and more */
 
 /* What snowid-move audit finds, as an array for a query, or why it has found nothing; its exit status. */
 static char *

@@ -104,8 +104,7 @@ $dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
 # A role that may not read: what is missing, and what to type, which helps.
 $s2->safe_psql('postgres', 'CREATE ROLE "J oe" LOGIN');
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = home || ' user=''J oe''' WHERE name = 's2'});
-my $said = fleet_ok([ 'status' ], 1, 'a role without rights', qr/^s2 +\d shards  NO ANSWER: permission denied for table moves; type there: (GRANT .*;)$/m,
-	qr/^snowid-move: error: .* cannot be asked what it has; type there: GRANT SELECT ON snowid\.moves TO "J oe";$/m);
+my $said = fleet_ok([ 'status' ], 1, 'a role without rights', qr/^s2 +\d shards  NO ANSWER: permission denied for table moves; type there: (GRANT .*;)$/m);
 fleet_ok([ 'retire', 's2' ], 1, '... nor is it retired', qr/cannot be retired|nobody knows what it has/);
 $s2->safe_psql('postgres', ($said =~ /type there: (GRANT .*;)$/m)[0] // '');
 fleet_ok([ 'balance', '--dry-run' ], 0, '... what was typed helps');
@@ -113,7 +112,7 @@ $dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = replace(home, ' u
 
 # At the directory, too.
 $dir->safe_psql('postgres', 'CREATE ROLE joe LOGIN; REVOKE TEMP ON DATABASE postgres FROM PUBLIC');
-for my $needs (qr/at the directory you may make no temporary tables\n.*hint: There, type: (GRANT .*;)$/m, qr/the directory cannot be asked what it has; type there: (GRANT .*;)$/m, undef)
+for my $needs (qr/at the directory you may make no temporary tables\n.*hint: There, type: (GRANT .*;)$/m, qr/the directory cannot be asked what it has: .*; type there: (GRANT .*;)$/m, undef)
 {
 	IPC::Run::run([ 'snowid-fleet', 'status', '--registry', home_of($dir) . ' user=joe' ], '>&', \$said);
 	is($? != 0, defined $needs || '', 'a role that may only look') or diag $said;
@@ -184,7 +183,7 @@ fleet_ok([ 'drain', 's2' ], 0, 'drain s2');
 $s2->safe_psql('postgres', 'DROP EXTENSION snowid CASCADE');
 $s3->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 DISABLE');
 fleet_ok([ 'status' ], 1, 'no extension', qr/^s2 +0 shards  NO ANSWER: \w+ "snowid\S*" does not exist; type there: CREATE EXTENSION snowid;$/m,
-	qr/^snowid-move: error: .* cannot be asked what it has; type there: CREATE EXTENSION snowid;$/m,
+	qr/^snowid-move: error: .* cannot be asked what it has: .*; type there: CREATE EXTENSION snowid;$/m,
 	qr/^FAILED .*snowid_registry_s3/m);
 $s3->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 ENABLE');
 my $things = q{SELECT (SELECT count(*) FROM pg_subscription), (SELECT count(*) FROM pg_replication_slots)};
