@@ -41,7 +41,12 @@ collect(Audit *audit, bool tells)
 
 			if (asked->answer == NULL && asked == &servers[i] && (round == 0 || tells))
 			{
+				char	   *name = query_text(conn, "SELECT name FROM snowid.servers WHERE home = %s", literal(conn, asked->home));
+
 				report_error("%s cannot be asked what it has: %s", asked->label, asked->trouble);
+				if (name != NULL && strstr(asked->trouble, "; type there: ") == NULL)
+					report_hint("Bring it back; or promote its standby, or restore it, and type: snowid-fleet add %s NEWHOME --registry %s",
+								name, shell_word(without_password("--registry", audit->registry)));
 				audit->nfound++;
 			}
 			run(conn, "INSERT INTO answer (address, facts) VALUES (%s, %s)", literal(conn, servers[i].home),

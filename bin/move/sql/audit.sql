@@ -132,8 +132,9 @@ SELECT what, place, type, is_safe FROM (
  UNION ALL SELECT 9, format('pool %s leads to shards on several servers: %s', pool, string_agg(DISTINCT home, ' and ')), (SELECT name FROM server WHERE is_directory),
   format('UPDATE snowid.shard_registry SET pool = … WHERE shard IN (%s);', string_agg(shard::text, ', ' ORDER BY shard)), false
  FROM snowid.shard_registry r WHERE pool IS NOT NULL GROUP BY pool HAVING count(DISTINCT coalesce((SELECT a.name FROM audit_address a WHERE a.address = r.home), r.home, '')) > 1
- UNION ALL SELECT 10, format('subscription %s of %s, to the registry, is %s', name, server, CASE WHEN enabled THEN 'not at work' ELSE 'disabled' END), server,
-  CASE WHEN enabled THEN 'See the server log for the reason; if its slot is lost, drop and create it again.' ELSE format('ALTER SUBSCRIPTION %I ENABLE;', name) END, false
+ UNION ALL SELECT 10, format('subscription %s of %s, to the registry, is %s', name, server, CASE WHEN enabled THEN 'not at work' ELSE 'disabled' END),
+  CASE WHEN anew IS NULL OR NOT enabled THEN server END, CASE WHEN NOT enabled THEN format('ALTER SUBSCRIPTION %I ENABLE;', name)
+  ELSE coalesce(anew, 'See the server log for the reason; if its slot is lost, drop and create it again.') END, false
  FROM follower WHERE NOT (enabled AND works)
  UNION ALL SELECT 10, format('%s has not yet got all of %s from the directory', server, tables), CASE WHEN anew IS NULL THEN server END,
   coalesce(anew, 'See the server log for the reason.'), false
