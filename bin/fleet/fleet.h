@@ -37,6 +37,8 @@ extern struct Options
 #define FLEET_LOCK	"1397641047, -3"	/* besides snowid-move's locks */
 
 extern PGconn *directory;
+
+#define here(text)	literal(directory, text)
 extern Server *servers;
 extern int	nservers;
 extern bool lock_fleet(bool makes_slots);

@@ -29,9 +29,10 @@ if ($s3->safe_psql('postgres', 'SHOW server_version_num') < 190000)
 	$s3->append_conf('postgresql.conf', "wal_level = logical\nmax_replication_slots = 10");
 	$s3->restart;
 }
-$s1->safe_psql('postgres', 'CREATE ROLE app');
+$s1->safe_psql('postgres', 'CREATE ROLE app; GRANT SELECT ON insta0.t TO app; CREATE ROLE backups');
 fleet_ok([ 'add', 's1', home_of($s1) ], 0, 'add s1');
-fleet_ok([ 'add', 's2', home_of($s2) ], 0, 'add s2', qr/^warning +roles of other servers are not there: app$/m);
+fleet_ok([ 'add', 's2', home_of($s2) ], 0, 'add s2', qr/^warning +roles of shards of other servers are not there: app$/m);
+$_->safe_psql('postgres', 'CREATE ROLE app') for $s2, $s3;
 
 # The time that it takes, by the last moves; and --until, which nothing can meet then.
 $dir->safe_psql('postgres', q{INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES ('1', 'x', 'y', 1000, 1000, 'finished')});
