@@ -188,7 +188,7 @@ fleet_ok([ 'status' ], 1, 'no extension', qr/^s2 +0 shards  NO ANSWER: \w+ "snow
 $s3->safe_psql('postgres', 'ALTER SUBSCRIPTION snowid_registry_s3 ENABLE');
 my $things = q{SELECT (SELECT count(*) FROM pg_subscription), (SELECT count(*) FROM pg_replication_slots)};
 my @before = map { $_->safe_psql('postgres', $things) } $dir, $s2;
-fleet_ok([ 'retire', 's2' ], 1, 'retire it', qr/s2 gives no answer, so nobody knows what it has\n.*If it is lost for ever, type/);
+fleet_ok([ 'retire', 's2' ], 1, 'retire it', qr/s2 cannot be retired: it gives no answer, so nobody knows what it has\n.*If it is lost for ever, type/);
 is_deeply([ map { $_->safe_psql('postgres', $things) } $dir, $s2 ], \@before, '... nothing is touched');
 like($state->(), qr/s2 draining/, '... nor forgotten');
 fleet_ok([ 'add', 's2' ], 2, 'add it', qr/CREATE EXTENSION snowid;/);
@@ -215,7 +215,7 @@ my $lsn = $dir->lsn('insert');
 $dir->poll_query_until('postgres', "SELECT confirmed_flush_lsn >= '$lsn' FROM pg_replication_slots WHERE slot_name = 'snowid_registry_s3'") or die 'it does not follow';
 $s3->stop;
 my $old = as_it_was($s3);
-fleet_ok([ 'status' ], 1, 'put back', qr/^FAILED the registry of .* lacks shards of the directory: 71/m);
+fleet_ok([ 'status' ], 1, 'put back', qr/^FAILED the registry of .* lacks shards of the directory: 71 type: snowid-fleet add s3 --registry '/m);
 $said = fleet_ok([ 'add', 's3' ], 1, '... it has rows of shared tables', qr/does not follow the directory, and cannot begin anew/, qr/type there: (SET .*;) and the same command again/);
 $old->safe_psql('postgres', ($said =~ /type there: (SET .*;) and the same/)[0] // '');
 fleet_ok([ 'add', 's3' ], 0, '... and follows again');

@@ -139,8 +139,8 @@ SELECT what, place, type, is_safe FROM (
  UNION ALL SELECT 10, format('%s has not yet got all of %s from the directory', server, tables), CASE WHEN anew IS NULL THEN server END,
   coalesce(anew, 'See the server log for the reason.'), false
  FROM follower, LATERAL (SELECT string_agg(t, ', ' ORDER BY t) FROM jsonb_array_elements_text(lacks) t) l (tables) WHERE tables IS NOT NULL AND NOT is_ahead
- UNION ALL SELECT 10, format('the registry of %s lacks shards of the directory: %s', server, string_agg(d.shard::text, ', ')), server,
-  format('ALTER SUBSCRIPTION %I REFRESH PUBLICATION;', min(f.name)), false
+ UNION ALL SELECT 10, format('the registry of %s lacks shards of the directory: %s', server, string_agg(d.shard::text, ', ')), CASE WHEN min(anew) IS NULL THEN server END,
+  coalesce(min(anew), format('ALTER SUBSCRIPTION %I REFRESH PUBLICATION;', min(f.name))), false
  FROM follower f, directory d
  WHERE server NOT IN (SELECT name FROM server WHERE is_directory) AND NOT is_ahead AND NOT EXISTS (SELECT FROM shard s WHERE s.name = server AND s.shard = d.shard) GROUP BY server) found (rank, what, place, type, is_safe)
 ORDER BY rank, what;
