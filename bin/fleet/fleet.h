@@ -42,7 +42,7 @@ extern PGconn *directory;
 extern Server *servers;
 extern int	nservers;
 extern bool lock_fleet(bool makes_slots);
-extern int	ask_servers(const char *period);
+extern void ask_servers(const char *period);
 extern const char *registry_option(void);
 
 /* The commands, with what is typed after them, or NULL. */

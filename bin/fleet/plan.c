@@ -164,24 +164,26 @@ move_what_helps(Plan *plan, int from)
 	return which != NULL;
 }
 
-/* Lower the fullest until nothing helps. */
-static void
-balance(Plan *plan, bool (*lower) (Plan *plan, int server))
+/* Lower the fullest until nothing helps, if it is so far beyond its share; is it? */
+static bool
+balance(Plan *plan, bool (*lower) (Plan *plan, int server), double beyond)
 {
 	bool	   *given_up = calloc(plan->nservers, sizeof(bool));
+	int			n = 0;
 
-	for (int n = 0; n < 4 * plan->npools + plan->nservers; n++)
+	for (; n < 4 * plan->npools + plan->nservers; n++)
 	{
 		int			fullest = -1;
 
 		for (int s = 0; s < plan->nservers; s++)
 			if (!given_up[s] && !plan->servers[s].drains && (fullest < 0 || fullness(plan, s, 0) > fullness(plan, fullest, 0)))
 				fullest = s;
-		if (fullest < 0 || fullness(plan, fullest, 0) <= 1 + NEAR)
+		if (fullest < 0 || fullness(plan, fullest, 0) <= 1 + (n == 0 ? Max(beyond, NEAR) : NEAR))
 			break;
 		given_up[fullest] = !lower(plan, fullest);
 	}
 	free(given_up);
+	return n > 0;
 }
 
 /*
@@ -226,7 +228,6 @@ void
 make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, const PlanLimits *limits, bool balances)
 {
 	Plan		plan = {.servers = servers,.nservers = nservers,.pools = pools,.npools = npools,.limits = limits};
-	double		worst = 0;
 
 	plan.load = calloc(nservers + 1, sizeof(double));
 	plan.share = shares_of(servers, nservers, pools, npools);
@@ -243,13 +244,8 @@ make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, 
 		count_apart(&plan, &pools[i], s, 1);
 	}
 	move_out(&plan);
-	for (int s = 0; s < nservers; s++)
-		worst = servers[s].drains ? worst : Max(worst, fullness(&plan, s, 0));
-	if (balances && worst > 1 + limits->threshold)
-	{
-		balance(&plan, move_what_fits);
-		balance(&plan, move_what_helps);
-	}
+	if (balances && balance(&plan, move_what_fits, limits->threshold))
+		(void) balance(&plan, move_what_helps, 0);
 	free(plan.load);
 	free(plan.share);
 	free(plan.apart);

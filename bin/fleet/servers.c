@@ -32,15 +32,14 @@ lock_fleet(bool makes_slots)
 /*
  * Ask the servers, by name, and homes that only the registry has, what they have, with their inserts for a period, or
  * without.  A shard without a home lives where the directory is: NULL.  The answers are put together at the directory, in
- * the temporary table answer.  Returns how many servers gave none, which are told.
+ * the temporary table answer.  Those that gave none are told.
  */
-int
+void
 ask_servers(const char *period)
 {
 	PGresult   *res = query(directory, "SELECT name, home, coalesce(name, home, 'the directory''s own server') FROM (SELECT name, home "
 							"FROM snowid.servers UNION ALL (SELECT DISTINCT NULL, home FROM snowid.shard_registry r WHERE NOT EXISTS "
 							"(SELECT FROM snowid.servers s WHERE s.home = r.home))) s ORDER BY name NULLS LAST, home");
-	int			nmissing = 0;
 
 	nservers = PQntuples(res);
 	servers = pg_malloc0((nservers + 1) * sizeof(Server));
@@ -61,15 +60,11 @@ ask_servers(const char *period)
 		const Server *asked = &servers[servers[i].at];
 
 		if (asked == &servers[i] && asked->answer == NULL && !stopping)
-		{
 			report_warning("%s: %s", asked->label, asked->trouble);
-			nmissing++;
-		}
 		run(directory, "INSERT INTO answer VALUES (%d, %s, %s, %s, %s::jsonb, %s)", i, here(servers[i].name), here(servers[i].home),
 			here(servers[i].place), here(asked->answer == NULL ? NULL : PQgetvalue(asked->answer, 0, 0)), here(asked->trouble));
 	}
 	run(directory, FLEET_TOLD_SQL);
-	return nmissing;
 }
 
 static void
@@ -260,6 +255,7 @@ command_add(const char *name, const char *home)
 	Side		server = {.label = name,.place = 1};
 	char	   *known = query_text(directory, "SELECT home FROM snowid.servers WHERE name = %s", here(name));
 	Server		asked = {.label = name,.conninfo = home == NULL || *home == '\0' ? known : home};
+	PGresult   *others;
 	char	   *identity;
 	char	   *doubt;
 
@@ -279,11 +275,11 @@ command_add(const char *name, const char *home)
 	if (!open_side(&server, home, NULL, true) || !knows_version(server.conn))
 		return EXIT_USAGE;
 	identity = identity_of(server.conn);
-	(void) ask_servers(NULL);
-	doubt = query_text(directory, FLEET_OTHER_SQL, here(name), here(home_of_connection(server.conn)), here(identity));
-	if (doubt != NULL)
-		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s%s", registry_option(),
-										  query_text(directory, FLEET_NEW_HOME_SQL, here(name), here(home), here(identity))), "%s", doubt);
+	ask_servers(NULL);
+	others = query(directory, FLEET_OTHER_SQL, here(name), here(home_of_connection(server.conn)), here(identity), here(home));
+	if (PQntuples(others) > 0)
+		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet status %s%s", registry_option(), PQgetvalue(others, 0, 1)),
+					  "%s", PQgetvalue(others, 0, 0));
 	if (!may_be_added(&server, name, identity))
 		return refuse(EXIT_FAILED, "Correct that, and type the same command again.", "%s is not added; nothing was changed", name);
 	if (options.dry_run)
@@ -314,18 +310,13 @@ command_retire(const char *name, const char *unused)
 
 	if (home == NULL)
 		return EXIT_USAGE;
-	(void) ask_servers(NULL);
+	ask_servers(NULL);
 	doubts = query(directory, FLEET_RETIRE_DOUBTS_SQL, here(name), here(registry_option()));
 	if (PQntuples(doubts) > 0)
 		return refuse(EXIT_FAILED, PQgetvalue(doubts, 0, 1), "%s cannot be retired: %s", name, PQgetvalue(doubts, 0, 0));
 	if (options.dry_run)
 		return EXIT_DONE;
 	conn = open_connection(name, home);
-	if (PQstatus(conn) != CONNECTION_OK || !query_bool(directory, "SELECT count(facts) FROM answer JOIN address USING (n) "
-													   "WHERE i = (SELECT n FROM answer WHERE name = %s)", here(name)))
-		return refuse(EXIT_FAILED, text_of("If it is lost for ever, type at the directory: DELETE FROM snowid.servers WHERE name = '%s'; "
-										   "SELECT pg_drop_replication_slot('%s');", name, subscription),
-					  "%s gives no answer, so nobody knows what it has", name);
 	if (strcmp(identity_of(conn), identity_of(directory)) != 0)
 		drop_subscription(conn, subscription, "DROP TRIGGER IF EXISTS directory_is_right ON snowid.shard_registry");
 	PQfinish(conn);

@@ -120,7 +120,7 @@ main(int argc, char *argv[])
 	refuse_options_but(table, commands[i].bit, command);
 	take_options_for_move(for_move);
 	if (options.registry == NULL)
-		refuse_usage("--registry is needed");
+		return refuse(EXIT_USAGE, "Type the same command with --registry=CONNSTR, which leads to the directory.", "--registry is needed");
 	if (strcmp(options.by, "bytes") != 0 && strcmp(options.by, "inserts") != 0 && strcmp(options.by, "shards") != 0)
 		refuse_usage("invalid value \"%s\" for option --by: it must be bytes, inserts or shards", options.by);
 	if ((directory = open_directory(options.registry)) == NULL)
@@ -138,7 +138,5 @@ main(int argc, char *argv[])
 		refuse_usage("invalid value \"%s\" for option --period: it must be an interval up to an hour, such as 10s", options.period);
 	if (commands[i].bit != OF_STATUS && !options.dry_run && !lock_fleet((commands[i].bit & OF_PLAN) == 0))
 		return EXIT_FAILED;
-	if (options.period == NULL && (commands[i].bit & OF_PLAN) != 0)
-		options.period = "10s";
 	return commands[i].run(nargs > 0 ? more_arguments[0] : NULL, nargs > 1 ? more_arguments[1] : NULL);
 }

@@ -31,12 +31,11 @@ findings(int *status)
 int
 command_status(const char *unused, const char *unused_too)
 {
-	int			nmissing,
-				status = 0;
+	int			status = 0;
 
 	/* What we write ourselves makes nobody lag. */
 	run(directory, "SELECT set_config('snowid_fleet.wal', pg_current_wal_lsn()::text, false)");
-	nmissing = ask_servers(options.period);
+	ask_servers(options.period);
 	run(directory, STATUS_DOCUMENT_SQL, here(without_password("--registry", options.registry)), here(findings(&status)),
 		here(registry_option()));
 	if (options.html != NULL)
@@ -54,6 +53,8 @@ command_status(const char *unused, const char *unused_too)
 		puts(query_text(directory, "SELECT document FROM document"));
 	else if (options.html == NULL)
 		puts(query_text(directory, STATUS_TEXT_SQL, here(registry_option())));
-	nmissing += query_bool(directory, "SELECT document @? '$.servers[*] ? (@.follows == false)' OR document @? '$.findings[0]' FROM document");
-	return nmissing == 0 && WIFEXITED(status) && WEXITSTATUS(status) <= EXIT_FAILED ? EXIT_DONE : EXIT_FAILED;
+	if (query_bool(directory, "SELECT document @? '$.servers[*] ? (@.follows == false || @.trouble != null)' "
+				   "OR document @? '$.findings[0]' FROM document"))
+		return EXIT_FAILED;
+	return WIFEXITED(status) && WEXITSTATUS(status) <= EXIT_FAILED ? EXIT_DONE : EXIT_FAILED;
 }

@@ -300,7 +300,7 @@ look(const char *drained)
 {
 	PGresult   *doubts;
 
-	(void) ask_servers(strcmp(options.by, "inserts") == 0 ? options.period : NULL);
+	ask_servers(strcmp(options.by, "inserts") != 0 ? NULL : options.period != NULL ? options.period : "10s");
 	if (stopping)
 		return refuse(false, "Nothing is planned; to go on, type the same command again.", "interrupted while the servers were asked");
 	doubts = query(directory, FLEET_DOUBTS_SQL, drained != NULL || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'", here(drained),
@@ -332,7 +332,7 @@ command_balance(const char *drained, const char *unused)
 	programs_are_apart = true;
 	if (!look(drained))
 		return stopping ? EXIT_INCOMPLETE : EXIT_FAILED;
-	if (nservers == 0 || query_int64(directory, "SELECT count(*) FROM snowid.servers") == 0)
+	if (query_int64(directory, "SELECT count(*) FROM snowid.servers") == 0)
 		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet add NAME HOME %s", registry_option()), "the directory has no servers");
 	if (!options.dry_run)
 		failure_exit_code = EXIT_INCOMPLETE;

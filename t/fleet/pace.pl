@@ -135,6 +135,14 @@ $run->finish;
 is($run->result(0), 0, 'the move under way was ended') or diag $err;
 homes_ok({ s1 => 4, s2 => 4 }, 'with all of its shards', s1 => $s1, s2 => $s2);
 
+# One that may be nowhere else, and is most of all, is no measure for the others.
+fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'add s3');
+my ($giant, @beside) = split /,/, $s1->safe_psql('postgres', q{SELECT string_agg(shard::text, ',') FROM snowid.shards WHERE lives = 'here'});
+$s1->safe_psql('postgres', "INSERT INTO insta$giant.t (pad) SELECT repeat('x', 100) FROM generate_series(1, 50000)");
+$dir->safe_psql('postgres', "INSERT INTO snowid.placements (shards, rule, servers) VALUES ('{[$giant,$giant]}', 'only', '{s1}'), ('{" . join(',', map { "[$_,$_]" } @beside) . "}', 'stay', NULL)");
+fleet_ok([ 'balance', '--dry-run' ], 0, 'a giant', qr/^s2 -> s3: .*, shards \d,\d$/m);
+$dir->safe_psql('postgres', q{TRUNCATE snowid.placements; UPDATE snowid.servers SET state = 'full' WHERE name = 's3'});
+
 # A shard that cannot move stops only itself.
 my $bad = (split /,/, $s2->safe_psql('postgres', q{SELECT string_agg(shard::text, ',') FROM snowid.shards WHERE lives = 'here'}))[0];
 $s2->safe_psql('postgres', "CREATE TABLE insta$bad.without_key (n int)");
@@ -145,8 +153,6 @@ fleet_ok([ 'drain', 's2' ], 0, 'the same command ends it');
 
 # By inserts: the busy shard counts; a full server gets nothing.
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'open' WHERE name = 's2'});
-fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'add s3');
-$dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'full' WHERE name = 's3'});
 my $work = PostgreSQL::Test::Utils::tempdir();
 append_to_file("$work/write", join('', map { "INSERT INTO insta$_.t DEFAULT VALUES;\nDO 'BEGIN PERFORM pg_sleep(0.01); END';\nSELECT pg_stat_force_next_flush();\n" } (0, 1) x 20_000));
 my $writer = IPC::Run::start([ 'psql', '-XAtq', '-d', $s1->connstr('postgres'), '-f', "$work/write", '-o', '/dev/null' ]);

@@ -19,6 +19,8 @@ my ($dir, $s1, $s2, $s3) = fleet_nodes(qw(s1 s2 s3));
 
 fleet_ok([ 'status' ], 0, 'an empty fleet', qr/no servers and no shards; to begin, type: snowid-fleet add/);
 my (undef, $empty) = fleet('status', '--json');
+IPC::Run::run([ 'snowid-fleet', 'status' ], '>&', \my $lacking);
+like($lacking, qr/error: --registry is needed\n.*hint: Type the same command with --registry=CONNSTR/, 'what to type where the directory is not said');
 is_deeply(decode_json($empty)->{servers}, [], '... as JSON');
 
 $s1->safe_psql('postgres', q{CALL snowid.create_shards(1, 4, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id(), pad text); INSERT INTO t (pad) SELECT repeat(''x'', 1000) FROM generate_series(1, 500); ANALYZE t')});

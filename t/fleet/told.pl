@@ -39,6 +39,7 @@ $s1->reload;
 	unlike($told, qr/s1 does not reach s2/, '... the other way is open');
 	is($s2->safe_psql('postgres', 'SELECT count(*) FROM pg_subscription'), 0, '... and the trial leaves nothing');
 	fleet_ok([ 'add', 's1', home_of($s1) ], 0, 'another home, without a password');
+	is($dir->safe_psql('postgres', q{SELECT count(*) FROM snowid.shard_registry WHERE home ~ 'user=pw'}), 0, '... which its shards have, too');
 }
 
 # No home holds one: it is refused, and told where it belongs.

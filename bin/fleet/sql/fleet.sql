@@ -174,8 +174,7 @@ SELECT string_agg(to_do, ' ') FROM (SELECT format('GRANT %s ON %s TO %I;', strin
 -- Who has the lock of the fleet.
 \echo fleet_holder_sql
 SELECT coalesce(string_agg(coalesce('process ' || pid || coalesce(' of ' || usename, ''), 'a prepared transaction, which pg_prepared_xacts has'), ', '), 'it has just ended')
-FROM pg_locks LEFT JOIN pg_stat_activity a USING (pid)
-WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND database = :this_database;
+FROM pg_locks LEFT JOIN pg_stat_activity a USING (pid) WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND database = :this_database;
 
 -- What a server must be like; what the directory knows is in facts.
 -- arguments: name facts registry
@@ -224,16 +223,13 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
   FROM d, jsonb_array_elements_text(roles) r WHERE r NOT IN (SELECT rolname FROM pg_roles) HAVING count(*) > 0 ) x (n, severity, what, to_do);
 
 -- What the directory has under that name, or that home under another; and how it learns of a new address.
--- arguments: name place identity
+-- arguments: name place identity home
 \echo fleet_other_sql
-SELECT format(CASE name WHEN :'name' THEN 'the name %s is that of another server' ELSE 'that server is in the fleet, as %s' END, name) FROM answer
+SELECT format(CASE name WHEN :'name' THEN 'the name %s is that of another server' ELSE 'that server is in the fleet, as %s' END, name), (SELECT
+ format('; or, if %2$s has another address now, at the directory: UPDATE snowid.servers SET home = %1$L WHERE name = %2$L; '
+  'UPDATE snowid.shard_registry SET home = %1$L WHERE home IN (', :'home', :'name') || string_agg(quote_literal(d.home), ', ') || ');' FROM address d JOIN address e ON e.n = d.n
+ JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND NOT EXISTS (SELECT FROM answer o WHERE o.name <> a.name AND o.facts ->> 'run' = :'identity')) FROM answer
 WHERE name IS NOT NULL AND (name = :'name') <> (CASE WHEN facts IS NULL THEN place = :'place' ELSE facts ->> 'run' = :'identity' END) ORDER BY name = :'name';
-
--- arguments: name home identity
-\echo fleet_new_home_sql
-SELECT coalesce(format('; or, if %2$s has another address now, at the directory: UPDATE snowid.servers SET home = %1$L WHERE name = %2$L; '
-  'UPDATE snowid.shard_registry SET home = %1$L WHERE home IN (', :'home', :'name') || string_agg(quote_literal(d.home), ', ') || ');', '') FROM address d JOIN address e ON e.n = d.n
-JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND NOT EXISTS (SELECT FROM answer o WHERE o.name <> a.name AND o.facts ->> 'run' = :'identity');
 
 -- arguments: identity name
 \echo fleet_add_facts_sql
@@ -292,4 +288,6 @@ WITH s AS MATERIALIZED (SELECT k.* FROM snowid.servers v JOIN address d USING (h
  UNION ALL SELECT 4, 'a row of snowid.placements names it', format('At the directory, type: UPDATE snowid.placements SET servers = array_remove(servers, %1$L) WHERE %1$L = ANY (servers);', :'name')
   FROM snowid.placements WHERE :'name' = ANY (servers)
  UNION ALL SELECT 5, 'its home leads to a standby', format('With the hosts of all, type first: snowid-fleet add %s ''HOSTS target_session_attrs=read-write'' %s', name, :'registry')
-  FROM answer WHERE name = :'name' AND facts ->> 'is_standby' = 'true') x (n, what, to_do) ORDER BY n LIMIT 1;
+  FROM answer WHERE name = :'name' AND facts ->> 'is_standby' = 'true'
+ UNION ALL SELECT 6, 'it gives no answer, so nobody knows what it has', format('If it is lost for ever, type at the directory: DELETE FROM snowid.servers WHERE name = %L; '
+  'SELECT pg_drop_replication_slot(%L);', :'name', 'snowid_registry_' || :'name') FROM s WHERE facts IS NULL) x (n, what, to_do) ORDER BY n LIMIT 1;
