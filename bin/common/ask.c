@@ -17,9 +17,21 @@ give_up(Server *server, const char *why)
 	return 0;
 }
 
+/* In a thread: a name is looked up, and what waits for a connection goes on to the next host. */
+static void *
+connect_server(void *given)
+{
+	Server	   *server = given;
+	const char *const keywords[] = {"user", "dbname", "fallback_application_name", "client_encoding", NULL};
+	const char *const values[] = {server->user, server->conninfo, progname, "UTF8", NULL};
+
+	server->conn = (strchr(server->conninfo, ',') != NULL ? PQconnectdbParams : PQconnectStartParams) (keywords, values, true);
+	return NULL;
+}
+
 /* A step of a server's: connected, asked, answered.  Returns what to wait for, or 0 when there is no more. */
 static short
-go_on(Server *server, const char *sql, int limit_ms)
+go_on(Server *server, const char *sql, int limit_ms, const char *user)
 {
 	PGresult   *res;
 
@@ -27,6 +39,13 @@ go_on(Server *server, const char *sql, int limit_ms)
 	{
 		PostgresPollingStatusType status = PQconnectPoll(server->conn);
 
+		if (status == PGRES_POLLING_FAILED && server->user == NULL && strstr(PQerrorMessage(server->conn), "FATAL") != NULL)
+		{
+			server->user = user;
+			PQfinish(server->conn);
+			connect_server(server);
+			return POLLOUT;
+		}
 		if (status == PGRES_POLLING_FAILED)
 			return give_up(server, PQerrorMessage(server->conn));
 		if (status != PGRES_POLLING_OK)
@@ -54,21 +73,9 @@ go_on(Server *server, const char *sql, int limit_ms)
 	return POLLIN;
 }
 
-/* In a thread: a name is looked up, and what waits for a connection goes on to the next host. */
-static void *
-connect_server(void *given)
-{
-	Server	   *server = given;
-	const char *const keywords[] = {"dbname", "fallback_application_name", "client_encoding", NULL};
-	const char *const values[] = {server->conninfo, progname, "UTF8", NULL};
-
-	server->conn = (strchr(values[0], ',') != NULL ? PQconnectdbParams : PQconnectStartParams) (keywords, values, true);
-	return NULL;
-}
-
 /* Ask all servers the same, at once.  One that is down or hangs costs its own answer. */
 void
-ask_all(Server *servers, int nservers, const char *sql, int more_ms)
+ask_all(Server *servers, int nservers, const char *sql, int more_ms, PGconn *teller)
 {
 	struct pollfd *waits = pg_malloc((nservers + 1) * sizeof(struct pollfd));
 	int64		end;
@@ -86,9 +93,7 @@ ask_all(Server *servers, int nservers, const char *sql, int more_ms)
 		servers[i].place = home_of_connection(servers[i].conn);
 		for (servers[i].at = 0; strcmp(servers[servers[i].at].place, servers[i].place) != 0;)
 			servers[i].at++;
-		if (PQstatus(servers[i].conn) == CONNECTION_BAD)
-			give_up(&servers[i], PQerrorMessage(servers[i].conn));
-		else if (servers[i].at < i)
+		if (servers[i].at < i)
 			give_up(&servers[i], "");
 		waits[i].fd = -1;
 		waits[i].events = waits[i].revents = POLLOUT;
@@ -102,7 +107,7 @@ ask_all(Server *servers, int nservers, const char *sql, int more_ms)
 			if (servers[i].conn == NULL || waits[i].events == 0)
 				continue;
 			if (waits[i].revents != 0)
-				waits[i].events = go_on(&servers[i], sql, ANSWER_MS + more_ms);
+				waits[i].events = go_on(&servers[i], sql, ANSWER_MS + more_ms, PQuser(teller));
 			waits[i].fd = waits[i].events == 0 ? -1 : PQsocket(servers[i].conn);
 			left += waits[i].events != 0;
 		}

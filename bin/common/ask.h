@@ -12,9 +12,10 @@
 typedef struct Server
 {
 	char	   *name;			/* NULL: only the registry has its home */
-	char	   *home;			/* NULL: where the directory is */
-	char	   *label;			/* for messages */
+	const char *home;			/* NULL: where the directory is */
+	const char *label;			/* for messages */
 	const char *conninfo;
+	const char *user;			/* the teller's, if ours is not let in */
 	PGconn	   *conn;
 	pthread_t	thread;			/* which makes it */
 	bool		is_asked;
@@ -28,6 +29,8 @@ typedef struct Server
 #define ANSWER_MS	20000		/* what a server has for an answer */
 
 extern volatile sig_atomic_t stopping;	/* Ctrl-C */
-extern void ask_all(Server *servers, int nservers, const char *sql, int more_ms);
+
+/* Most homes name no role: where ours is not let in, that of who told of them is tried. */
+extern void ask_all(Server *servers, int nservers, const char *sql, int more_ms, PGconn *teller);
 
 #endif							/* ASK_H */

@@ -185,7 +185,7 @@ tables_not_come(PGconn *conn, const char *subscription, int limit_ms)
 	int			mark = mark_texts();
 	char	   *lacks;
 
-	for (int64 end = now_ms() + limit_ms; (lacks = query_text(conn, "SELECT string_agg(srrelid::regclass::text, ', ' ORDER BY 1) FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid "
+	for (int64 end = now_ms() + limit_ms; (lacks = query_text(conn, "SELECT string_agg(srrelid::regclass::text, ', ' ORDER BY srrelid::regclass::text) FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid "
 															  "WHERE srsubstate <> 'r' AND subname = %s", of)) != NULL && now_ms() < end; wait_ms(100))
 	{
 		/* One that fails again and again comes to where it was. */

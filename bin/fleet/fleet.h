@@ -37,10 +37,12 @@ extern struct Options
 #define FLEET_LOCK	"1397641047, -3"	/* besides snowid-move's locks */
 
 extern PGconn *directory;
+
+#define here(text)	literal(directory, text)
 extern Server *servers;
 extern int	nservers;
 extern bool lock_fleet(bool makes_slots);
-extern int	ask_servers(const char *period);
+extern void ask_servers(const char *period);
 extern const char *registry_option(void);
 
 /* The commands, with what is typed after them, or NULL. */

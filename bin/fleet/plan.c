@@ -25,10 +25,8 @@ typedef struct Plan
 	const PlanLimits *limits;
 	double	   *load;			/* of each server, as planned */
 	double	   *share;			/* what it should have at most */
-	int		   *of;				/* its pools, the largest first: npools for
-								 * each */
-	int		   *nof;
 	int		   *apart;			/* how many of a group, by server */
+	int			ngroups;		/* that are to be apart */
 	double		bytes;			/* planned to be moved */
 	int			nmoves;
 } Plan;
@@ -43,8 +41,8 @@ fullness(const Plan *plan, int server, double more)
 static void
 count_apart(const Plan *plan, const PlanPool *pool, int server, int more)
 {
-	for (int g = 0; pool->apart != NULL && g < plan->limits->ngroups; g++)
-		plan->apart[server * plan->limits->ngroups + g] += pool->apart[g] == '1' ? more : 0;
+	for (int g = 0; pool->apart != NULL && pool->apart[g] != '\0'; g++)
+		plan->apart[server * plan->ngroups + g] += pool->apart[g] == '1' ? more : 0;
 }
 
 /* May the pool be there, besides what is there? */
@@ -53,8 +51,8 @@ may_be_at(const Plan *plan, const PlanPool *pool, int server)
 {
 	if (pool->allowed != NULL && pool->allowed[server] != '1')
 		return false;
-	for (int g = 0; pool->apart != NULL && g < plan->limits->ngroups; g++)
-		if (pool->apart[g] == '1' && plan->apart[server * plan->limits->ngroups + g] > (pool->to == server))
+	for (int g = 0; pool->apart != NULL && pool->apart[g] != '\0'; g++)
+		if (pool->apart[g] == '1' && plan->apart[server * plan->ngroups + g] > (pool->to == server))
 			return false;
 	return true;
 }
@@ -73,27 +71,16 @@ may_go(const Plan *plan, const PlanPool *pool, int server)
 }
 
 static void
-place(Plan *plan, int index, int server)
+place(Plan *plan, PlanPool *pool, int server)
 {
-	PlanPool   *pool = &plan->pools[index];
-	int			from = pool->to;
-	int		   *here = plan->of + (size_t) from * plan->npools;
-	int		   *there = plan->of + (size_t) server * plan->npools;
-	int			i = 0;
+	int			more = (server != pool->server) - (pool->to != pool->server);
 
-	while (here[i] != index)
-		i++;
-	plan->nof[from]--;
-	memmove(here + i, here + i + 1, (plan->nof[from] - i) * sizeof(int));
-	for (i = plan->nof[server]++; i > 0 && plan->pools[there[i - 1]].load < pool->load; i--)
-		there[i] = there[i - 1];
-	there[i] = index;
-	plan->load[from] -= pool->load;
+	plan->load[pool->to] -= pool->load;
 	plan->load[server] += pool->load;
-	count_apart(plan, pool, from, -1);
+	count_apart(plan, pool, pool->to, -1);
 	count_apart(plan, pool, server, 1);
-	plan->nmoves += (server != pool->server) - (from != pool->server);
-	plan->bytes += ((server != pool->server) - (from != pool->server)) * pool->bytes;
+	plan->nmoves += more;
+	plan->bytes += more * pool->bytes;
 	pool->to = server;
 }
 
@@ -124,7 +111,7 @@ move_out(Plan *plan)
 		to = emptiest_for(plan, pool);
 		pool->stuck = to < 0;
 		if (to >= 0)
-			place(plan, i, to);
+			place(plan, pool, to);
 	}
 }
 
@@ -135,19 +122,17 @@ move_what_fits(Plan *plan, int from)
 	double		surplus = plan->load[from] - plan->share[from];
 	int			tried = 0;
 
-	for (int i = 0; i < plan->nof[from] && tried < 64; i++)
+	for (PlanPool *pool = plan->pools; pool < plan->pools + plan->npools && tried < 64; pool++)
 	{
-		int			index = plan->of[(size_t) from * plan->npools + i];
-		const PlanPool *pool = &plan->pools[index];
 		int			to;
 
-		if (pool->load <= 0 || pool->load > surplus + NEAR * plan->share[from] / 2)
+		if (pool->to != from || pool->load <= 0 || pool->load > surplus + NEAR * plan->share[from] / 2)
 			continue;
 		tried++;
 		to = emptiest_for(plan, pool);
 		if (to >= 0 && fullness(plan, to, pool->load) <= 1 + NEAR / 2)
 		{
-			place(plan, index, to);
+			place(plan, pool, to);
 			return true;
 		}
 	}
@@ -159,46 +144,46 @@ static bool
 move_what_helps(Plan *plan, int from)
 {
 	double		best = fullness(plan, from, 0) * (1 - 1e-9);
-	int			which = -1,
-				where = -1;
+	PlanPool   *which = NULL;
+	int			where = -1;
 
-	for (int i = 0; i < plan->nof[from]; i++)
+	for (PlanPool *pool = plan->pools; pool < plan->pools + plan->npools; pool++)
 	{
-		int			index = plan->of[(size_t) from * plan->npools + i];
-		const PlanPool *pool = &plan->pools[index];
-		int			to = pool->load > 0 ? emptiest_for(plan, pool) : -1;
+		int			to = pool->to == from && pool->load > 0 ? emptiest_for(plan, pool) : -1;
 		double		then = to < 0 ? best : Max(fullness(plan, from, -pool->load), fullness(plan, to, pool->load));
 
 		if (then < best)
 		{
 			best = then;
-			which = index;
+			which = pool;
 			where = to;
 		}
 	}
-	if (which >= 0)
+	if (which != NULL)
 		place(plan, which, where);
-	return which >= 0;
+	return which != NULL;
 }
 
-/* Lower the fullest until nothing helps. */
-static void
-balance(Plan *plan, bool (*lower) (Plan *plan, int server))
+/* Lower the fullest until nothing helps, if it is so far beyond its share; is it? */
+static bool
+balance(Plan *plan, bool (*lower) (Plan *plan, int server), double beyond)
 {
 	bool	   *given_up = calloc(plan->nservers, sizeof(bool));
+	int			n = 0;
 
-	for (int n = 0; n < 4 * plan->npools + plan->nservers; n++)
+	for (; n < 4 * plan->npools + plan->nservers; n++)
 	{
 		int			fullest = -1;
 
 		for (int s = 0; s < plan->nservers; s++)
 			if (!given_up[s] && !plan->servers[s].drains && (fullest < 0 || fullness(plan, s, 0) > fullness(plan, fullest, 0)))
 				fullest = s;
-		if (fullest < 0 || fullness(plan, fullest, 0) <= 1 + NEAR)
+		if (fullest < 0 || fullness(plan, fullest, 0) <= 1 + (n == 0 ? Max(beyond, NEAR) : NEAR))
 			break;
 		given_up[fullest] = !lower(plan, fullest);
 	}
 	free(given_up);
+	return n > 0;
 }
 
 /*
@@ -239,22 +224,6 @@ shares_of(const PlanServer *servers, int nservers, const PlanPool *pools, int np
 	return share;
 }
 
-double
-imbalance_of(const PlanServer *servers, int nservers, const PlanPool *pools, int npools, bool then)
-{
-	double	   *load = calloc(nservers + 1, sizeof(double));
-	double	   *share = shares_of(servers, nservers, pools, npools);
-	double		worst = 0;
-
-	for (int i = 0; i < npools; i++)
-		load[then ? pools[i].to : pools[i].server] += pools[i].load;
-	for (int s = 0; s < nservers; s++)
-		worst = Max(worst, !servers[s].drains ? load[s] / share[s] : load[s] > 0 ? INFINITY : 0);
-	free(load);
-	free(share);
-	return worst;
-}
-
 void
 make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, const PlanLimits *limits, bool balances)
 {
@@ -262,27 +231,22 @@ make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, 
 
 	plan.load = calloc(nservers + 1, sizeof(double));
 	plan.share = shares_of(servers, nservers, pools, npools);
-	plan.of = calloc((size_t) nservers * npools + 1, sizeof(int));
-	plan.nof = calloc(nservers + 1, sizeof(int));
-	plan.apart = calloc((size_t) nservers * limits->ngroups + 1, sizeof(int));
+	for (int i = 0; i < npools; i++)
+		if (pools[i].apart != NULL)
+			plan.ngroups = strlen(pools[i].apart);
+	plan.apart = calloc((size_t) nservers * plan.ngroups + 1, sizeof(int));
 	for (int i = 0; i < npools; i++)
 	{
 		int			s = pools[i].to = pools[i].server;
 
 		pools[i].stuck = false;
 		plan.load[s] += pools[i].load;
-		plan.of[(size_t) s * npools + plan.nof[s]++] = i;
 		count_apart(&plan, &pools[i], s, 1);
 	}
 	move_out(&plan);
-	if (balances && imbalance_of(servers, nservers, pools, npools, true) > 1 + limits->threshold)
-	{
-		balance(&plan, move_what_fits);
-		balance(&plan, move_what_helps);
-	}
+	if (balances && balance(&plan, move_what_fits, limits->threshold))
+		(void) balance(&plan, move_what_helps, 0);
 	free(plan.load);
 	free(plan.share);
-	free(plan.of);
-	free(plan.nof);
 	free(plan.apart);
 }

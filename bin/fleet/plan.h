@@ -33,7 +33,6 @@ typedef struct PlanLimits
 	double		threshold;		/* of an imbalance beyond 1 */
 	double		max_bytes;		/* 0: none */
 	int			max_moves;		/* 0: none */
-	int			ngroups;		/* of apart */
 } PlanLimits;
 
 /*
@@ -42,8 +41,5 @@ typedef struct PlanLimits
  */
 extern void make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools,
 					  const PlanLimits *limits, bool balances);
-
-/* The largest share, of what the pools have in their places now or then, over the mean, or over the largest pool. */
-extern double imbalance_of(const PlanServer *servers, int nservers, const PlanPool *pools, int npools, bool then);
 
 #endif							/* PLAN_H */

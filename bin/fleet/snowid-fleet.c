@@ -18,15 +18,15 @@ struct Options options = {
 
 static const Option table[] = {
 	{"registry", 'r', "CONNSTR", "the directory",.string = &options.registry},
-	{"directory-for-servers", 0, "CONNSTR", "how a server reaches the directory, if not as --registry",.string = &options.for_servers,.commands = OF_ADD},
+	{"directory-for-servers", 0, "CONNSTR", "how servers reach it, if not as --registry",.string = &options.for_servers,.commands = OF_ADD},
 	{"weight", 0, "NUMBER", "how much of the whole the server should have (default: 1)",.string = &options.weight,.commands = OF_ADD},
 	{"note", 0, "TEXT", "what status shows beside it",.string = &options.note,.commands = OF_ADD},
 	{"by", 0, "WHAT", "what to even out: bytes, inserts or shards (default: bytes)",.string = &options.by,.commands = OF_PLAN},
-	{"period", 0, "INTERVAL", "for which inserts are counted; by inserts, 10s if not given",.string = &options.period,.commands = OF_PLAN | OF_STATUS},
-	{"threshold", 0, "PERCENT", "nothing moves for less than this (default: 5)",.number = &options.threshold,.max = 1000,.commands = OF_BALANCE},
+	{"period", 0, "INTERVAL", "for which inserts are counted (by inserts: 10s)",.string = &options.period,.commands = OF_PLAN | OF_STATUS},
+	{"threshold", 0, "PERCENT", "nothing moves for less (default: 5)",.number = &options.threshold,.max = 1000,.commands = OF_BALANCE},
 	{"max-bytes", 0, "SIZE", "move no more",.size = &options.max_bytes,.commands = OF_PLAN},
 	{"max-moves", 0, "N", "move no more pools",.number = &options.max_moves,.min = 1,.max = INT_MAX,.commands = OF_PLAN},
-	{"at-once", 0, "N", "moves that a server is in at the same time (default: 1)",.number = &options.at_once,.min = 1,.max = 64,.commands = OF_PLAN},
+	{"at-once", 0, "N", "moves of a server at the same time (default: 1)",.number = &options.at_once,.min = 1,.max = 64,.commands = OF_PLAN},
 	{"until", 0, "HH:MM", "begin nothing that would not end by then",.string = &options.until,.commands = OF_PLAN},
 	{"max-lag", 0, "SIZE", "wait for standbys that are further behind",.size = &options.max_lag,.commands = OF_PLAN},
 	{"keep", 0, NULL, "leave the closed copies where the shards were",.flag = &options.keep,.commands = OF_PLAN},
@@ -57,7 +57,8 @@ static const char epilogue[] =
 static void
 take_options_for_move(char **given)
 {
-	static const char *const ours[] = {"--shard", "--from", "--to", "--registry", "--pooler", "--stop-after", "--dry-run", "--help", "--version"};
+	static const char *const ours[] = {"--shard", "--from", "--to", "--registry", "--pooler", "--stop-after", "--dry-run", "--help",
+	"--version"};
 
 	for (options.for_move = given; *given != NULL; given++, options.nfor_move++)
 	{
@@ -91,6 +92,7 @@ main(int argc, char *argv[])
 		{"drain", OF_DRAIN, 1, 1, command_balance}, {"status", OF_STATUS, 0, 0, command_status}
 	};
 	const char *command;
+	const char *rights;
 	char	  **for_move = argv + 1;
 	int			i = 0,
 				nargs;
@@ -113,26 +115,28 @@ main(int argc, char *argv[])
 	if (*for_move != NULL && (commands[i].bit & OF_PLAN) == 0)
 		refuse_usage("the command %s gives no options to snowid-move", command);
 	if (nargs < commands[i].min || nargs > commands[i].max)
-		refuse_usage("%s takes %s", command, commands[i].max == 0 ? "no name" : commands[i].max == 1 ? "the name of a server" : "the name of a server, and its home");
+		refuse_usage("%s takes %s%s", command, commands[i].max == 0 ? "no name" : "the name of a server",
+					 commands[i].max == 2 ? ", and its home" : "");
 	refuse_options_but(table, commands[i].bit, command);
 	take_options_for_move(for_move);
 	if (options.registry == NULL)
-		refuse_usage("--registry is needed");
+		return refuse(EXIT_USAGE, "Type the same command with --registry=CONNSTR, which leads to the directory.", "--registry is needed");
 	if (strcmp(options.by, "bytes") != 0 && strcmp(options.by, "inserts") != 0 && strcmp(options.by, "shards") != 0)
 		refuse_usage("invalid value \"%s\" for option --by: it must be bytes, inserts or shards", options.by);
 	if ((directory = open_directory(options.registry)) == NULL)
 		return EXIT_USAGE;
-	if (options.weight != NULL && !try_run(directory, "SELECT 1 / (%s > 0::float8 AND %s < 'Infinity'::float8)::int", literal(directory, options.weight), literal(directory, options.weight)))
+	if (options.weight != NULL &&
+		!try_run(directory, "SELECT 1 / (0 < w AND w < 'Infinity')::int FROM CAST(%s AS float8) w", here(options.weight)))
 		refuse_usage("invalid value \"%s\" for option --weight: it must be a number over 0", options.weight);
 	if (query_bool(directory, "SELECT pg_is_in_recovery()"))
 		return refuse(EXIT_USAGE, "Give the primary, or all hosts and target_session_attrs=read-write.", "the server of --registry is a standby");
-	if (!query_bool(directory, "SELECT has_database_privilege(current_database(), 'TEMP')"))
-		return refuse(EXIT_USAGE, text_of("There, type: GRANT TEMP ON DATABASE %s TO %s;", ident(directory, PQdb(directory)), ident(directory, PQuser(directory))), "at the directory you may make no temporary tables");
-	if (options.period != NULL && !try_run(directory, "SELECT 1 / (%s::interval BETWEEN '1 ms' AND '1 hour')::int", literal(directory, options.period)))
+	rights = query_text(directory, "SELECT format('GRANT TEMP ON DATABASE %%I TO %%I;', d, current_user) FROM current_database() d "
+						"WHERE NOT has_database_privilege(d, 'TEMP')");
+	if (rights != NULL)
+		return refuse(EXIT_USAGE, text_of("There, type: %s", rights), "at the directory you may make no temporary tables");
+	if (options.period != NULL && !try_run(directory, "SELECT 1 / (%s::interval BETWEEN '1 ms' AND '1 hour')::int", here(options.period)))
 		refuse_usage("invalid value \"%s\" for option --period: it must be an interval up to an hour, such as 10s", options.period);
 	if (commands[i].bit != OF_STATUS && !options.dry_run && !lock_fleet((commands[i].bit & OF_PLAN) == 0))
 		return EXIT_FAILED;
-	if (options.period == NULL && (commands[i].bit & OF_PLAN) != 0)
-		options.period = "10s";
 	return commands[i].run(nargs > 0 ? more_arguments[0] : NULL, nargs > 1 ? more_arguments[1] : NULL);
 }

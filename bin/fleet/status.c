@@ -9,7 +9,7 @@
 
 #include <sys/wait.h>
 
-#define AUDIT_MS	60000		/* for audit: one server after the other */
+#define AUDIT_MS	60000		/* for audit, which asks twice and more */
 
 /* What snowid-move audit finds, as an array for a query, or why it has found nothing; its exit status. */
 static char *
@@ -20,22 +20,24 @@ findings(int *status)
 	char	   *said = said_by(argv, AUDIT_MS, status);
 
 	if (WIFSIGNALED(*status))
-		said = text_of("%s\nFAILED audit %s; type: snowid-move audit %s", said, now_ms() >= end ? text_of("has not ended in %d s", AUDIT_MS / 1000)
-					   : text_of("was ended by signal %d", WTERMSIG(*status)), registry_option());
-	return query_text(directory, "SELECT coalesce(jsonb_agg(trim(regexp_replace(f, '\\s+', ' ', 'g'))), '[]') FROM regexp_split_to_table(%s, '\\n(?=FAILED|snowid-move: |\\d+ servers)') f WHERE f ~ '^FAILED|^snowid-move: (error|fatal)'",
-					  literal(directory, said));
+		said = text_of("%s\nFAILED audit %s %d%s; type: snowid-move audit %s", said, now_ms() >= end ? "has not ended in" : "was ended by signal",
+					   now_ms() >= end ? AUDIT_MS / 1000 : WTERMSIG(*status), now_ms() >= end ? " s" : "", registry_option());
+	return query_text(directory, "SELECT coalesce(jsonb_agg(trim(regexp_replace(f, '\\s+', ' ', 'g'))), '[]') "
+					  "FROM regexp_split_to_table(%s, '\\n(?=FAILED|snowid-move: |\\d+ servers)') f "
+					  "WHERE f ~ '^FAILED|^snowid-move: (error|fatal)'",
+					  here(said));
 }
 
 int
 command_status(const char *unused, const char *unused_too)
 {
-	int			nmissing,
-				status = 0;
+	int			status = 0;
 
 	/* What we write ourselves makes nobody lag. */
 	run(directory, "SELECT set_config('snowid_fleet.wal', pg_current_wal_lsn()::text, false)");
-	nmissing = ask_servers(options.period);
-	run(directory, STATUS_DOCUMENT_SQL, literal(directory, without_password("--registry", options.registry)), literal(directory, findings(&status)), literal(directory, registry_option()));
+	ask_servers(options.period);
+	run(directory, STATUS_DOCUMENT_SQL, here(without_password("--registry", options.registry)), here(findings(&status)),
+		here(registry_option()));
 	if (options.html != NULL)
 	{
 		/* Nothing of it ends the script that it stands in. */
@@ -50,7 +52,9 @@ command_status(const char *unused, const char *unused_too)
 	if (options.json)
 		puts(query_text(directory, "SELECT document FROM document"));
 	else if (options.html == NULL)
-		puts(query_text(directory, STATUS_TEXT_SQL, literal(directory, registry_option())));
-	nmissing += query_bool(directory, "SELECT document @? '$.servers[*] ? (@.follows == false)' OR document @? '$.findings[0]' FROM document");
-	return nmissing == 0 && WIFEXITED(status) && WEXITSTATUS(status) <= EXIT_FAILED ? EXIT_DONE : EXIT_FAILED;
+		puts(query_text(directory, STATUS_TEXT_SQL, here(registry_option())));
+	if (query_bool(directory, "SELECT document @? '$.servers[*] ? (@.follows == false || @.trouble != null)' "
+				   "OR document @? '$.findings[0]' FROM document"))
+		return EXIT_FAILED;
+	return WIFEXITED(status) && WEXITSTATUS(status) <= EXIT_FAILED ? EXIT_DONE : EXIT_FAILED;
 }

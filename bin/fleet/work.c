@@ -44,54 +44,41 @@ stop(int unused)
 	stopping = true;
 }
 
-/* What snowid-move takes for a server that the registry does not name. */
-static const char *
-home_to_type(int server)
-{
-	return servers[server].home != NULL ? servers[server].home : home_of_connection(directory);
-}
-
-/* What there is to plan with; returns the number of groups that are to be apart. */
-static int
+/* What there is to plan with. */
+static void
 read_facts(const char *by, const char *drained)
 {
-	PGresult   *res = query(directory, FLEET_PLAN_SERVERS_SQL, literal(directory, drained));
-	int			ngroups = 0;
+	PGresult   *res = query(directory, "SELECT n, CASE WHEN name IS NULL THEN 0 ELSE weight END, state = 'open' AND "
+							"facts ->> 'is_standby' = 'false', state = 'draining' OR name = %s FROM known", here(drained));
 
 	plan_servers = pg_malloc0((nservers + 1) * sizeof(PlanServer));
 	for (int row = 0; row < PQntuples(res); row++)
+		plan_servers[atoi(PQgetvalue(res, row, 0))] = (PlanServer)
 	{
-		PlanServer *server = &plan_servers[atoi(PQgetvalue(res, row, 0))];
-
-		server->weight = atof(PQgetvalue(res, row, 1));
-		server->takes = *PQgetvalue(res, row, 2) == 't';
-		server->drains = *PQgetvalue(res, row, 3) == 't';
-	}
+		.weight = atof(PQgetvalue(res, row, 1)),.takes = *PQgetvalue(res, row, 2) == 't',.drains = *PQgetvalue(res, row, 3) == 't'
+	};
 	PQclear(res);
-	run(directory, FLEET_POOLS_SQL, literal(directory, by), literal(directory, drained));
-	res = query(directory, "SELECT server, load, bytes, stays OR (substr(allowed, server + 1, 1) = '1' AND length(replace(allowed, '0', '')) = 1), allowed, apart FROM pool ORDER BY i");
+	run(directory, FLEET_POOLS_SQL, here(by), here(drained));
+	res = query(directory, "SELECT server, load, bytes, stays OR (substr(allowed, server + 1, 1) = '1' AND allowed !~ '1.*1'), allowed, apart "
+				"FROM pool ORDER BY i");
 	npools = PQntuples(res);
 	pools = pg_malloc0((npools + 1) * sizeof(PlanPool));
 	for (int i = 0; i < npools; i++)
+		pools[i] = (PlanPool)
 	{
-		pools[i].server = atoi(PQgetvalue(res, i, 0));
-		pools[i].load = atof(PQgetvalue(res, i, 1));
-		pools[i].bytes = atof(PQgetvalue(res, i, 2));
-		pools[i].stays = *PQgetvalue(res, i, 3) == 't';
-		pools[i].allowed = field(res, i, 4);
-		pools[i].apart = field(res, i, 5);
-		ngroups = Max(ngroups, (int) strlen(PQgetvalue(res, i, 5)));
-	}
+		.server = atoi(PQgetvalue(res, i, 0)),.load = atof(PQgetvalue(res, i, 1)),.bytes = atof(PQgetvalue(res, i, 2)),
+			.stays = *PQgetvalue(res, i, 3) == 't',.allowed = field(res, i, 4),.apart = field(res, i, 5)
+	};
 	PQclear(res);
-	return ngroups;
 }
 
 /* Bytes a second of the last moves; 0 if there were none. */
 static double
 rate(void)
 {
-	return atof(query_text(directory, "SELECT coalesce(sum(bytes) / nullif(sum(seconds), 0), 0) FROM "
-						   "(SELECT bytes, seconds FROM snowid.fleet_moves WHERE outcome IN ('moved', 'kept', 'finished') AND seconds > 0 AND bytes > 0 ORDER BY at DESC LIMIT 20) m"));
+	return atof(query_text(directory, "SELECT coalesce(sum(bytes) / nullif(sum(seconds), 0), 0) FROM (SELECT bytes, seconds "
+						   "FROM snowid.fleet_moves WHERE outcome IN ('moved', 'kept', 'finished') AND seconds > 0 AND bytes > 0 "
+						   "ORDER BY at DESC LIMIT 20) m"));
 }
 
 /* The jobs of a query, but what has moved and is to be kept. */
@@ -101,18 +88,13 @@ take_jobs(PGresult *res)
 	jobs = pg_realloc(jobs, (PQntuples(res) + 1) * sizeof(Job));
 	njobs = 0;
 	for (int row = 0; row < PQntuples(res); row++)
-	{
-		int			from = atoi(PQgetvalue(res, row, 1));
-		int			to = atoi(PQgetvalue(res, row, 2));
-		char	   *peer = field(res, row, 4);
-
-		if (*PQgetvalue(res, row, 5) == 'f' || !options.keep)
+		if (*PQgetvalue(res, row, 6) == 'f' || !options.keep)
 			jobs[njobs++] = (Job)
 		{
-			.shards = field(res, row, 0),.from = from,.to = to,.source = from >= 0 ? home_to_type(from) : peer,.target = to >= 0 ? home_to_type(to) : peer,
-				.bytes = atof(PQgetvalue(res, row, 3)),.finishes = *PQgetvalue(res, row, 5) == 't',.logged = field(res, row, 6),.goes_on = field(res, row, 6) != NULL
+			.shards = field(res, row, 0),.from = atoi(PQgetvalue(res, row, 1)),.to = atoi(PQgetvalue(res, row, 2)),
+				.source = field(res, row, 3),.target = field(res, row, 4),.bytes = atof(PQgetvalue(res, row, 5)),
+				.finishes = *PQgetvalue(res, row, 6) == 't',.logged = field(res, row, 7),.goes_on = field(res, row, 7) != NULL
 		};
-	}
 	PQclear(res);
 }
 
@@ -123,15 +105,17 @@ take_plan(void)
 	PQExpBufferData rows;
 
 	initPQExpBuffer(&rows);
+	appendPQExpBufferStr(&rows, "(-1, 0, false)");
 	for (int i = 0; i < npools; i++)
-		appendPQExpBuffer(&rows, "%s(%d, %d, %s)", i > 0 ? ", " : "", i, pools[i].to, pools[i].stuck ? "true" : "false");
-	if (npools > 0)
-		run(directory, "UPDATE pool SET target = v.t, stuck = v.s FROM (VALUES %s) v (i, t, s) WHERE v.i = pool.i", rows.data);
+		appendPQExpBuffer(&rows, ", (%d, %d, %s)", i, pools[i].to, pools[i].stuck ? "true" : "false");
+	run(directory, "UPDATE pool SET target = v.t, stuck = v.s FROM (VALUES %s) v (i, t, s) WHERE v.i = pool.i", rows.data);
 	termPQExpBuffer(&rows);
 	run(directory, FLEET_JOBS_SQL);
-	puts(query_text(directory, FLEET_PLAN_TEXT_SQL, text_of("'%f'", rate()), literal(directory, options.by), literal(directory, without_password("--registry", options.registry)), literal(directory, registry_option())));
+	puts(query_text(directory, FLEET_PLAN_TEXT_SQL, text_of("'%f'", rate()), here(options.by),
+					here(without_password("--registry", options.registry)), here(registry_option())));
 	fflush(stdout);
-	take_jobs(query(directory, "SELECT shards, server, target, bytes, NULL, false, NULL FROM job ORDER BY server, target, bytes DESC"));
+	take_jobs(query(directory, "SELECT shards, server, target, f.typed, t.typed, bytes, false, NULL FROM job JOIN known f ON f.n = server "
+					"JOIN known t ON t.n = target ORDER BY server, target, bytes DESC"));
 }
 
 /* Keep in the log what has become of a job, and for how long its move has run. */
@@ -139,7 +123,8 @@ static void
 note_outcome(const Job *job, const char *outcome)
 {
 	run(directory, "UPDATE snowid.fleet_moves SET outcome = %s, seconds = CASE WHEN %s THEN seconds ELSE %f END WHERE at = %s",
-		literal(directory, text_of("%s%s", outcome, options.keep && strcmp(outcome, "kept") != 0 ? ", to keep" : "")), job->finishes ? "true" : "false", job->goes_on ? 0 : (now_ms() - job->start) / 1000.0, literal(directory, job->logged));
+		here(text_of("%s%s", outcome, options.keep && strcmp(outcome, "kept") != 0 ? ", to keep" : "")),
+		job->finishes ? "true" : "false", job->goes_on ? 0 : (now_ms() - job->start) / 1000.0, here(job->logged));
 }
 
 /* Start snowid-move for a job: to move, or to finish what has moved. */
@@ -148,7 +133,8 @@ start(Job *job)
 {
 	PGresult   *consoles = query(directory, "SELECT console FROM snowid.poolers ORDER BY 1");
 	const char **argv = pg_malloc0((2 * PQntuples(consoles) + options.nfor_move + 20) * sizeof(char *));
-	const char *given[] = {"snowid-move", job->finishes ? "finish" : "move", "--registry", options.registry, "--shard", job->shards, "--from", job->source, "--to", job->target};
+	const char *given[] = {"snowid-move", job->finishes ? "finish" : "move", "--registry", options.registry,
+	"--shard", job->shards, "--from", job->source, "--to", job->target};
 	int			argc = lengthof(given);
 	int			ends[2];
 
@@ -161,10 +147,12 @@ start(Job *job)
 	for (int i = 0; !job->finishes && i < options.nfor_move; i++)
 		argv[argc++] = options.for_move[i];
 	if (job->logged == NULL)
-		job->logged = query_text(directory, "INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES (%s, %s, %s, %.0f, 0, 'begun%s') RETURNING at",
-								 literal(directory, job->shards), literal(directory, job->source), literal(directory, job->target), job->bytes, options.keep ? ", to keep" : "");
-	setenv("SNOWID_FLEET_MOVE", job->logged, 1);	/* so that its journal
-													 * tells whose it is */
+		job->logged = query_text(directory, "INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) "
+								 "VALUES (%s, %s, %s, %.0f, 0, 'begun%s') RETURNING at", here(job->shards), here(job->source),
+								 here(job->target), job->bytes, options.keep ? ", to keep" : "");
+
+	/* Its journal tells whose it is. */
+	setenv("SNOWID_FLEET_MOVE", job->logged, 1);
 	if (pipe2(ends, O_CLOEXEC) != 0 || (job->pid = start_program(NULL, argv, NULL, ends[1], ends[1])) == 0)
 		fail();
 	close(ends[1]);
@@ -196,8 +184,8 @@ pass_on(Job *job)
 	}
 }
 
-/* The program has ended.  What has moved is to be finished; returns whether there is more to do. */
-static bool
+/* The program has ended.  What has moved is to be finished. */
+static void
 end_step(Job *job, int status)
 {
 	int			code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
@@ -214,38 +202,42 @@ end_step(Job *job, int status)
 		report_info("shards %s: finished%s", job->shards, job->failed ? ", as far as they have moved" : "");
 	}
 	if (job->finishes)
-		return false;
-	moved = query_text(directory, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shard_registry r WHERE shard IN (%s) AND NOT EXISTS "
-					   "(SELECT FROM address a WHERE a.home IS NOT DISTINCT FROM r.home AND a.n = %d)", job->shards, job->from);
+		return;
+	moved = query_text(directory, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shard_registry r WHERE shard IN (%s) "
+					   "AND NOT EXISTS (SELECT FROM address a WHERE a.home IS NOT DISTINCT FROM r.home AND a.n = %d)", job->shards, job->from);
 	if (!done)
-		report_error("not all of shards %s have moved; snowid-move ended with %s %d", job->shards, code > 0 ? "exit status" : "signal", abs(code));
+		report_error("not all of shards %s have moved; snowid-move ended with %s %d", job->shards,
+					 code > 0 ? "exit status" : "signal", abs(code));
 	note_outcome(job, !done ? moved != NULL ? "in part" : "failed" : options.keep ? "kept" : "moved");
 
 	/* Exit status 3: what is not complete is not finished. */
 	if (options.keep || moved == NULL || code == EXIT_INCOMPLETE)
-		return false;
+		return;
 	job->shards = moved;
 	job->finishes = true;
-	return true;
+	start(job);
 }
 
 /* Does a standby of that server lag behind?  Then its next job waits.  What is down is snowid-move's to tell. */
 static bool
 lags(int server)
 {
+	Server	   *asked = &servers[server];
 	PGconn	   *conn;
 	PGresult   *res;
 
-	if (options.max_lag < 0 || server < 0 || now_ms() < servers[server].lags_until)
-		return options.max_lag >= 0 && server >= 0;
-	conn = open_connection(servers[server].label, home_to_type(server));
+	if (options.max_lag < 0 || server < 0)
+		return false;
+	if (now_ms() < asked->lags_until)
+		return true;
+	conn = open_connection(asked->label, asked->conninfo);
 	res = try_query(conn, "SELECT WHERE coalesce((" FLEET_STANDBY_LAG_SQL ") > " INT64_FORMAT ", true)", options.max_lag);
-	servers[server].lags_until = PQntuples(res) > 0 ? now_ms() + 2000 : 0;
+	asked->lags_until = PQntuples(res) > 0 ? now_ms() + 2000 : 0;
 	PQclear(res);
 	PQfinish(conn);
-	if (servers[server].lags_until > 0)
-		tell_now_and_then("waiting for the standbys of %s", servers[server].label);
-	return servers[server].lags_until > 0;
+	if (asked->lags_until > 0)
+		tell_now_and_then("waiting for the standbys of %s", asked->label);
+	return asked->lags_until > 0;
 }
 
 static bool
@@ -262,51 +254,40 @@ is_busy(int server)
 static int
 do_jobs(void)
 {
-	int			running = 0,
+	int			running,
+				waiting,
 				nfailed = 0;
 	bool		told = false;
 
-	for (;;)
+	for (;; wait_ms(50))
 	{
-		int			waiting = 0;
-		pid_t		ended;
-		int			status;
-
+		running = waiting = 0;
 		for (int i = 0; i < njobs; i++)
 		{
-			if (jobs[i].begun || stopping)
-				continue;
-			waiting++;
-			if (is_busy(jobs[i].from) || is_busy(jobs[i].to))
-				continue;
-			if (options.until != NULL && time(NULL) + (rate() > 0 ? jobs[i].bytes / rate() : 0) >= deadline)
+			Job		   *job = &jobs[i];
+			int			status;
+
+			if (!job->begun && !stopping && !is_busy(job->from) && !is_busy(job->to))
 			{
-				report_warning("shards %s: not begun, to be done at %s", jobs[i].shards, options.until);
-				jobs[i].begun = jobs[i].failed = true;
+				if (options.until != NULL && time(NULL) + (rate() > 0 ? job->bytes / rate() : 0) >= deadline)
+				{
+					report_warning("shards %s: not begun, to be done at %s", job->shards, options.until);
+					job->begun = job->failed = true;
+				}
+				else if (!lags(job->from) && !lags(job->to))
+					start(job);
 			}
-			else if (!lags(jobs[i].from) && !lags(jobs[i].to))
-			{
-				start(&jobs[i]);
-				running++;
-			}
+			if (job->pid > 0)
+				pass_on(job);
+			if (job->pid > 0 && waitpid(job->pid, &status, WNOHANG) > 0)
+				end_step(job, status);
+			running += job->pid > 0;
+			waiting += !job->begun;
 		}
 		if (stopping && !told && (told = true))
 			report_info("no further move is begun; %d are being ended", running);
-		for (int i = 0; i < njobs; i++)
-			if (jobs[i].pid > 0)
-				pass_on(&jobs[i]);
-		while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
-			for (int i = 0; i < njobs; i++)
-				if (jobs[i].pid == ended)
-				{
-					if (end_step(&jobs[i], status))
-						start(&jobs[i]);
-					else
-						running--;
-				}
-		if (running == 0 && (waiting == 0 || stopping))
+		if (running == 0 && (waiting == 0 || told))
 			break;
-		wait_ms(50);
 	}
 	for (int i = 0; i < njobs; i++)
 		nfailed += jobs[i].failed || !jobs[i].begun;
@@ -319,10 +300,11 @@ look(const char *drained)
 {
 	PGresult   *doubts;
 
-	(void) ask_servers(strcmp(options.by, "inserts") == 0 ? options.period : NULL);
+	ask_servers(strcmp(options.by, "inserts") != 0 ? NULL : options.period != NULL ? options.period : "10s");
 	if (stopping)
 		return refuse(false, "Nothing is planned; to go on, type the same command again.", "interrupted while the servers were asked");
-	doubts = query(directory, FLEET_DOUBTS_SQL, drained != NULL || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'", literal(directory, drained), text_of("'" INT64_FORMAT "'", options.max_lag), literal(directory, registry_option()));
+	doubts = query(directory, FLEET_DOUBTS_SQL, drained != NULL || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'", here(drained),
+				   text_of("'" INT64_FORMAT "'", options.max_lag), here(registry_option()));
 	for (int row = 0; row < PQntuples(doubts); row++)
 		report_error("%s", PQgetvalue(doubts, row, 0));
 	if (PQntuples(doubts) > 0)
@@ -343,14 +325,14 @@ command_balance(const char *drained, const char *unused)
 		deadline = next_time("until", options.until);
 	if (drained != NULL && home_of_server(directory, drained) == NULL)
 		return EXIT_USAGE;
-	if (!options.dry_run && !options.has_pooler_file && query_bool(directory, "SELECT EXISTS (SELECT FROM snowid.poolers)"))
+	if (!options.dry_run && !options.has_pooler_file && query_bool(directory, "SELECT count(*) FROM snowid.poolers"))
 		return refuse(EXIT_USAGE, "Add at the end: -- --pooler-file PATH", "the directory has poolers, whose file of entries is not said");
 	signal(SIGINT, stop);
 	signal(SIGTERM, stop);
 	programs_are_apart = true;
 	if (!look(drained))
 		return stopping ? EXIT_INCOMPLETE : EXIT_FAILED;
-	if (nservers == 0 || query_int64(directory, "SELECT count(*) FROM snowid.servers") == 0)
+	if (query_int64(directory, "SELECT count(*) FROM snowid.servers") == 0)
 		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet add NAME HOME %s", registry_option()), "the directory has no servers");
 	if (!options.dry_run)
 		failure_exit_code = EXIT_INCOMPLETE;
@@ -363,7 +345,7 @@ command_balance(const char *drained, const char *unused)
 	if (njobs > 0 && !options.dry_run && (stopping || !look(drained)))
 		return stopping ? EXIT_INCOMPLETE : EXIT_FAILED;
 
-	limits.ngroups = read_facts(options.by, drained);
+	read_facts(options.by, drained);
 	make_plan(plan_servers, nservers, pools, npools, &limits, drained == NULL);
 	take_plan();
 	for (int i = 0; i < npools; i++)
@@ -372,22 +354,26 @@ command_balance(const char *drained, const char *unused)
 	if (options.dry_run)
 		return nstuck > 0 ? EXIT_FAILED : EXIT_DONE;
 	if (njobs == 0 && nstuck > 0)
-		return refuse(EXIT_FAILED, query_bool(directory, "SELECT EXISTS (SELECT FROM pool JOIN lives USING (pool) JOIN going g ON g.shard = lives.shard WHERE stuck)") ? "First end the moves that are named above." :
-					  text_of("Let a server take it, or type: snowid-fleet add NAME HOME %s", registry_option()), "%s; nothing was changed", stay);
+		return refuse(EXIT_FAILED, query_bool(directory, "SELECT count(*) FROM pool JOIN lives USING (pool) JOIN going USING (shard) WHERE stuck")
+					  ? "First end the moves that are named above."
+					  : text_of("Let a server take it, or type: snowid-fleet add NAME HOME %s", registry_option()),
+					  "%s; nothing was changed", stay);
 
 	/* Not before it is known that something can go. */
 	if (drained != NULL)
-		run(directory, "UPDATE snowid.servers SET state = 'draining' WHERE name = %s AND state <> 'draining'", literal(directory, drained));
+		run(directory, "UPDATE snowid.servers SET state = 'draining' WHERE name = %s AND state <> 'draining'", here(drained));
 	nleft += do_jobs();
+	if (nleft == 0 && nstuck == 0 && drained != NULL)
+		report_info("%s has %s %s", drained, options.keep || query_bool(directory, "SELECT count(*) FROM going JOIN address a ON n = source "
+																		"JOIN snowid.servers USING (home) WHERE name = %s", here(drained))
+					? "only closed copies; to see what ends each, type: snowid-fleet status"
+					: text_of("nothing any more; to take it out, type: snowid-fleet retire %s", drained), registry_option());
 	if (nleft == 0 && nstuck == 0)
-	{
-		if (drained != NULL)
-			report_info("%s has %s %s", drained, options.keep || query_bool(directory, "SELECT EXISTS (SELECT FROM going JOIN address d ON d.n = source JOIN answer a ON a.n = d.i WHERE a.name = %s)", literal(directory, drained))
-						? "only closed copies; to see what ends each, type: snowid-fleet status" : text_of("nothing any more; to take it out, type: snowid-fleet retire %s", drained), registry_option());
 		return EXIT_DONE;
-	}
-	report_error("%s%s%s", nleft == 0 ? "" : nleft == 1 ? "1 job was not done" : text_of("%d jobs were not done", nleft), nleft > 0 && nstuck > 0 ? ", and " : "", nstuck > 0 ? stay : "");
+	report_error("%s%s%s", nleft == 0 ? "" : nleft == 1 ? "1 job was not done" : text_of("%d jobs were not done", nleft),
+				 nleft > 0 && nstuck > 0 ? ", and " : "", nstuck > 0 ? stay : "");
 	report_hint("To go on, type the same command again.%s", drained == NULL ? "" :
-				text_of(" %s stays draining; if it is to be used again, at the directory: UPDATE snowid.servers SET state = 'open' WHERE name = '%s';", drained, drained));
+				text_of(" %s stays draining; if it is to be used again, at the directory: "
+						"UPDATE snowid.servers SET state = 'open' WHERE name = '%s';", drained, drained));
 	return stopping ? EXIT_INCOMPLETE : EXIT_FAILED;
 }

@@ -1,177 +1,110 @@
 /*
  * audit: looks at every server of the registry, and names what contradicts itself.
  *
- * Each server is asked once for all that it has (audit.sql); one query at the directory
- * sees all answers together, in temporary tables, and makes of each contradiction
- * a line with what mends it.  Nothing is judged here.  --fix types what can lose nothing, and
+ * Each server is asked once for all that it has (audit.sql), all at the same time; one query
+ * at the directory sees all answers together, in a temporary table, and makes of each
+ * contradiction a line with what mends it.  Nothing is judged here.  --fix types what can lose nothing, and
  * looks again.
  */
+#include "ask.h"
 #include "commands.h"
 #include "sql/audit.inc"
-
-typedef struct Server
-{
-	const char *name;			/* its address, as the directory has it */
-	PGconn	   *conn;			/* NULL: not reached */
-} Server;
 
 typedef struct Audit
 {
 	const char *registry;
 	PGconn	   *directory;
-	Server	   *servers;		/* of which the first is the directory */
-	int			nservers;
+	PGconn	   *at;				/* where the last that mends was typed */
 	int			nfound;
 	int			nfixed;
 } Audit;
 
-static Server *
-server_at(const Audit *audit, const char *name)
-{
-	for (int i = 0; i < audit->nservers; i++)
-		if (strcmp(audit->servers[i].name, name) == 0)
-			return &audit->servers[i];
-	return NULL;
-}
-
-/* Is all there, and may we read it?  Else the server counts as one that is not reached. */
+/* Ask the directory, each server that it names, and each that a move of one of these does. */
 static bool
-may_be_asked(PGconn *conn, const char *name)
+collect(Audit *audit, bool tells)
 {
-	char	   *to_do = query_text(conn, "SELECT CASE WHEN to_regclass('snowid.moves') IS NULL THEN 'CREATE EXTENSION snowid;' "
-								   "WHEN NOT has_table_privilege('snowid.moves', 'SELECT') THEN format('GRANT SELECT ON snowid.moves TO %%I;', current_user) END");
+	PGconn	   *conn = audit->directory;
+	Server	   *servers = pg_malloc0(sizeof(Server));
 
-	if (to_do != NULL)
-		report_error("%s cannot be asked what it has; type there: %s", name, to_do);
-	return to_do == NULL;
-}
-
-/* One more, unless it is known.  Most homes name no role: if it is not ours, it is that of who told of it. */
-static void
-open_server(Audit *audit, const char *name, PGconn *teller)
-{
-	Server	   *server;
-
-	if (server_at(audit, name) != NULL)
-		return;
-	audit->servers = pg_realloc(audit->servers, (audit->nservers + 1) * sizeof(Server));
-	server = &audit->servers[audit->nservers++];
-	server->name = name;
-	server->conn = open_connection(name, name);
-	if (PQstatus(server->conn) != CONNECTION_OK && strstr(PQerrorMessage(server->conn), "FATAL") != NULL)
+	run(conn, "DROP TABLE IF EXISTS pg_temp.answer; CREATE TEMP TABLE answer (n serial, address text, facts jsonb)");
+	servers->home = home_of_connection(conn);
+	servers->label = "the directory";
+	servers->conninfo = audit->registry;
+	for (int n = 1, round = 0; n > 0; round++)
 	{
-		PQfinish(server->conn);
-		take_user_of(teller);
-		server->conn = open_connection(name, name);
-		take_user_of(NULL);
+		PGresult   *homes;
+
+		ask_all(servers, n, text_of(AUDIT_FACTS_SQL), 0, conn);
+		for (int i = 0; i < n; i++)
+		{
+			const Server *asked = &servers[servers[i].at];
+
+			if (asked->answer == NULL && asked == &servers[i] && (round == 0 || tells))
+			{
+				char	   *name = query_text(conn, "SELECT name FROM snowid.servers WHERE home = %s", literal(conn, asked->home));
+
+				report_error("%s cannot be asked what it has: %s", asked->label, asked->trouble);
+				if (name != NULL && strstr(asked->trouble, "; type there: ") == NULL)
+					report_hint("Bring it back; or promote its standby, or restore it, and type: snowid-fleet add %s NEWHOME --registry %s",
+								name, shell_word(without_password("--registry", audit->registry)));
+				audit->nfound++;
+			}
+			run(conn, "INSERT INTO answer (address, facts) VALUES (%s, %s)", literal(conn, servers[i].home),
+				literal(conn, asked->answer == NULL ? NULL : PQgetvalue(asked->answer, 0, 0)));
+		}
+		if (round == 0 && servers->answer == NULL)
+			return false;
+		homes = query(conn, AUDIT_HOMES_SQL);
+		n = PQntuples(homes);
+		servers = pg_malloc0((n + 1) * sizeof(Server));
+		for (int i = 0; i < n; i++)
+			servers[i].conninfo = servers[i].label = servers[i].home = field(homes, i, 0);
+		PQclear(homes);
 	}
-	if (PQstatus(server->conn) != CONNECTION_OK)
-		report_error("%s", PQerrorMessage(server->conn));
-	else if (may_be_asked(server->conn, name))
-		return;
-	PQfinish(server->conn);
-	server->conn = NULL;
-	audit->nfound++;
-}
-
-/* Those that a query of a server names. */
-static void
-open_homes(Audit *audit, const char *sql, PGconn *conn)
-{
-	PGresult   *homes = conn == NULL ? NULL : query(conn, "%s", sql);
-
-	for (int row = 0; row < PQntuples(homes); row++)
-		open_server(audit, field(homes, row, 0), conn);
-	PQclear(homes);
-}
-
-/* Connect to the directory, and to each server that it names, or that a move of one of these does. */
-static bool
-open_servers(Audit *audit)
-{
-	audit->directory = open_connection("directory", audit->registry);
-	if (PQstatus(audit->directory) != CONNECTION_OK)
-	{
-		report_error("%s", PQerrorMessage(audit->directory));
-		return false;
-	}
-	if (!may_be_asked(audit->directory, "the directory"))
-		return false;
-	audit->servers = pg_malloc(sizeof(Server));
-	audit->servers[0].name = home_of_connection(audit->directory);
-	audit->servers[0].conn = audit->directory;
-	audit->nservers = 1;
-	open_homes(audit, "SELECT home FROM snowid.shard_registry WHERE home IS NOT NULL UNION SELECT home FROM snowid.servers ORDER BY 1", audit->directory);
-	for (int i = 0; i < audit->nservers; i++)
-		open_homes(audit, "SELECT DISTINCT peer FROM snowid.moves WHERE peer IS NOT NULL ORDER BY 1", audit->servers[i].conn);
 	return true;
 }
 
-/*
- * Put the answers of all servers together.  One that has several addresses is there once,
- * by the first: audit_address leads from each.
- */
-static void
-collect(const Audit *audit)
-{
-	PGconn	   *conn = audit->directory;
-
-	run(conn, "DROP TABLE IF EXISTS pg_temp.audit, pg_temp.audit_address, pg_temp.audit_missing; "
-		"CREATE TEMP TABLE audit (name text, is_directory bool, facts jsonb); "
-		"CREATE TEMP TABLE audit_address (address text, name text); CREATE TEMP TABLE audit_missing (name text)");
-	for (int i = 0; i < audit->nservers; i++)
-	{
-		const Server *server = &audit->servers[i];
-		char	   *name = literal(conn, server->name);
-		PGresult   *res;
-		char	   *facts;
-
-		if (server->conn == NULL)
-		{
-			run(conn, "INSERT INTO audit_missing VALUES (%s)", name);
-			continue;
-		}
-		facts = literal(conn, query_text(server->conn, AUDIT_FACTS_SQL));
-		res = try_query(server->conn, AUDIT_READ_ONLY_SQL);
-		run(conn, "INSERT INTO audit_address SELECT %s, coalesce((SELECT name FROM audit WHERE facts ->> 'run' = %s::jsonb ->> 'run'), %s)",
-			name, facts, name);
-		run(conn, "INSERT INTO audit SELECT name, %s, %s::jsonb || jsonb_build_object('read_only', %s) FROM audit_address "
-			"WHERE address = %s AND name = address",
-			i == 0 ? "true" : "false", facts, res != NULL && PQgetvalue(res, 0, 0)[0] == 't' ? "true" : "false", name);
-		PQclear(res);
-	}
-}
-
-/* Type what mends it.  What is in its way is told. */
+/* Type what mends it, as the role that was let in.  What is in its way is told. */
 static bool
-fix(const Audit *audit, const char *place, const char *command)
+fix(Audit *audit, const char *place, const char *command)
 {
-	const Server *server = server_at(audit, place);
+	const char *conninfo = strcmp(place, home_of_connection(audit->directory)) == 0 ? audit->registry : place;
 
-	if (server == NULL || server->conn == NULL)
-		return false;
+	if (audit->at == NULL || strcmp(label_of(audit->at), place) != 0)
+	{
+		PQfinish(audit->at);
+		audit->at = open_connection(place, conninfo);
+	}
+	if (PQstatus(audit->at) != CONNECTION_OK)
+	{
+		take_user_of(audit->directory);
+		PQfinish(audit->at);
+		audit->at = open_connection(place, conninfo);
+		take_user_of(NULL);
+	}
 
 	/* Not in one transaction: that cannot drop a subscription or a slot. */
 	for (const char *next; *command != '\0'; command = next)
 	{
 		next = strstr(command, "; ");
 		next = next == NULL ? command + strlen(command) : next + 2;
-		if (!try_run(server->conn, "%.*s", (int) (next - command), command))
+		if (!try_run(audit->at, "%.*s", (int) (next - command), command))
 		{
-			report_warning("%s: %s", place, PQerrorMessage(server->conn));
+			report_warning("%s: %s", place, PQerrorMessage(audit->at));
 			return false;
 		}
 	}
 	return true;
 }
 
-/* Tell what is found, or mend it. */
-static void
+/* Tell what is found, or mend it; false if the directory cannot be asked. */
+static bool
 look(Audit *audit, bool is_to_fix)
 {
 	PGresult   *found;
 
-	collect(audit);
+	if (!collect(audit, !is_to_fix))
+		return false;
 	found = query(audit->directory, AUDIT_FINDINGS_SQL, literal(audit->directory, without_password("--registry", audit->registry)));
 	for (int row = 0; row < PQntuples(found); row++)
 	{
@@ -180,7 +113,7 @@ look(Audit *audit, bool is_to_fix)
 		const char *command = PQgetvalue(found, row, 2);
 		bool		is_safe = PQgetvalue(found, row, 3)[0] == 't';
 
-		if (is_to_fix && is_safe && fix(audit, place, command))
+		if (is_to_fix && is_safe && place != NULL && fix(audit, place, command))
 		{
 			printf("mended: %s\n", what);
 			audit->nfixed++;
@@ -193,29 +126,29 @@ look(Audit *audit, bool is_to_fix)
 		}
 	}
 	PQclear(found);
+	return true;
 }
 
 int
 command_audit(const MoveOptions *options)
 {
 	Audit		audit = {.registry = options->registry};
-	int			nreached = 0;
 
-	if (!open_servers(&audit))
-		return EXIT_USAGE;
+	setenv("PGCONNECT_TIMEOUT", "10", 0);
+	audit.directory = open_connection("directory", options->registry);
+	if (PQstatus(audit.directory) != CONNECTION_OK)
+		return report_error("%s", PQerrorMessage(audit.directory)), EXIT_USAGE;
 
 	/* What is mended shows what else there is: a closed copy can go. */
 	for (int before = -1; options->fix && before < audit.nfixed;)
 	{
 		before = audit.nfixed;
-		look(&audit, true);
+		if (!look(&audit, true))
+			return EXIT_USAGE;
 	}
-	look(&audit, false);
-	for (int i = 0; i < audit.nservers; i++)
-	{
-		nreached += audit.servers[i].conn != NULL;
-		PQfinish(audit.servers[i].conn);
-	}
-	printf("%d servers looked at, %d contradictions%s\n", nreached, audit.nfound, options->fix ? text_of(", %d mended", audit.nfixed) : "");
+	if (!look(&audit, false))
+		return EXIT_USAGE;
+	printf("%s servers looked at, %d contradictions%s\n", query_text(audit.directory, "SELECT count(DISTINCT facts ->> 'run') FROM answer"),
+		   audit.nfound, options->fix ? text_of(", %d mended", audit.nfixed) : "");
 	return audit.nfound == 0 ? EXIT_DONE : EXIT_FAILED;
 }

@@ -404,6 +404,10 @@ cut_over(const Move *move, bool quiet)
 	const Side *to = &move->target;
 	CutOver		cut = {.move = move,.from = from,.to = to,.quiet = quiet,.shared = shared_tables(move)};
 
+	/* A pooler that does not answer is waited for by the first of many. */
+	static bool gave_up = false;
+	bool		is_of_pooler;
+
 	if (is_torn(move, quiet))
 		return STATUS_FAILED;
 	for (int n = 0;; n++)
@@ -447,12 +451,14 @@ cut_over(const Move *move, bool quiet)
 			tell_why(&cut);
 		if (attempt != ATTEMPT_RETRY || quiet)
 			return STATUS_FAILED;
-		if (n >= move->options->retries)
+		is_of_pooler = strncmp(cut.reason, "the pooler", 10) == 0;
+		if (n >= move->options->retries || (is_of_pooler && gave_up))
 		{
+			gave_up = is_of_pooler;
 			report_error("%s", cut.reason);
 			report_detail("The shard is where it was, after %d attempts; writes waited %d ms for the last.",
 						  n + 1, pause_ms);
-			report_hint("The copy stays, and is kept current. Type the same command again %s; or snowid-move abort.", strncmp(cut.reason, "the pooler", 10) == 0 ?
+			report_hint("The copy stays, and is kept current. Type the same command again %s; or snowid-move abort.", is_of_pooler ?
 						"when it answers, or without it" : "at a quieter time, or with a longer --lock-timeout or --pause-limit");
 			return STATUS_FAILED;
 		}

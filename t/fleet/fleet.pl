@@ -254,7 +254,7 @@ $dir->poll_query_until('postgres', "SELECT NOT active FROM pg_replication_slots 
 my @reader = ('pg_recvlogical', '-d', $dir->connstr('postgres'), '--slot', $slot, '--start', '-f', '-', '-o', 'proto_version=1', '-o', 'publication_names=shard_registry');
 my $reader = IPC::Run::start([@reader], '>', \my $read, '2>', \my $read_errors);
 $dir->poll_query_until('postgres', "SELECT active FROM pg_replication_slots WHERE slot_name = '$slot'") or die 'nobody reads';
-fleet_ok([ 'retire', $has12 ], 1, 'its slot is read', qr/$has12 is not yet retired: .*"$slot" is active/, qr/type the same command again/);
+fleet_ok([ 'retire', $has12 ], 1, 'its slot is read', qr/$has12 is not retired yet: .*"$slot" is active/, qr/type the same command again/);
 $reader->signal('KILL');
 $reader->finish;
 fleet_ok([ 'retire', $has12 ], 0, 'retired', qr/is no more in the fleet/);

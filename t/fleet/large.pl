@@ -25,7 +25,8 @@ FROM generate_series(0, 99) n});
 my $answers = q{INSERT INTO answer SELECT n, 's' || n, 'host=s' || n || ' dbname=x', 's' || n, jsonb_build_object('run', n::text, 'shards',
 (SELECT jsonb_agg(jsonb_build_object('shard', m, 'lives', 'here', 'bytes', (1e12 / (1 + m))::bigint)) FROM generate_series(n, 8191, 256) m)) FROM generate_series(0, 255) n;};
 my $plan = 'UPDATE pool SET target = CASE WHEN i % 10 = 0 THEN (server + 1) % 256 ELSE server END;';
-my @parts = ('SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning;', query_of('answer'), $answers, (map { query_of($_) } qw(told pools)), $plan, query_of('jobs'),
+my @parts = ('SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning;', $text =~ /^(\\set .*?\n|SELECT \$\$\n.*?\\gset\n)/msg,
+	'CREATE TEMP TABLE answer (n int, name text, home text, place text, facts jsonb, trouble text);', $answers, (map { query_of($_) } qw(told pools)), $plan, query_of('jobs'),
 	q{SELECT 'found', count(*), count(allowed), min(length(allowed)), count(DISTINCT allowed), count(apart), min(length(apart)), count(*) FILTER (WHERE stays) FROM pool;},
 	q{SELECT 'peak', (regexp_match(pg_read_file('/proc/self/status'), 'VmHWM:\\s+(\\d+)'))[1]::int / 1024;}, q{SELECT 'jobs', sum(cardinality(string_to_array(shards, ','))) FROM job;}, query_of('doubts'), query_of('plan_text'));
 my $start = time;

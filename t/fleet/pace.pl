@@ -29,9 +29,10 @@ if ($s3->safe_psql('postgres', 'SHOW server_version_num') < 190000)
 	$s3->append_conf('postgresql.conf', "wal_level = logical\nmax_replication_slots = 10");
 	$s3->restart;
 }
-$s1->safe_psql('postgres', 'CREATE ROLE app');
+$s1->safe_psql('postgres', 'CREATE ROLE app; GRANT SELECT ON insta0.t TO app; CREATE ROLE backups');
 fleet_ok([ 'add', 's1', home_of($s1) ], 0, 'add s1');
-fleet_ok([ 'add', 's2', home_of($s2) ], 0, 'add s2', qr/^warning +roles of other servers are not there: app$/m);
+fleet_ok([ 'add', 's2', home_of($s2) ], 0, 'add s2', qr/^warning +roles of shards of other servers are not there: app$/m);
+$_->safe_psql('postgres', 'CREATE ROLE app') for $s2, $s3;
 
 # The time that it takes, by the last moves; and --until, which nothing can meet then.
 $dir->safe_psql('postgres', q{INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES ('1', 'x', 'y', 1000, 1000, 'finished')});
@@ -134,6 +135,14 @@ $run->finish;
 is($run->result(0), 0, 'the move under way was ended') or diag $err;
 homes_ok({ s1 => 4, s2 => 4 }, 'with all of its shards', s1 => $s1, s2 => $s2);
 
+# One that may be nowhere else, and is most of all, is no measure for the others.
+fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'add s3');
+my ($giant, @beside) = split /,/, $s1->safe_psql('postgres', q{SELECT string_agg(shard::text, ',') FROM snowid.shards WHERE lives = 'here'});
+$s1->safe_psql('postgres', "INSERT INTO insta$giant.t (pad) SELECT repeat('x', 100) FROM generate_series(1, 50000)");
+$dir->safe_psql('postgres', "INSERT INTO snowid.placements (shards, rule, servers) VALUES ('{[$giant,$giant]}', 'only', '{s1}'), ('{" . join(',', map { "[$_,$_]" } @beside) . "}', 'stay', NULL)");
+fleet_ok([ 'balance', '--dry-run' ], 0, 'a giant', qr/^s2 -> s3: .*, shards \d,\d$/m);
+$dir->safe_psql('postgres', q{TRUNCATE snowid.placements; UPDATE snowid.servers SET state = 'full' WHERE name = 's3'});
+
 # A shard that cannot move stops only itself.
 my $bad = (split /,/, $s2->safe_psql('postgres', q{SELECT string_agg(shard::text, ',') FROM snowid.shards WHERE lives = 'here'}))[0];
 $s2->safe_psql('postgres', "CREATE TABLE insta$bad.without_key (n int)");
@@ -144,8 +153,6 @@ fleet_ok([ 'drain', 's2' ], 0, 'the same command ends it');
 
 # By inserts: the busy shard counts; a full server gets nothing.
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'open' WHERE name = 's2'});
-fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'add s3');
-$dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'full' WHERE name = 's3'});
 my $work = PostgreSQL::Test::Utils::tempdir();
 append_to_file("$work/write", join('', map { "INSERT INTO insta$_.t DEFAULT VALUES;\nDO 'BEGIN PERFORM pg_sleep(0.01); END';\nSELECT pg_stat_force_next_flush();\n" } (0, 1) x 20_000));
 my $writer = IPC::Run::start([ 'psql', '-XAtq', '-d', $s1->connstr('postgres'), '-f', "$work/write", '-o', '/dev/null' ]);

@@ -39,6 +39,9 @@ $dir->safe_psql('postgres', q{UPDATE snowid.shard_registry SET home = regexp_rep
 $s3->stop;
 fleet_ok([ 'drain', 's3' ], 1, 'drain what is down', qr/s3 gives no answer, so nobody knows how much it has; bring it back; .* and type: snowid-fleet add s3 NEWHOME --registry '/);
 fleet_ok([ 'retire', 's3' ], 1, 'retire what is down', qr/s3 cannot be retired: 3 shards live there.*\n.*hint: It gives no answer\. Bring it back; .* and type: snowid-fleet add s3 NEWHOME --registry '/);
+IPC::Run::run([ 'snowid-move', 'audit', '--registry', home_of($dir) ], '>&', \my $audited);
+like($audited, qr/^snowid-move: error: .* cannot be asked what it has: .*\n.*hint: Bring it back; or promote its standby, or restore it, and type: snowid-fleet add s3 NEWHOME --registry '/m, '... what audit says to type');
+like($audited, qr/^3 servers looked at, /m, '... which counts each of the others once');
 my ($lines) = (fleet('status'))[1];
 is(() = $lines =~ /NO ANSWER/g, 1, 'one server, by whichever address');
 $s3->start;

@@ -19,6 +19,8 @@ my ($dir, $s1, $s2, $s3) = fleet_nodes(qw(s1 s2 s3));
 
 fleet_ok([ 'status' ], 0, 'an empty fleet', qr/no servers and no shards; to begin, type: snowid-fleet add/);
 my (undef, $empty) = fleet('status', '--json');
+IPC::Run::run([ 'snowid-fleet', 'status' ], '>&', \my $lacking);
+like($lacking, qr/error: --registry is needed\n.*hint: Type the same command with --registry=CONNSTR/, 'what to type where the directory is not said');
 is_deeply(decode_json($empty)->{servers}, [], '... as JSON');
 
 $s1->safe_psql('postgres', q{CALL snowid.create_shards(1, 4, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id(), pad text); INSERT INTO t (pad) SELECT repeat(''x'', 1000) FROM generate_series(1, 500); ANALYZE t')});
@@ -28,7 +30,7 @@ fleet_ok([ 'add', 's2', '--note', 'rack <b>4</b> & "5"' ], 0, 'a note');
 $_->poll_query_until('postgres', 'SELECT count(*) = 5 FROM snowid.shard_registry') or die 'no registry' for $s1, $s2, $s3;
 
 $dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
-my $said = fleet_ok([ 'status' ], 0, 'three servers', qr/^s1 +4 shards +\d+ kB +2000 rows .* open +registry 0 bytes behind$/m, qr/^s3 +0 shards/m);
+my $said = fleet_ok([ 'status' ], 0, 'three servers', qr/^s1 +4 shards +\d+ kB +2000 rows .* open +registry 0 bytes behind$/m, qr{^s2 .* behind  \(rack <b>4</b> & "5"\)$}m, qr/^s3 +0 shards/m);
 
 # A move under way, one that has moved, a hung writer, and a server that is down.
 moves_ok($s1, $s2, 1, [ '--stop-after', 'copied', '--registry', home_of($dir) ], 0, 'one is copied', qr/follows/);

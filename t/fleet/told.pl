@@ -39,6 +39,7 @@ $s1->reload;
 	unlike($told, qr/s1 does not reach s2/, '... the other way is open');
 	is($s2->safe_psql('postgres', 'SELECT count(*) FROM pg_subscription'), 0, '... and the trial leaves nothing');
 	fleet_ok([ 'add', 's1', home_of($s1) ], 0, 'another home, without a password');
+	is($dir->safe_psql('postgres', q{SELECT count(*) FROM snowid.shard_registry WHERE home ~ 'user=pw'}), 0, '... which its shards have, too');
 }
 
 # No home holds one: it is refused, and told where it belongs.
@@ -134,13 +135,20 @@ for my $command ([ 'status' ], [ 'balance', '--dry-run' ])
 	unlike($said, qr/[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]/, '... none is printed');
 }
 $dir->safe_psql('postgres', 'DELETE FROM snowid.shard_registry WHERE shard = 99');
-$s2->safe_psql('postgres', qq{CREATE ROLE "a\e[31m"});
-unlike(fleet_ok([ 'add', 's1' ], 0, 'a role with control characters', qr/are not there: a\?\[31m/m), qr/\e/, '... none is printed');
-$s2->safe_psql('postgres', qq{DROP ROLE "a\e[31m"});
+my $own = $s1->safe_psql('postgres', q{SELECT schema FROM snowid.shards WHERE lives = 'here' LIMIT 1});
+$s1->safe_psql('postgres', qq{CREATE ROLE "a\e[31m"; GRANT USAGE ON SCHEMA $own TO "a\e[31m"});
+unlike(fleet_ok([ 'add', 's2' ], 0, 'a role with control characters', qr/are not there: a\?\[31m/m), qr/\e/, '... none is printed');
+$s1->safe_psql('postgres', qq{DROP OWNED BY "a\e[31m"; DROP ROLE "a\e[31m"});
 
 # Nor of what a server says.
 my $publisher = "host=/nowhere\e]0;x\a\xc2\x9b31m port=1 dbname=y";
 unlike(fleet_ok([ 'add', 's3', '--directory-for-servers', $publisher ], 1, 'a message with control characters', qr{error: .*/nowhere\?\]0;x\?\?\?31m}), qr/[\e\a]|\xc2\x9b/, '... none is printed');
+my $audited = '';
+for (my $tries = 0; $audited !~ /is not at work/ && $tries < 600; $tries++)
+{
+	IPC::Run::run([ 'snowid-move', 'audit', '--registry', home_of($dir) ], '>&', \$audited);
+}
+like($audited, qr/^FAILED +subscription snowid_registry_s3 of .*, to the registry, is not at work\n +type: snowid-fleet add s3 --registry '/m, '... what audit says to type');
 fleet_ok([ 'add', 's3' ], 0, '... and back');
 
 # A server that lets a client in, and goes away at the first query: there is no connection, as with one that is down.
@@ -240,7 +248,7 @@ is(system('sh', '-c', $asked->() . ' 2>/dev/null'), 0, '... and the move can be 
 
 $waits->finish;
 is($waits->result(0), 2, 'a server that says nothing') or diag $given_up;
-like($given_up, qr/^snowid-fleet: error: the server that is to be added gives no answer$/m, '... is given up');
+like($given_up, qr/^snowid-fleet: error: s9: no answer in 20 s$/m, '... is given up');
 
 $_->stop for $dir, values %nodes;
 done_testing();

@@ -178,6 +178,17 @@ subtest 'what other versions say' => sub {
 	unlike((snowid_move($a, $b, 1, 'plan', '--pooler', console($false), '--pooler-file', $p->{file}))[1], qr/leads to any of/, 'no word of peers: it has its socket still');
 };
 
+subtest 'a pooler that is down' => sub {
+	my $second = start_pooler($a, '', $p->{file});
+	my @both = (pooler_options($p), '--pooler', console($second));
+	moves_ok($a, $b, '1,4', [ @both, '--stop-after', 'copied' ], 0, 'copied');
+	stop_pooler($second);
+	my ($code, $said) = snowid_move($a, $b, '1,4', @both, '--retries', 3, '--verify', 'none');
+	is($code, 1, 'given up');
+	is_deeply([ $said =~ /cannot be reached.*\n.* after (\d+) attempts/g ], [ 4, 1 ], '... it is waited for once, not for each pool') or diag $said;
+	moves_ok($a, $b, '1,4', ['abort'], 0, '... the copies can go');
+};
+
 subtest 'what keeps clients from being paused' => sub {
 	moves_ok($a, $b, 1, [ pooler_options($p), '--stop-after', 'copied' ], 0, 'copied');
 	my ($in, $out) = ("BEGIN;\nINSERT INTO insta1.users (name) VALUES ('slow') RETURNING 'open';\n", '');

@@ -1,43 +1,61 @@
 -- What status makes of all answers: one document, as which --json and the page show it.
 -- arguments: directory findings registry
 \echo status_document_sql
-CREATE TEMP TABLE document AS WITH known AS MATERIALIZED (SELECT a.n, coalesce(a.name, a.home, 'directory') AS name, coalesce(a.name, a.home, :'directory') AS typed, a.home, s.weight, s.state, s.note, a.facts, a.trouble FROM answer a LEFT JOIN snowid.servers s ON s.name = a.name WHERE a.n = (SELECT d.n FROM address d WHERE d.home IS NOT DISTINCT FROM a.home LIMIT 1)),
- shard_at AS MATERIALIZED (SELECT n, s.* FROM answer, jsonb_to_recordset(CASE jsonb_typeof(facts -> 'moves') WHEN 'array' THEN facts -> 'moves' ELSE '[]' END) s (shard int, bytes float8)),
- move AS MATERIALIZED (SELECT id, array_agg(g.shard ORDER BY g.shard) AS shards, min(leaves) AS leaves, min(enters) AS enters, min(step) AS step, min(since) AS since, bool_or(has_program) AS has_program, bool_or(is_back) AS is_back,
-   bool_or(step IN ('moved', 'open')) AS is_moved, bool_or(NOT is_back AND (keeps OR outcome ~ 'kept|to keep$')) AS is_kept, sum(x.bytes) AS bytes, sum(y.bytes) AS done, min(begun) AS begun,
-   format($$--shard %s --from '%s' --to '%s' $$, string_agg(g.shard::text, ',' ORDER BY g.shard), replace(coalesce(min(f.typed), min(peer)), $$'$$, $$'\''$$), replace(coalesce(min(t.typed), min(peer)), $$'$$, $$'\''$$)) || :'registry' AS sides
-  FROM going g LEFT JOIN shard_at x ON x.n = g.leaves AND x.shard = g.shard LEFT JOIN shard_at y ON y.n = g.enters AND y.shard = g.shard LEFT JOIN known f ON f.n = g.source LEFT JOIN known t ON t.n = g.target LEFT JOIN snowid.fleet_moves l ON l.at::text = fleet_move GROUP BY id)
+CREATE TEMP TABLE document AS WITH shard_at AS MATERIALIZED (SELECT n, s.* FROM known, jsonb_to_recordset(facts -> 'moves') s (shard int, bytes float8)),
+ move AS MATERIALIZED (SELECT id, array_agg(g.shard ORDER BY g.shard) AS shards, min(leaves) AS leaves, min(enters) AS enters, min(step) AS step, min(since) AS since,
+   bool_or(has_program) AS has_program, bool_or(is_back) AS is_back, bool_or(step IN ('moved', 'open')) AS is_moved,
+   bool_or(NOT is_back AND (keeps OR outcome ~ 'kept|to keep$')) AS is_kept, sum(x.bytes) AS bytes, sum(y.bytes) AS done, min(begun) AS begun,
+   format($$--shard %s --from '%s' --to '%s' $$, string_agg(g.shard::text, ',' ORDER BY g.shard), replace(coalesce(min(f.name), min(f.home), :'directory', min(peer)), $$'$$, $$'\''$$),
+    replace(coalesce(min(t.name), min(t.home), :'directory', min(peer)), $$'$$, $$'\''$$)) || :'registry' AS sides
+  FROM going g LEFT JOIN shard_at x ON x.n = g.leaves AND x.shard = g.shard LEFT JOIN shard_at y ON y.n = g.enters AND y.shard = g.shard LEFT JOIN known f ON f.n = g.source
+  LEFT JOIN known t ON t.n = g.target LEFT JOIN snowid.fleet_moves l ON l.at::text = fleet_move GROUP BY id)
 SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'directory', :'directory',
- 'servers', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', k.name, 'home', home, 'weight', weight, 'state', state, 'note', note, 'trouble', trouble,
-   'shards', l.shards, 'bytes', l.bytes, 'rows', l.rows, 'inserts', l.inserts, 'standby_lag', facts -> 'standby_lag', 'slots', coalesce(nullif(facts -> 'slots', 'null'), '[]'),
-   'follows', k.weight IS NULL OR facts ->> 'run' = concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database()) OR (facts -> 'follows' IS DISTINCT FROM 'false' AND EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'snowid_registry_' || k.name AND active AND confirmed_flush_lsn <= pg_current_wal_lsn())
-    AND EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname = 'snowid' AND tablename = 'shard_registry')),
-   'waits', coalesce(nullif(facts -> 'waits', 'null'), '[]'), 'registry_lag', (SELECT greatest(pg_wal_lsn_diff(current_setting('snowid_fleet.wal')::pg_lsn, confirmed_flush_lsn), 0) FROM pg_replication_slots
-    WHERE slot_name = 'snowid_registry_' || k.name)) ORDER BY k.n), '[]') FROM known k, LATERAL (SELECT CASE WHEN k.facts IS NOT NULL THEN 0 END) z (z), LATERAL (SELECT count(*) AS shards, coalesce(sum(bytes), z) AS bytes, coalesce(sum(rows), z) AS rows, sum(inserts) AS inserts FROM lives WHERE server = k.n) l),
- 'shards', (SELECT coalesce(jsonb_agg(jsonb_build_object('shard', shard, 'schema', schema, 'pool', pool, 'server', coalesce(k.name, lives.home), 'lives',
-   CASE WHEN k.facts IS NULL THEN 'no answer' ELSE coalesce(lives.lives, 'nowhere') END, 'bytes', bytes, 'rows', rows, 'inserts', inserts) ORDER BY shard), '[]') FROM lives LEFT JOIN known k ON k.n = server),
- 'moves', (SELECT coalesce(jsonb_agg(jsonb_build_object('shards', shards, 'from', f.name, 'to', t.name, 'step', step, 'since', since, 'bytes', bytes, 'done', done,
-   'seconds_left', CASE WHEN done > 0 AND NOT is_moved THEN round(extract(epoch FROM clock_timestamp() - begun) * greatest(bytes - done, 0) / done) END) ORDER BY since), '[]') FROM move LEFT JOIN known f ON f.n = leaves LEFT JOIN known t ON t.n = enters WHERE NOT is_moved),
- 'copies', (SELECT coalesce(jsonb_agg(jsonb_build_object('shards', shards, 'at', f.name, 'since', since, 'kept', is_kept, 'finish', 'snowid-move finish ' || sides) ORDER BY since), '[]') FROM move LEFT JOIN known f ON f.n = leaves WHERE is_moved),
- 'findings', (SELECT coalesce(jsonb_agg(f ORDER BY n), '[]') FROM jsonb_array_elements_text(:'findings') WITH ORDINALITY e (f, n) WHERE NOT EXISTS (SELECT FROM move WHERE is_kept AND is_moved AND substring(f FROM '^FAILED the copy of shard (\d+) at .* can go')::int = ANY (shards)))
-  || (SELECT coalesce(jsonb_agg(format('FAILED no program goes on with the move of shards %s: %s since %s type: snowid-move %s %s%s', array_to_string(shards, ','), step, date_trunc('second', since), CASE WHEN is_back THEN 'back' ELSE 'move' END, sides, (SELECT string_agg(format($$ --pooler '%s'$$, replace(console, $$'$$, $$'\''$$)), '') || ' --pooler-file PATH' FROM snowid.poolers)) ORDER BY since), '[]') FROM move WHERE NOT is_moved AND NOT has_program)
-  || (SELECT coalesce(jsonb_agg(format('slot %s of the directory is that of no server, and keeps %s of log; type there: SELECT pg_drop_replication_slot(%1$L);', slot_name, pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)))), '[]')
-  FROM pg_replication_slots WHERE slot_name ^@ 'snowid_registry_' AND NOT active AND database = current_database() AND NOT EXISTS (SELECT FROM snowid.servers WHERE slot_name = 'snowid_registry_' || name))) AS document;
+ 'servers', ARRAY(SELECT jsonb_build_object('name', shown, 'home', home, 'weight', weight, 'state', state, 'note', note, 'trouble', trouble,
+   'shards', l.shards, 'bytes', l.bytes, 'rows', l.rows, 'inserts', l.inserts, 'standby_lag', facts -> 'standby_lag', 'slots', coalesce(facts -> 'slots', '[]'),
+   'follows', weight IS NULL OR facts ->> 'run' = concat_ws(' ', (SELECT system_identifier FROM pg_control_system()),
+    extract(epoch FROM pg_postmaster_start_time()), current_database()) OR (facts -> 'follows' IS DISTINCT FROM 'false' AND active AND confirmed_flush_lsn <= pg_current_wal_lsn()
+    AND EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname = 'snowid' AND tablename = 'shard_registry')) IS TRUE,
+   'waits', coalesce(facts -> 'waits', '[]'), 'registry_lag', pg_wal_lsn_diff(greatest(current_setting('snowid_fleet.wal')::pg_lsn, confirmed_flush_lsn), confirmed_flush_lsn))
+  FROM known k LEFT JOIN pg_replication_slots ON slot_name = 'snowid_registry_' || k.name, LATERAL (SELECT CASE WHEN k.facts IS NOT NULL THEN 0 END) z (z),
+  LATERAL (SELECT count(*) AS shards, coalesce(sum(bytes), z) AS bytes, coalesce(sum(rows), z) AS rows, sum(inserts) AS inserts FROM lives WHERE server = k.n) l ORDER BY k.n),
+ 'shards', ARRAY(SELECT jsonb_build_object('shard', shard, 'schema', schema, 'pool', pool, 'server', coalesce(shown, lives.home), 'lives',
+   CASE WHEN facts IS NULL THEN 'no answer' ELSE coalesce(lives.lives, 'nowhere') END, 'bytes', bytes, 'rows', rows, 'inserts', inserts)
+  FROM lives LEFT JOIN known k ON k.n = server ORDER BY shard),
+ 'moves', ARRAY(SELECT jsonb_build_object('shards', shards, 'from', f.shown, 'to', t.shown, 'step', step, 'since', since, 'bytes', bytes, 'done', done,
+   'seconds_left', CASE WHEN done > 0 THEN round(extract(epoch FROM clock_timestamp() - begun) * greatest(bytes - done, 0) / done) END)
+  FROM move LEFT JOIN known f ON f.n = leaves LEFT JOIN known t ON t.n = enters WHERE NOT is_moved ORDER BY since),
+ 'copies', ARRAY(SELECT jsonb_build_object('shards', shards, 'at', shown, 'since', since, 'kept', is_kept, 'finish', 'snowid-move finish ' || sides)
+  FROM move LEFT JOIN known ON n = leaves WHERE is_moved ORDER BY since),
+ 'findings', ARRAY(SELECT f FROM jsonb_array_elements_text(:'findings') WITH ORDINALITY e (f, n) WHERE NOT EXISTS (
+    SELECT FROM move WHERE is_kept AND is_moved AND substring(f FROM '^FAILED the copy of shard (\d+) at .* can go')::int = ANY (shards)) ORDER BY n)
+  || ARRAY(SELECT format('FAILED no program goes on with the move of shards %s: %s since %s type: snowid-move %s %s%s', array_to_string(shards, ','), step,
+    date_trunc('second', since), CASE WHEN is_back THEN 'back' ELSE 'move' END, sides,
+    (SELECT string_agg(format($$ --pooler '%s'$$, replace(console, $$'$$, $$'\''$$)), '') || ' --pooler-file PATH' FROM snowid.poolers))
+   FROM move WHERE NOT is_moved AND NOT has_program ORDER BY since)
+  || ARRAY(SELECT format('slot %s of the directory is that of no server, and keeps %s of log; type there: SELECT pg_drop_replication_slot(%1$L);', slot_name,
+    pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn))) FROM pg_replication_slots WHERE slot_name ^@ 'snowid_registry_' AND NOT active
+    AND database = current_database() AND NOT EXISTS (SELECT FROM snowid.servers WHERE slot_name = 'snowid_registry_' || name))) AS document;
 
 -- arguments: registry
 \echo status_text_sql
-SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g'), E'\n' ORDER BY part, n) FROM document, LATERAL ( SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
-   THEN format('%-12s  %5s shards  %9s  %10s rows  %6s/s  %s%s', s ->> 'name', s ->> 'shards', pg_size_pretty((s ->> 'bytes')::numeric),
-    s ->> 'rows', coalesce(round((s ->> 'inserts')::numeric)::text, '-'), coalesce(s ->> 'state', 'no name'), CASE WHEN (s ->> 'follows')::bool THEN coalesce('  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind', '')
-     ELSE '  registry NOT FOLLOWED: type: snowid-fleet add ' || (s ->> 'name') || ' ' || :'registry' END)
-   ELSE format('%-12s  %5s shards  NO ANSWER: %s', s ->> 'name', s ->> 'shards', s ->> 'trouble') END || coalesce('  (' || (s ->> 'note') || ')', '') FROM jsonb_array_elements(document -> 'servers') s
+SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g'), E'\n' ORDER BY part, n) FROM document, LATERAL (
+ SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
+   THEN format('%-12s  %5s shards  %9s  %10s rows  %6s/s  %s%s', s ->> 'name', s ->> 'shards', pg_size_pretty((s ->> 'bytes')::numeric), s ->> 'rows',
+    coalesce(round((s ->> 'inserts')::numeric)::text, '-'), coalesce(s ->> 'state', 'no name'),
+    CASE WHEN NOT (s ->> 'follows')::bool THEN '  registry NOT FOLLOWED: type: snowid-fleet add ' || (s ->> 'name') || ' ' || :'registry'
+     ELSE '  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind' END)
+   ELSE format('%-12s  %5s shards  NO ANSWER: %s', s ->> 'name', s ->> 'shards', s ->> 'trouble') END || coalesce('  (' || (s ->> 'note') || ')', '')
+  FROM jsonb_array_elements(document -> 'servers') s
  UNION ALL SELECT 2, row_number() OVER (), format('moving   shards %s from %s to %s: %s since %s%s%s', (SELECT string_agg(x, ',') FROM jsonb_array_elements_text(m -> 'shards') x),
-   m ->> 'from', m ->> 'to', m ->> 'step', date_trunc('second', (m ->> 'since')::timestamptz), format(', %s of %s', pg_size_pretty((m ->> 'done')::numeric), pg_size_pretty((m ->> 'bytes')::numeric)),
-   ', about ' || (m ->> 'seconds_left') || ' s left') FROM jsonb_array_elements(document -> 'moves') m
+   m ->> 'from', m ->> 'to', m ->> 'step', date_trunc('second', (m ->> 'since')::timestamptz),
+   format(', %s of %s', pg_size_pretty((m ->> 'done')::numeric), pg_size_pretty((m ->> 'bytes')::numeric)), ', about ' || (m ->> 'seconds_left') || ' s left')
+  FROM jsonb_array_elements(document -> 'moves') m
  UNION ALL SELECT 3, row_number() OVER (), format('waiting  at %s: %s', s ->> 'name', w) FROM jsonb_array_elements(document -> 'servers') s, jsonb_array_elements_text(s -> 'waits') w
- UNION ALL SELECT 4, row_number() OVER (), format('copy     of shards %s at %s, closed since %s%s', (SELECT string_agg(x, ',') FROM jsonb_array_elements_text(c -> 'shards') x), c ->> 'at',
-   date_trunc('second', (c ->> 'since')::timestamptz), CASE WHEN (c ->> 'kept')::bool THEN ', kept; to drop it, type: ' || (c ->> 'finish') END) FROM jsonb_array_elements(document -> 'copies') c
+ UNION ALL SELECT 4, row_number() OVER (), format('copy     of shards %s at %s, closed since %s%s', (SELECT string_agg(x, ',') FROM jsonb_array_elements_text(c -> 'shards') x),
+   c ->> 'at', date_trunc('second', (c ->> 'since')::timestamptz), CASE WHEN (c ->> 'kept')::bool THEN ', kept; to drop it, type: ' || (c ->> 'finish') END)
+  FROM jsonb_array_elements(document -> 'copies') c
  UNION ALL SELECT 5, row_number() OVER (), format('slot     %s at %s keeps %s of log%s', l ->> 'name', s ->> 'name', pg_size_pretty((l ->> 'kept')::numeric),
-   CASE WHEN (l ->> 'lost')::bool THEN ', and has lost some' WHEN NOT (l ->> 'active')::bool THEN '; nobody reads it' END) FROM jsonb_array_elements(document -> 'servers') s, jsonb_array_elements(s -> 'slots') l
+   CASE WHEN (l ->> 'lost')::bool THEN ', and has lost some' WHEN NOT (l ->> 'active')::bool THEN '; nobody reads it' END)
+  FROM jsonb_array_elements(document -> 'servers') s, jsonb_array_elements(s -> 'slots') l
  UNION ALL SELECT 0, 0, 'no servers and no shards; to begin, type: snowid-fleet add NAME HOME ' || :'registry' WHERE document -> 'servers' = '[]'
  UNION ALL SELECT 6, row_number() OVER (), f FROM jsonb_array_elements_text(document -> 'findings') f) x (part, n, line);

@@ -7,36 +7,45 @@ SELECT json_build_object(
  'run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database()),
  'system', (SELECT system_identifier::text FROM pg_control_system()),
  'is_standby', pg_is_in_recovery(),
+ -- What split has set, for who may see it; our own sessions have a setting of their own.
+ 'read_only', CASE WHEN has_table_privilege('pg_file_settings', 'SELECT') AND has_function_privilege('pg_show_all_file_settings()', 'EXECUTE') THEN
+   query_to_xml($$SELECT 1 FROM pg_file_settings WHERE name = 'default_transaction_read_only' AND setting = 'on' AND sourcefile LIKE '%postgresql.auto.conf'$$, false, false, '')::text ~ '<row' END,
  'version', (SELECT substring(obj_description(oid) FROM '[0-9.]+$') FROM pg_proc WHERE oid = to_regprocedure('snowid.version()')),
- 'shards', (SELECT json_agg(json_build_object('shard', r.shard, 'schema', r.schema, 'home', r.home, 'lives', snowid_internal.lives(r),
-   'has_schema', to_regnamespace(quote_ident(r.schema)) IS NOT NULL)) FROM snowid.shard_registry r),
- 'moves', (SELECT json_agg(json_build_object('shard', shard, 'schema', schema, 'role', role, 'step', step, 'closed', closed, 'peer', peer,
-   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'move_id', details ->> 'move_id', 'name_made', details ->> 'name', 'reverse_name', details ->> 'reverse_name')) FROM snowid.moves),
- 'made', (SELECT json_agg(json_build_object('what', what, 'name', name)) FROM (
+ 'shards', ARRAY(SELECT json_build_object('shard', r.shard, 'schema', r.schema, 'home', r.home, 'lives', snowid_internal.lives(r),
+   'has_schema', to_regnamespace(quote_ident(r.schema)) IS NOT NULL) FROM snowid.shard_registry r),
+ 'moves', ARRAY(SELECT json_build_object('shard', shard, 'schema', schema, 'role', role, 'step', step, 'closed', closed, 'peer', peer,
+   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'move_id', details ->> 'move_id', 'name_made', details ->> 'name', 'reverse_name', details ->> 'reverse_name') FROM snowid.moves),
+ 'made', ARRAY(SELECT json_build_object('what', what, 'name', name) FROM (
    SELECT 'slot', slot_name FROM pg_replication_slots WHERE database = current_database()
    UNION ALL SELECT 'publication', pubname FROM pg_publication
    UNION ALL SELECT 'subscription', subname FROM pg_subscription WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())) x (what, name)
   WHERE name ~ '^snowid_(move|back)_\d+_[0-9a-f]{8}$'),
  -- A slot that is ahead of the log: that is a backup's.
- 'ahead', (SELECT json_agg(slot_name) FROM pg_replication_slots WHERE NOT pg_is_in_recovery() AND database = current_database()
+ 'ahead', ARRAY(SELECT slot_name FROM pg_replication_slots WHERE NOT pg_is_in_recovery() AND database = current_database()
    AND confirmed_flush_lsn > CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() END),
- 'followers', (SELECT json_agg(json_build_object('name', s.subname, 'slot', subslotname, 'enabled', subenabled, 'works', pid IS NOT NULL,
-   'lacks', (SELECT json_agg(srrelid::regclass) FROM pg_subscription_rel l WHERE l.srsubid = s.oid AND srsubstate <> 'r')))
+ 'followers', ARRAY(SELECT json_build_object('name', s.subname, 'slot', subslotname, 'enabled', subenabled, 'works', pid IS NOT NULL,
+   'lacks', ARRAY(SELECT srrelid::regclass FROM pg_subscription_rel l WHERE l.srsubid = s.oid AND srsubstate <> 'r'))
   FROM pg_subscription s JOIN pg_subscription_rel ON srsubid = s.oid
   LEFT JOIN pg_stat_subscription t ON t.subid = s.oid AND t.relid IS NULL AND t.pid IS NOT NULL
   WHERE srrelid = to_regclass('snowid.shard_registry')));
 
--- What split has set, for who may see it; our own sessions have a setting of their own.
-\echo audit_read_only_sql
-SELECT count(*) > 0 FROM pg_file_settings
-WHERE name = 'default_transaction_read_only' AND setting = 'on' AND sourcefile LIKE '%postgresql.auto.conf';
+-- All answers are in a temporary table at the directory, with the addresses that were asked.
+-- Those that were not asked yet:
+\echo audit_homes_sql
+SELECT home FROM snowid.shard_registry WHERE home IS NOT NULL UNION SELECT home FROM snowid.servers
+UNION SELECT m ->> 'peer' FROM answer, jsonb_array_elements(facts -> 'moves') m WHERE m ->> 'peer' IS NOT NULL
+EXCEPT SELECT address FROM answer ORDER BY 1;
 
--- All answers are in a temporary table at the directory, audit: name, is_directory, facts.
+-- A server that has several addresses is there once, by the first: audit_address leads from each.
 -- The result is sorted by what is worst: what is found, where to type, what; and whether that
 -- loses nothing, so that --fix may.
 -- arguments: registry
 \echo audit_findings_sql
-WITH server AS MATERIALIZED (SELECT name, is_directory, f.* FROM audit, jsonb_to_record(facts) f (
+WITH audit AS MATERIALIZED (SELECT DISTINCT ON (facts ->> 'run') address AS name, n = 1 AS is_directory, facts
+ FROM answer WHERE facts IS NOT NULL ORDER BY facts ->> 'run', n),
+audit_address AS MATERIALIZED (SELECT address, name FROM answer JOIN audit ON answer.facts ->> 'run' = audit.facts ->> 'run'),
+audit_missing AS MATERIALIZED (SELECT FROM answer WHERE facts IS NULL),
+server AS MATERIALIZED (SELECT name, is_directory, f.* FROM audit, jsonb_to_record(facts) f (
   run text, system text, is_standby bool, version text, read_only bool, shards jsonb, moves jsonb, made jsonb, ahead jsonb, followers jsonb)),
 -- As a shell takes it.
 shell AS MATERIALIZED (SELECT replace(:'registry', $$'$$, $$'\''$$) AS registry),
@@ -123,14 +132,15 @@ SELECT what, place, type, is_safe FROM (
  UNION ALL SELECT 9, format('pool %s leads to shards on several servers: %s', pool, string_agg(DISTINCT home, ' and ')), (SELECT name FROM server WHERE is_directory),
   format('UPDATE snowid.shard_registry SET pool = … WHERE shard IN (%s);', string_agg(shard::text, ', ' ORDER BY shard)), false
  FROM snowid.shard_registry r WHERE pool IS NOT NULL GROUP BY pool HAVING count(DISTINCT coalesce((SELECT a.name FROM audit_address a WHERE a.address = r.home), r.home, '')) > 1
- UNION ALL SELECT 10, format('subscription %s of %s, to the registry, is %s', name, server, CASE WHEN enabled THEN 'not at work' ELSE 'disabled' END), server,
-  CASE WHEN enabled THEN 'See the server log for the reason; if its slot is lost, drop and create it again.' ELSE format('ALTER SUBSCRIPTION %I ENABLE;', name) END, false
+ UNION ALL SELECT 10, format('subscription %s of %s, to the registry, is %s', name, server, CASE WHEN enabled THEN 'not at work' ELSE 'disabled' END),
+  CASE WHEN anew IS NULL OR NOT enabled THEN server END, CASE WHEN NOT enabled THEN format('ALTER SUBSCRIPTION %I ENABLE;', name)
+  ELSE coalesce(anew, 'See the server log for the reason; if its slot is lost, drop and create it again.') END, false
  FROM follower WHERE NOT (enabled AND works)
  UNION ALL SELECT 10, format('%s has not yet got all of %s from the directory', server, tables), CASE WHEN anew IS NULL THEN server END,
   coalesce(anew, 'See the server log for the reason.'), false
- FROM follower, LATERAL (SELECT string_agg(t, ', ' ORDER BY t) FROM jsonb_array_elements_text(nullif(lacks, 'null')) t) l (tables) WHERE tables IS NOT NULL AND NOT is_ahead
- UNION ALL SELECT 10, format('the registry of %s lacks shards of the directory: %s', server, string_agg(d.shard::text, ', ')), server,
-  format('ALTER SUBSCRIPTION %I REFRESH PUBLICATION;', min(f.name)), false
+ FROM follower, LATERAL (SELECT string_agg(t, ', ' ORDER BY t) FROM jsonb_array_elements_text(lacks) t) l (tables) WHERE tables IS NOT NULL AND NOT is_ahead
+ UNION ALL SELECT 10, format('the registry of %s lacks shards of the directory: %s', server, string_agg(d.shard::text, ', ')), CASE WHEN min(anew) IS NULL THEN server END,
+  coalesce(min(anew), format('ALTER SUBSCRIPTION %I REFRESH PUBLICATION;', min(f.name))), false
  FROM follower f, directory d
  WHERE server NOT IN (SELECT name FROM server WHERE is_directory) AND NOT is_ahead AND NOT EXISTS (SELECT FROM shard s WHERE s.name = server AND s.shard = d.shard) GROUP BY server) found (rank, what, place, type, is_safe)
 ORDER BY rank, what;
