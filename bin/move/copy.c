@@ -219,7 +219,7 @@ list_pieces(Copy *copy)
 																			  " FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '') a, "
 																			  "LATERAL (SELECT pg_table_size(c.oid) AS bytes, pg_relation_size(c.oid) / current_setting('block_size')::int AS pages) s "
 																			  "WHERE pubname = %s AND nspname IN (%s) ORDER BY bytes DESC, c.oid",
-																			  move->options->trust_owners ? "true" : "relowner IN (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user)",
+																			  move->options->trust_owners ? "true" : "relowner IN (" TRUSTED_ROLES_SQL ") AND nspowner IN (" TRUSTED_ROLES_SQL ")",
 																			  (long long) PIECE_BYTES, binary_tables(move, copy->keeper), literal(copy->keeper, move->name), schema_list(move, copy->keeper)));
 	int			ranges = 0;
 

@@ -441,6 +441,21 @@ number_copy(const Copy *copy, int number)
 	return done || tell_failed(copy, text_of("shard %d", number));
 }
 
+/* To make a foreign key plans a query of the table that it leads to. */
+static bool
+keys_are_trusted(const Copy *copy)
+{
+	PGresult   *tables = query(copy->from, "SELECT DISTINCT confrelid::regclass FROM pg_constraint k JOIN pg_class c ON c.oid = confrelid "
+							   "WHERE contype = 'f' AND connamespace = %s::regnamespace AND relnamespace <> connamespace",
+							   literal(copy->from, ident(copy->from, copy->schema)));
+	char	   *owner = NULL;
+
+	for (int i = 0; i < PQntuples(tables) && owner == NULL && !copy->move->options->trust_owners; i++)
+		owner = query_text(copy->conn, UNTRUSTED_OWNER_SQL, literal(copy->conn, PQgetvalue(tables, i, 0)));
+	PQclear(tables);
+	return owner == NULL || refuse(false, TO_TRUST, "target: %s", owner);
+}
+
 /* All of a shard but the place that it gets. */
 static bool
 make_copy(Copy *copy, bool definitions_only, int number)
@@ -455,7 +470,7 @@ make_copy(Copy *copy, bool definitions_only, int number)
 
 	if (file == NULL)
 		report_error("could not make a temporary file: %m");
-	else if (owners_are_trusted(copy->move, copy->schema, copy->from))
+	else if (owners_are_trusted(copy->move, copy->schema, copy->from) && keys_are_trusted(copy))
 		done = dump_archive(copy->from, copy->move->options->bindir, &schema, 1, query_text(copy->from, "SELECT pg_export_snapshot()"), archive) &&
 			claim_name(copy) && make_tables(copy, archive, &owner) && copy_all_rows(copy, definitions_only) &&
 			make_after_rows(copy, archive, query_text(copy->from, "SELECT coalesce(array_agg(conname), '{}') FROM pg_constraint "

@@ -107,7 +107,7 @@ diff_rows(PGconn *const conns[2], const char *const schemas[2], const char *cons
 			fail();
 		run(conns[i], "SET TRANSACTION READ ONLY");
 		facts[i] = query_text(conns[i], DIFF_FACTS_SQL, schema);
-		if (locks[i] != NULL && strcmp(names, literal(conns[i], query_text(conns[i], TABLES_OF_SCHEMA_SQL, schema))) != 0)
+		if (!options->trust_owners && strcmp(names, literal(conns[i], query_text(conns[i], TABLES_OF_SCHEMA_SQL, schema))) != 0)
 		{
 			report_error("%s: a table of schema \"%s\" was made meanwhile", label_of(conns[i]), schemas[i]);
 			report_hint("Type the same command again.");

@@ -103,7 +103,7 @@ calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas)
 	char	   *call = options->trust_owners ? NULL : query_text(conn, LESSER_CODE_SQL, text_of("ARRAY[%s]::name[]", schemas));
 
 	return call == NULL ||
-		refuse(false, "If you trust that role with both servers, say so: --trust-owners.", "%s: %s, whose owner is no superuser", label_of(conn), call);
+		refuse(false, TO_TRUST, "%s: %s, whose owner is no superuser", label_of(conn), call);
 }
 
 /*
@@ -127,15 +127,15 @@ lock_of_definitions(const MoveOptions *options, PGconn *conn, const char *schema
 /*
  * From here on to the end of the transaction, nobody can give the schema's name to another.
  * A lock of its row is a transaction's number, which others' slots wait for: only where
- * somebody who is not trusted could.
+ * somebody who is not trusted could, or could let another.
  */
 bool
 names_are_held(const MoveOptions *options, PGconn *conn, int pid, const char *schema, const char *tables)
 {
 	char	   *others;
 
-	run(conn, "SELECT FROM pg_namespace WHERE nspname = %s AND EXISTS (SELECT FROM pg_roles r WHERE NOT rolsuper "
-		"AND pg_has_role(r.oid, nspowner, 'MEMBER') AND has_database_privilege(r.oid, current_database(), 'CREATE')) FOR SHARE", schema);
+	run(conn, "SELECT FROM pg_namespace WHERE nspname = %s AND nspowner NOT IN (" TRUSTED_ROLES_SQL ") "
+		"AND EXISTS (SELECT FROM pg_roles WHERE NOT rolsuper AND has_database_privilege(oid, current_database(), 'CREATE')) FOR SHARE", schema);
 	others = query_text(conn, NOT_HELD_SQL, text_of("%d", pid), tables);
 	return others == NULL ? calls_are_trusted(options, conn, schema) :
 		refuse(false, "Type the same command again.", "%s: others have come in the place of tables: %s", label_of(conn), others);

@@ -17,8 +17,6 @@
 
 #define TO_BRING	"Shared tables have the same rows on all servers. If replication brings them, type there: SELECT * FROM pg_stat_subscription;"
 
-#define TO_TRUST	"If you trust that role with both servers, say so: --trust-owners."
-
 /* What the target is known to have, as long as both sessions last: the source's rows from before a transaction. */
 typedef struct Known
 {
@@ -145,8 +143,12 @@ any_lacking_rows(const Move *move, PGresult *tables, int64 until, bool is_pause)
 Status
 await_shared_rows(const Move *move, PGresult *tables)
 {
-	char	   *what = any_lacking_rows(move, tables, now_ms() + SHARED_WAIT_MS, false);
+	char	   *what = NULL;
 
+	for (int row = 0; row < PQntuples(tables); row++)
+		if ((what = untrusted_owner(move, PQgetvalue(tables, row, 0))) != NULL)
+			return refuse(STATUS_FAILED, TO_TRUST, "%s", what);
+	what = any_lacking_rows(move, tables, now_ms() + SHARED_WAIT_MS, false);
 	return what == NULL ? STATUS_DONE :
 		refuse(STATUS_FAILED, TO_BRING " Then type the same command again; the copy stays.", "%s: %s", move->target.label, what);
 }

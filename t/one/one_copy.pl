@@ -148,6 +148,12 @@ is($? >> 8, 0, 'a key out of the shard: it is copied') or diag $err;
 is($b->safe_psql('other', q{SELECT conrelid::regclass, confrelid::regclass, convalidated, (SELECT count(*) FROM keyed.users) FROM pg_constraint WHERE contype = 'f'}),
 	'keyed.users|countries|t|1', 'with its key');
 
+# The owner of the database is a superuser.
+$a->safe_psql('postgres', 'ALTER SCHEMA insta7 OWNER TO pg_database_owner');
+$a->wait_for_catchup($standby);
+($code, $said) = snowid_move($standby, $a, 7, 'diff');
+is($code, 0, 'what is all a superuser\'s is compared on a standby') or diag $said;
+
 # What a lesser owner makes while rows are compared cannot be kept out of a standby that replays.
 $a->safe_psql('postgres', 'CREATE ROLE app; ALTER TABLE insta7.users OWNER TO app');
 $a->wait_for_catchup($standby);

@@ -157,10 +157,17 @@ SELECT CASE WHEN s < -86400 THEN 'FAILED' WHEN abs(s) > 2 THEN 'warning' ELSE 'o
 FROM (SELECT extract(epoch FROM clock_timestamp()) - :'other'::numeric) t (s)
 $$ AS clocks_apart \gset
 
+-- Whose code may run as the role that we have: superusers', ours, and the database's owner's, if he is one.
+SELECT $$
+SELECT r.oid FROM pg_roles r, pg_database d JOIN pg_roles o ON o.oid = datdba
+WHERE datname = current_database() AND (r.rolsuper OR r.rolname = current_user OR (r.rolname = 'pg_database_owner' AND o.rolsuper))
+$$ AS trusted_roles \gset
+
 -- Functions that the copy runs as the role that we have: those of CHECKs, domains,
 -- exclusion constraints (whose operators they do not depend on), generated columns, range types and partition bounds for each row, of types of
 -- other schemas, too; of casts, which a foreign key may need; and, when a query is
--- planned, of index expressions and statistics.
+-- planned, of index expressions and statistics.  And what is elsewhere, where others can give it
+-- such: domains, and parts of tables.
 SELECT $$
 RECURSIVE used (classid, objid) AS (
  SELECT tableoid, oid FROM pg_class WHERE relnamespace :in_shard
@@ -173,8 +180,12 @@ RECURSIVE used (classid, objid) AS (
   SELECT d.refclassid, d.refobjid
   UNION ALL SELECT k.tableoid, k.oid FROM pg_constraint k WHERE contypid = d.refobjid
   UNION ALL SELECT 'pg_class'::regclass, typrelid FROM pg_type t WHERE t.oid = d.refobjid AND typrelid <> 0) x (classid, objid)
- WHERE d.refclassid = 'pg_type'::regclass), called (caller, code, is_super) AS (
- SELECT DISTINCT pg_describe_object(classid, objid, 0), code::regprocedure::text, rolsuper
+ WHERE d.refclassid = 'pg_type'::regclass),
+part (oid, parent) AS (
+ SELECT inhrelid, inhparent FROM pg_inherits JOIN pg_class c ON c.oid = inhparent WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'f')
+ UNION SELECT inhrelid, inhparent FROM part JOIN pg_inherits ON inhparent = part.oid),
+called (caller, code, is_super) AS (
+ SELECT DISTINCT pg_describe_object(classid, objid, 0) || ' calls', code::regprocedure::text, proowner IN (:trusted_roles)
  FROM (SELECT u.classid, u.objid, coalesce(o.oprcode, d.refobjid) AS code
   FROM used u, LATERAL (SELECT * FROM pg_depend d WHERE d.classid = u.classid AND d.objid = u.objid OFFSET 0) d
   LEFT JOIN pg_operator o ON d.refclassid = o.tableoid AND o.oid = d.refobjid
@@ -182,5 +193,9 @@ RECURSIVE used (classid, objid) AS (
   UNION ALL SELECT x.tableoid, x.oid, castfunc FROM pg_cast x JOIN pg_type t ON t.oid IN (castsource, casttarget)
   WHERE typnamespace :in_shard AND castfunc <> 0
   UNION ALL SELECT k.tableoid, k.oid, oprcode FROM pg_constraint k JOIN pg_operator o ON o.oid = ANY (conexclop) WHERE connamespace :in_shard) t
- JOIN pg_proc p ON p.oid = code JOIN pg_roles r ON r.oid = p.proowner WHERE p.oid >= 16384)
+ JOIN pg_proc p ON p.oid = code WHERE p.oid >= 16384
+ UNION ALL SELECT 'a table has values of', t.oid::regtype::text, false FROM used JOIN pg_type t ON (classid, objid) = (t.tableoid, t.oid)
+ WHERE typtype = 'd' AND NOT typnamespace :in_shard AND typowner NOT IN (:trusted_roles)
+ UNION ALL SELECT concat('table ', parent::regclass, ' has the part'), c.oid::regclass::text, false FROM part JOIN pg_class c USING (oid)
+ WHERE NOT relnamespace :in_shard AND relowner NOT IN (:trusted_roles))
 $$ AS called_code \gset

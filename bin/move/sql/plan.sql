@@ -276,14 +276,14 @@ SELECT coalesce(json_agg(jsonb_build_object('caller', caller, 'code', code, 'is_
 \c :target
 SELECT 'ok', 'trusted', '' WHERE :'trust_owners'::bool
 UNION ALL
-SELECT 'FAILED', format('%s calls %s, whose owner is no superuser, and the copy could run it as one', caller, code),
+SELECT 'FAILED', format('%s %s, whose owner is no superuser, and the copy could run it as one', caller, code),
  'If you trust that role with both servers, say so: --trust-owners.'
 FROM json_to_recordset(:'other'::json) x (caller text, code text, is_super bool)
 LEFT JOIN pg_proc p ON p.oid >= 16384 AND p.oid::regprocedure::text = code LEFT JOIN pg_roles r ON r.oid = p.proowner
 WHERE NOT (is_super AND coalesce(rolsuper, true)) AND NOT :'trust_owners'::bool
 UNION ALL
 -- Who owns a schema can put another function there.
-SELECT 'FAILED', format('%s calls %s, and %I, who owns that schema, is no superuser and could have the copy run another as one', caller, code, rolname),
+SELECT 'FAILED', format('%s %s, and %I, who owns that schema, is no superuser and could have the copy run another as one', caller, code, rolname),
  'If you trust that role with both servers, say so: --trust-owners.'
 FROM json_to_recordset(:'other'::json) x (caller text, code text, is_super bool)
 JOIN pg_proc p ON p.oid >= 16384 AND p.oid::regprocedure::text = code JOIN pg_namespace n ON n.oid = pronamespace
@@ -407,18 +407,19 @@ $$ AS calls_lesser \gset
 -- row; but nothing that a lesser role owns, or could put in the place of what we have read, if it is not trusted.
 \c :source
 -- probe: check_functions
-WITH RECURSIVE trusted AS MATERIALIZED (
- SELECT r.oid FROM pg_roles r, pg_database d JOIN pg_roles o ON o.oid = datdba
- WHERE datname = current_database() AND (r.rolsuper OR r.rolname = current_user OR (r.rolname = 'pg_database_owner' AND o.rolsuper) OR :'trust_owners'::bool)),
+WITH RECURSIVE trusted AS MATERIALIZED (SELECT oid FROM pg_roles WHERE oid IN (:trusted_roles) OR :'trust_owners'::bool),
 -- A value of such a type, or cast to it, can run a lesser role's CHECK.
 lesser_type (oid) AS (
  SELECT t.oid FROM pg_type t JOIN pg_namespace n ON n.oid = typnamespace WHERE typowner NOT IN (TABLE trusted) OR nspowner NOT IN (TABLE trusted)
  OR EXISTS (SELECT FROM pg_constraint k JOIN pg_depend d ON (d.classid, d.objid) = (k.tableoid, k.oid) WHERE contypid = t.oid AND :calls_lesser)
  UNION SELECT CASE d.classid WHEN 'pg_type'::regclass THEN d.objid ELSE c.reltype END FROM lesser_type l JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = l.oid
  LEFT JOIN pg_class c ON d.classid = c.tableoid AND c.oid = d.objid WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0),
+-- Such a part of a table is planned with it.
+part (root, oid) AS (SELECT inhparent, inhrelid FROM pg_inherits UNION SELECT root, inhrelid FROM part JOIN pg_inherits ON inhparent = part.oid),
 rel AS MATERIALIZED (
  SELECT c.oid, relkind, relowner, relname, r.shard FROM pg_namespace n JOIN snowid.shard_registry r ON r.schema = nspname JOIN pg_class c ON relnamespace = n.oid
- WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm') AND relowner IN (TABLE trusted) AND nspowner IN (TABLE trusted) AND (relkind <> 'm' OR :'trust_owners'::bool)),
+ WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm') AND relowner IN (TABLE trusted) AND nspowner IN (TABLE trusted) AND (relkind <> 'm' OR :'trust_owners'::bool)
+ AND NOT EXISTS (SELECT FROM part JOIN pg_class p USING (oid) WHERE root = c.oid AND p.relowner NOT IN (TABLE trusted))),
 expression AS MATERIALIZED (
  SELECT rel.*, format('constraint %I', conname) AS what, pg_get_expr(conbin, conrelid) AS text, k.tableoid AS classid, k.oid AS objid FROM rel JOIN pg_constraint k ON conrelid = rel.oid AND contype = 'c'
  UNION ALL SELECT rel.*, format('column %I', attname), pg_get_expr(adbin, adrelid), f.tableoid, f.oid

@@ -13,8 +13,10 @@
 -- arguments: schemas
 \echo lesser_code_sql
 WITH :called_code
-SELECT format('%s calls %s', caller, code) FROM called
-WHERE NOT is_super AND NOT EXISTS (SELECT FROM pg_proc WHERE oid = to_regprocedure(code) AND proowner = to_regrole(quote_ident(current_user))) ORDER BY 1 LIMIT 1;
+SELECT concat_ws(' ', caller, code) FROM called WHERE NOT is_super ORDER BY 1 LIMIT 1;
+
+\echo trusted_roles_sql
+:trusted_roles;
 
 -- What keeps owners who are no superusers from adding an index or statistics, of which planning runs what is
 -- constant; NULL if there are none, or we are none.  On a standby it cannot be locked, but nothing changes while
@@ -23,8 +25,8 @@ WHERE NOT is_super AND NOT EXISTS (SELECT FROM pg_proc WHERE oid = to_regprocedu
 \echo definitions_lock_sql
 SELECT CASE WHEN NOT pg_is_in_recovery() THEN format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', array_to_string(:'names'::text[], ', ONLY ')) ELSE '' END
 WHERE cardinality(:'names'::text[]) > 0 AND CASE WHEN pg_is_in_recovery() THEN pg_get_wal_replay_pause_state() <> 'paused' ELSE true END AND EXISTS (SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper)
-AND EXISTS (SELECT FROM pg_namespace n JOIN pg_class c ON relnamespace = n.oid JOIN pg_roles r ON r.oid IN (relowner, nspowner)
- WHERE nspname = :'schema' AND NOT rolsuper);
+AND EXISTS (SELECT FROM pg_namespace n JOIN pg_class c ON relnamespace = n.oid WHERE nspname = :'schema'
+ AND (relowner NOT IN (:trusted_roles) OR nspowner NOT IN (:trusted_roles)));
 
 -- Names that do not lead to a table which that session has locked so.
 -- arguments: process names
@@ -189,13 +191,16 @@ FROM (:shared_keys) k JOIN pg_namespace n ON n.oid = connamespace JOIN snowid.sh
 LATERAL (SELECT string_agg('t.' || quote_ident(attname), ', ' ORDER BY attname)
  FROM pg_attribute WHERE attrelid = confrelid AND attnum = ANY (confkey)) a (columns) GROUP BY confrelid, columns ORDER BY 1, 2;
 
--- Of a table, its partitions or their schemas, an owner who is no superuser, where we are one.
+-- Who has a table, a part of it, a schema of these, or a function that their indexes call, and is no superuser,
+-- where we are one.
 -- arguments: table
 \echo untrusted_owner_sql
 WITH RECURSIVE part (oid) AS (SELECT to_regclass(:'table')::oid UNION SELECT inhrelid FROM part JOIN pg_inherits ON inhparent = part.oid)
-SELECT format('rows of %s are not compared: %I owns it, or its schema, and is no superuser (--trust-owners)', part.oid::regclass, r.rolname)
-FROM part JOIN pg_class c ON c.oid = part.oid JOIN pg_namespace n ON n.oid = relnamespace, unnest(ARRAY[relowner, nspowner]) owner, pg_database d, pg_roles r, pg_roles own
-WHERE r.oid = CASE owner WHEN 'pg_database_owner'::regrole THEN datdba ELSE owner END AND NOT r.rolsuper AND datname = current_database() AND own.rolname = current_user AND own.rolsuper LIMIT 1;
+SELECT format('%s is not read: %s owns it, its schema, or what its indexes call, and is no superuser (--trust-owners)', part.oid::regclass, owner::regrole)
+FROM part JOIN pg_class c ON c.oid = part.oid JOIN pg_namespace n ON n.oid = relnamespace, LATERAL (SELECT unnest(ARRAY[relowner, nspowner]) UNION ALL
+ SELECT proowner FROM (SELECT 'pg_class'::regclass, indexrelid FROM pg_index WHERE indrelid = part.oid UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxrelid = part.oid) i (classid, objid)
+  JOIN pg_depend d USING (classid, objid) JOIN pg_proc p ON (refclassid, refobjid) = (p.tableoid, p.oid)) o (owner)
+WHERE owner NOT IN (:trusted_roles) AND EXISTS (SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper) LIMIT 1;
 
 -- A query for each shard that says what each of its tables has: a count, and perhaps
 -- a checksum, which does not depend on the order.  Of the columns that the source has,

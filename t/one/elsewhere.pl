@@ -1,0 +1,103 @@
+# What a shard uses outside of its schema may be another's: parts of its tables, tables that its keys
+# lead to, domains, and what the indexes of these call.  Nothing of that runs as a superuser, either.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use EachTest;
+use MoveTest;
+use PostgreSQL::Test::Utils;
+use RaceTest;
+use SnowidTest;
+use Test::More;
+
+my $a = move_node('a');
+my $b = move_node('b');
+$_->start for $a, $b;
+$_->safe_psql('postgres', q{
+CREATE EXTENSION snowid;
+CREATE ROLE app LOGIN;
+CREATE SCHEMA own AUTHORIZATION app;
+CREATE FUNCTION public.fine(i int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN true; END';
+SELECT snowid.create_shard(n) FROM generate_series(1, 5) n;
+CREATE TABLE insta1.p (id int PRIMARY KEY) PARTITION BY RANGE (id);
+ALTER TABLE insta1.p OWNER TO app;
+GRANT USAGE ON SCHEMA insta1 TO app;
+CREATE TABLE insta2.p (id int, CHECK (public.fine(id))) PARTITION BY RANGE (id);
+CREATE TABLE own.p2 PARTITION OF insta2.p (PRIMARY KEY (id)) FOR VALUES FROM (0) TO (100);
+ALTER TABLE own.p2 OWNER TO app;
+SET ROLE app;
+CREATE FUNCTION own.note(place text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql
+AS $$BEGIN RAISE LOG 'RAN % as %', place, current_user; RETURN true; END$$;
+CREATE TABLE own.p1 PARTITION OF insta1.p FOR VALUES FROM (0) TO (100);
+INSERT INTO insta1.p VALUES (1);
+CREATE INDEX ON own.p1 ((own.note('part')));
+CREATE INDEX ON own.p2 ((own.note('part of a superuser''s')));
+CREATE TABLE own.rates (id int PRIMARY KEY);
+INSERT INTO own.rates VALUES (1);
+CREATE INDEX ON own.rates ((own.note('key')));
+CREATE DOMAIN own.email AS text;
+RESET ROLE;
+CREATE TABLE public.plans (id int PRIMARY KEY);
+CREATE INDEX ON public.plans ((own.note('index of a superuser''s')));
+CREATE TABLE insta3.t (id bigint PRIMARY KEY, rate int REFERENCES own.rates);
+CREATE TABLE insta4.t (id bigint PRIMARY KEY, mail own.email);
+CREATE TABLE insta5.t (id bigint PRIMARY KEY, plan int REFERENCES public.plans)}) for $a, $b;
+my $superuser = $a->safe_psql('postgres', 'SELECT current_user');
+
+# What a command has run as the superuser, after it has ended so, and said so.
+sub ran
+{
+	my ($title, $code, $says, $call) = @_;
+	my %since = map { $_->name => -s $_->logfile } $a, $b;
+	my ($ended, @said) = $call->();
+
+	is($ended, $code, "$title: exit code") or diag(@said);
+	like(join('', @said), $says, '... it says why');
+	return join ', ', sort keys %{ { map { $_ => 1 } map { slurp_file($_->logfile, $since{ $_->name }) =~ /RAN (.*?) as \Q$superuser\E$/mg } $a, $b } };
+}
+
+sub refused
+{
+	my ($says, $shard, $code, @command) = @_;
+
+	is(ran("shard $shard: @command", $code, qr/$says.*--trust-owners/s, sub { snowid_move($a, $b, $shard, @command) }), '', '... and nothing of his runs as the superuser');
+	return;
+}
+
+my $part = qr/table insta\d\.p has the part own\.p\d, whose owner is no superuser/;
+my $key = qr/own\.rates is not read: app owns it/;
+refused($part, 1, 2, 'diff');
+refused($part, 1, 1, 'restore', '--dry-run');
+refused($part, 1, 1, 'copy');
+is(ran('shard 1: trusted', 0, qr/^insta1\.p: /m, sub { snowid_move($a, $b, 1, 'diff', '--trust-owners') }), 'part', '... and then it does');
+refused($key, 3, 1, 'copy');
+refused(qr/a table has values of own\.email, whose owner/, 4, 1, 'copy');
+refused(qr/public\.plans is not read: app owns it, its schema, or what its indexes call/, 5, 1, 'copy');
+is(ran('create --like', 2, qr/is of another role: app, whose is own\.rates.*--trust-owners/s, sub { snowid_each(each_args($a), 'create', '--like', 3, '--shard', 6) }), '', '... and nothing runs');
+
+# Who may make a table in a superuser's shard does not get one compared that was not there when it was looked.
+my $make = [ 'sh', '-c', join ' ', (map { q(psql -XqAtU app -c 'CREATE TABLE insta6.z (id int PRIMARY KEY)' postgres >/dev/null 2>&1 -h ) . $_->host . ' -p ' . $_->port . ' &' } $a, $b), 'wait' ];
+my %said;
+$_->safe_psql('postgres', 'SELECT snowid.create_shard(6); CREATE TABLE insta6.t (id int PRIMARY KEY); GRANT USAGE, CREATE ON SCHEMA insta6 TO app') for $a, $b;
+for my $n (1 .. 60)
+{
+	my ($more, $code, $said) = race([ $a, $b ], $n, $make, 'snowid-move', 'diff', '--shard', 6, '--from', relayed($a), '--to', relayed($b));
+
+	last if !$more;
+	$said{meanwhile}++ if $said =~ /a table of schema "insta6" was made meanwhile/;
+	$said{compared}++ if $said =~ /^insta6\.z: /m;
+	$_->safe_psql('postgres', 'SET client_min_messages = error; DROP TABLE IF EXISTS insta6.z') for $a, $b;
+}
+ok($said{meanwhile}, 'a table made meanwhile is told') or diag explain \%said;
+ok($said{compared}, '... and one made before is compared');
+
+# There it could move to.
+$b->safe_psql('postgres', 'SELECT snowid.drop_shard(n, true) FROM generate_series(1, 5) n');
+refused($part, 2, 1, 'plan');
+refused($key, 3, 1, 'plan');
+refused(qr/a table has values of own\.email, whose owner is no superuser, and the copy could run it as one/, 4, 1, 'plan');
+refused(qr/public\.plans is not read/, 5, 1, 'plan');
+
+done_testing();
