@@ -66,16 +66,6 @@ except ImportError: import psycopg2} ],
 		one_insert => 1,
 	},
 	{
-		# Of a directory into which Debian 13's packages have been unpacked.
-		name => 'sqlalchemy2',
-		dir => 'sqlalchemy',
-		run => [ 'env', 'PYTHONPATH=' . ($ENV{SQLALCHEMY2} // ''), @python, 'photos.py' ],
-		try => [ 'env', 'PYTHONPATH=' . ($ENV{SQLALCHEMY2} // ''), @python, '-c', 'import psycopg2, sqlalchemy; assert sqlalchemy.__version__ > "2"' ],
-		lost => [ 'env', 'PYTHONPATH=.:' . ($ENV{SQLALCHEMY2} // ''), @python, "$lost/lost_sqlalchemy.py" ],
-		needs => 'packages python3-sqlalchemy of Debian 13, in SQLALCHEMY2, and python3-psycopg2',
-		one_insert => 1,
-	},
-	{
 		name => 'node-pg',
 		run => [ 'node', 'photos.mjs' ],
 		try => [ 'node', '-e', 'require("snowid/pg")' ],
@@ -179,6 +169,19 @@ except ImportError: import psycopg2} ],
 		not_pooled => 'it names its prepared statements',
 	},
 );
+
+# The same with psycopg 3 and Rails 7.2, of a directory into which Debian 13's packages have been unpacked.
+my $newer = ($ENV{DEBIAN13} // '/none') . '/usr';
+for ([ django => @python, '-c', 'import django, psycopg; assert django.VERSION > (4, 2)' ],
+	[ sqlalchemy => @python, '-c', 'import psycopg, sqlalchemy; assert sqlalchemy.__version__ > "2"' ],
+	[ rails => '/usr/bin/ruby', '-e', 'require "active_record"; require "pg"; exit ActiveRecord.version >= Gem::Version.new("7.1")' ])
+{
+	my ($name, @try) = @$_;
+	my ($client) = grep { $_->{name} eq $name } @clients;
+	my @path = ('env', "PYTHONPATH=.:$newer/lib/python3/dist-packages", 'RUBYLIB=' . join(':', glob "$newer/share/rubygems-integration/all/gems/*/lib"));
+	push @clients, { %$client, name => "${name}13", dir => $name, run => [ @path, @{ $client->{run} } ], try => [ @path, @try ],
+		lost => [ @path, grep { !/^(env|PYTHONPATH=.*)$/ } @{ $client->{lost} } ], needs => 'packages of Debian 13, in DEBIAN13: see .ci/clients' };
+}
 
 my $chosen = ($ENV{CLIENTS} // '') =~ s/^all$//r;
 @clients = grep { $chosen =~ /(^| )\Q$_->{name}\E( |$)/ } @clients if $chosen;

@@ -146,13 +146,14 @@ console.log([pg, { cause: pg }, { code: 'P2010', meta: { code: 'SN002' } }, { or
 }), 'true false  P0001', 'a refusal is seen in what libraries wrap around it');
 
 is(script('options.mjs', q{
+import { makeId } from 'snowid';
 import { Shards } from 'snowid/shards';
 const shards = new Shards({ home: process.env.NOTHING, onMove: undefined, seconds: undefined, open() {}, rows() {}, close() {} });
 const refused = (promise) => promise.catch((error) => error.name);
-console.log(await shards.in(5, (db, schema) => schema), await refused(shards.in("0); SELECT ('here'", () => 0)), await refused(shards.in(8192, () => 0)), await refused(shards.of(null, () => 0)));
+console.log(await shards.in(5, (db, schema) => schema), await shards.ofId(makeId(new Date(), 7, 1), (db, schema) => schema), await refused(shards.in("0); SELECT ('here'", () => 0)), await refused(shards.in(8192, () => 0)), await refused(shards.of(null, () => 0)));
 await shards.end();
 console.log(await refused(shards.in(5, () => 0)));
-}), "insta5 RangeError RangeError TypeError\nError", 'what is undefined is not given, a shard is a number, and the end is the end');
+}), "insta5 insta7 RangeError RangeError TypeError\nError", 'what is undefined is not given, an id and a number say the shard, and the end is the end');
 
 # Two clients lose a home of several servers, the second when a third has opened it again.
 is(script('lost.mjs', q{
