@@ -123,13 +123,15 @@ function decode(text) {
 // What libpq's sslmode is in Node.  "allow" and "prefer" are without: Node does not try both.
 // Nor has a socket TLS.
 function tls(get, name) {
-	const mode = get('sslmode') ?? 'prefer';
+	const root = get('sslrootcert');
+	const mode = get('sslmode') ?? (root === 'system' ? 'verify-full' : 'prefer');
 	const file = (key) => get(key) && readFileSync(get(key));
 	if (!SSLMODES.includes(mode))
 		throw new Error(`sslmode of a home must be one of ${SSLMODES.join(', ')}, not "${mode}"`);
+	if (root === 'system' && mode !== 'verify-full')
+		throw new Error(`sslmode "${mode}" of a home is too weak for sslrootcert=system: it must be verify-full`);
 	if (mode === 'disable' || mode === 'allow' || mode === 'prefer' || name.startsWith('/'))
 		return mode === 'disable' ? false : undefined;
-	const root = get('sslrootcert');
 	const checked = mode.startsWith('verify-') || root !== undefined;
 	return clean({
 		rejectUnauthorized: checked,

@@ -11,7 +11,8 @@ export function prismaShards({ PrismaClient, prisma, pool, ...options }) {
 		close: (db) => db.pool.end(),
 		use: (db, schema) => {
 			if (!db.clients.has(schema))
-				db.clients.set(schema, new PrismaClient({ ...prisma, adapter: new PrismaPg(db.pool, { schema }) }));
+				// A pool of another copy of pg would be taken for its configuration.
+				db.clients.set(schema, new PrismaClient({ ...prisma, adapter: Object.assign(new PrismaPg(db.pool, { schema }), { externalPool: db.pool }) }));
 			return db.clients.get(schema);
 		},
 		known: pool,

@@ -14,7 +14,7 @@ export { parseHome } from './home.mjs';
 // copy that the move has left has been renamed, or dropped.
 const MOVED = ['SN001', 'SN002'];
 const REFUSALS = [...MOVED, '3F000', '42P01'];
-const LOST = /^(08...|57P0[123]|25006|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|CONNECTION_\w+)$/;
+const LOST = /^(08...|57P0[123]|25006|E(ADDR|AI_|CONN|HOST|NET|NOENT|NOTFOUND|PIPE|TIMEDOUT)\w*|CONNECT\w+|P10(01|02|08|17))$/;
 
 export class Shards {
 	#options;
@@ -96,8 +96,9 @@ export class Shards {
 				user: known.user ?? known.username, password: known.password, dbname: known.database ?? known.dbName, ...home !== first && likeHome(first),
 			});
 			const db = this.#open(servers, wanted);
-			this.#pools.set(home, { db, several: servers.length > 1 || wanted !== 'any' });
-			db.catch(() => this.#pools.get(home)?.db === db && this.#pools.delete(home));
+			const pool = { db, several: servers.length > 1 || wanted !== 'any' };
+			this.#pools.set(home, pool);
+			db.then((opened) => { pool.opened = opened; }, () => this.#pools.get(home) === pool && this.#pools.delete(home));
 		}
 		return this.#pools.get(home).db;
 	}
@@ -126,9 +127,10 @@ export class Shards {
 		throw refused;
 	}
 
-	// A home of several servers is asked anew.  Others keep their pool, which connects again.
+	// A home of several servers is asked anew, once.  Others keep their pool, which connects again.
 	#forget(home, db) {
-		if (!db || !this.#pools.get(home)?.several)
+		const pool = this.#pools.get(home);
+		if (!pool?.several || pool.opened !== db)
 			return;
 		this.#pools.delete(home);
 		Promise.resolve(this.#options.close(db)).catch(() => {});
@@ -164,7 +166,7 @@ export function sqlState(error, seen = new Set()) {
 				return state;
 		}
 	for (const code of [error.originalCode, error.code, error.sqlState])
-		if (typeof code === 'string' && !/^P[1-9]\d{3}$/.test(code) && (/^[0-9A-Z]{5}$/.test(code) || LOST.test(code)))
+		if (typeof code === 'string' && (LOST.test(code) || /^(?!P[1-9]\d{3})[0-9A-Z]{5}$/.test(code)))
 			return code;
 	// Of the driver pg, without a code.
 	return /^(Connection terminated|timeout e)/.test(error.message) ? '08006' : '';

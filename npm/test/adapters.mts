@@ -1,5 +1,9 @@
 // Each adapter writes photos of a user of shard 1341 until the input ends, and says each
 // id that it was given: "pg 4035239593305764864"; and each move that it has seen.
+//
+// With a home as argument, from there: once for each line, and says "pg ok", or "pg failed"
+// and what the error is.
+import { createInterface } from 'node:readline';
 import { EntitySchema as MikroSchema, defineConfig } from '@mikro-orm/postgresql';
 import { PrismaClient } from '@prisma/client';
 import { DataTypes as DataTypes7 } from '@sequelize/core';
@@ -17,7 +21,7 @@ import { postgresShards } from 'snowid/postgres';
 import { prismaShards } from 'snowid/prisma';
 import { sequelizeShards } from 'snowid/sequelize';
 import { sequelizeShards as sequelize7Shards } from 'snowid/sequelize7';
-import type { ShardOptions } from 'snowid/shards';
+import { type ShardOptions, sqlState } from 'snowid/shards';
 import { typeormShards } from 'snowid/typeorm';
 import { EntitySchema } from 'typeorm';
 
@@ -55,8 +59,10 @@ const all: Record<string, (options: ShardOptions) => Adapter> = {
 	},
 	postgres(options) {
 		const shards = postgresShards(options);
-		return { end: () => shards.end(), insert: (user) => shards.of(user, async (db, schema) =>
-			(await db<{ id: string }[]>`INSERT INTO ${db(schema)}.photos (user_id, caption) VALUES (${String(user)}, ${caption}) RETURNING id`)[0]!.id) };
+
+		// A transaction: elsewhere it would prepare again what another connection does not know.
+		return { end: () => shards.end(), insert: (user) => shards.of(user, async (db, schema) => db.begin(async (tx) =>
+			(await tx<{ id: string }[]>`INSERT INTO ${tx(schema)}.photos (user_id, caption) VALUES (${String(user)}, ${caption}) RETURNING id`)[0]!.id)) };
 	},
 	kysely(options) {
 		const shards = kyselyShards<Tables>(options);
@@ -114,16 +120,26 @@ const all: Record<string, (options: ShardOptions) => Adapter> = {
 	},
 };
 
-let stopped = false;
-process.stdin.on('end', () => { stopped = true; }).resume();
-await Promise.all(Object.entries(all).map(async ([name, make], at) => {
-	const { insert, end } = make({ onMove: (shard, home) => console.log(`${name} moved ${shard} ${home}`) });
-	const user = 1341n + 2000n * BigInt(at + 1);
-	if (shardOf(user, 2000) !== 1341)
-		throw new Error('not of shard 1341');
-	while (!stopped) {
-		console.log(`${name} ${JSON.parse(JSON.stringify(parseId(await insert(user)), asText))}`);
-		await new Promise((done) => setTimeout(done, 5));
-	}
-	await end();
-}));
+const [home] = process.argv.slice(2);
+const user = (at: number) => 1341n + 2000n * BigInt(at + 1);
+if (shardOf(user(0), 2000) !== 1341)
+	throw new Error('not of shard 1341');
+
+if (home !== undefined) {
+	const adapters = Object.entries(all).map(([name, make]) => ({ name, ...make({ home }) }));
+	for await (const _ of createInterface({ input: process.stdin }))
+		await Promise.all(adapters.map(async ({ name, insert }, at) => console.log(
+			await insert(user(at)).then(() => `${name} ok`, (error) => `${name} failed: ${sqlState(error)}`))));
+	await Promise.all(adapters.map(({ end }) => end()));
+} else {
+	let stopped = false;
+	process.stdin.on('end', () => { stopped = true; }).resume();
+	await Promise.all(Object.entries(all).map(async ([name, make], at) => {
+		const { insert, end } = make({ onMove: (shard, at) => console.log(`${name} moved ${shard} ${at}`) });
+		while (!stopped) {
+			console.log(`${name} ${JSON.parse(JSON.stringify(parseId(await insert(user(at))), asText))}`);
+			await new Promise((done) => setTimeout(done, 5));
+		}
+		await end();
+	}));
+}

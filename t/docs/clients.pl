@@ -6,7 +6,8 @@
 # whatever a program leaves in one, the next transaction does not find.
 #
 # Then a shard moves to another server while programs write, and each must follow:
-# those that come while it is open nowhere, and those that come after.
+# those that come while it is open nowhere, and those that come after.  Last, that
+# server is lost, and comes back elsewhere.
 #
 # A client whose runtime is missing is skipped; or fails, if CLIENTS is "all".  If it
 # names some, as in CLIENTS="knex prisma", the others are left out.
@@ -28,6 +29,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 my $examples = abs_path(dirname(__FILE__) . '/../../examples/clients');
+my $lost = abs_path(dirname(__FILE__) . '/lost');
 my $tmp = PostgreSQL::Test::Utils::tempdir();
 my @python = ('/usr/bin/python3', '-B');	# leaves no __pycache__
 my $jdbc = '/usr/share/java/postgresql.jar';
@@ -42,13 +44,14 @@ my @cargo = ('env', "CARGO_HOME=$tmp/cargo", "CARGO_TARGET_DIR=$tmp/rust", 'CARG
 	'--config', 'source.debian.directory="/usr/share/cargo/registry"');
 
 # In which directory, what must run without error first, and what that needs; why it
-# cannot go through Debian 12's PgBouncer.
+# cannot go through Debian 12's PgBouncer.  What outlives its server, and what builds that.
 my @clients = (
 	{ name => 'psql', run => [ 'bash', 'photos' ], try => ['true'] },
 	{
 		name => 'django',
 		run => [ @python, 'main.py' ],
 		try => [ @python, '-c', 'import django, psycopg2' ],
+		lost => [ 'env', 'PYTHONPATH=.', @python, "$lost/lost_django.py" ],
 		json => 1,
 		needs => 'packages python3-django, python3-psycopg2',
 	},
@@ -58,16 +61,8 @@ my @clients = (
 		try => [ @python, '-c', q{import sqlalchemy
 try: import psycopg
 except ImportError: import psycopg2} ],
+		lost => [ 'env', 'PYTHONPATH=.', @python, "$lost/lost_sqlalchemy.py" ],
 		needs => 'packages python3-sqlalchemy, python3-psycopg2',
-		one_insert => 1,
-	},
-	{
-		# Of a directory into which Debian 13's packages have been unpacked.
-		name => 'sqlalchemy2',
-		dir => 'sqlalchemy',
-		run => [ 'env', 'PYTHONPATH=' . ($ENV{SQLALCHEMY2} // ''), @python, 'photos.py' ],
-		try => [ 'env', 'PYTHONPATH=' . ($ENV{SQLALCHEMY2} // ''), @python, '-c', 'import psycopg2, sqlalchemy; assert sqlalchemy.__version__ > "2"' ],
-		needs => 'packages python3-sqlalchemy of Debian 13, in SQLALCHEMY2, and python3-psycopg2',
 		one_insert => 1,
 	},
 	{
@@ -115,12 +110,15 @@ except ImportError: import psycopg2} ],
 		name => 'rails',
 		run => [ '/usr/bin/ruby', 'photos.rb' ],
 		try => [ '/usr/bin/ruby', '-e', 'require "active_record"; require "pg"' ],
+		lost => [ '/usr/bin/ruby', "$lost/rails.rb" ],
 		needs => 'packages ruby-activerecord, ruby-pg',
 	},
 	{
 		name => 'jdbc',
 		run => [ 'java', '-cp', "$tmp/jdbc:$jdbc", 'Photos' ],
 		try => [ 'sh', '-c', "test -e $jdbc && javac -d $tmp/jdbc *.java" ],
+		lost => [ 'java', '-cp', "$tmp/jdbc:$jdbc", 'Lost' ],
+		build => [ 'javac', '-d', "$tmp/jdbc", '-cp', "$tmp/jdbc", "$lost/Lost.java" ],
 		needs => 'packages default-jdk-headless, libpostgresql-jdbc-java',
 	},
 	{
@@ -133,6 +131,7 @@ except ImportError: import psycopg2} ],
 		name => 'laravel',
 		run => [ 'php', 'photos.php' ],
 		try => [ 'php', '-r', 'require "Illuminate/Database/autoload.php"; exit(in_array("pgsql", PDO::getAvailableDrivers()) ? 0 : 1);' ],
+		lost => [ 'php', "$lost/laravel.php" ],
 		json => 1,
 		needs => 'packages php-cli, php-pgsql, php-illuminate-database',
 	},
@@ -140,6 +139,7 @@ except ImportError: import psycopg2} ],
 		name => 'doctrine',
 		run => [ 'php', 'photos.php' ],
 		try => [ 'php', '-r', 'require "Doctrine/DBAL/autoload.php"; exit(in_array("pgsql", PDO::getAvailableDrivers()) ? 0 : 1);' ],
+		lost => [ 'php', "$lost/doctrine.php" ],
 		json => 1,
 		needs => 'packages php-cli, php-pgsql, php-doctrine-dbal',
 	},
@@ -147,22 +147,41 @@ except ImportError: import psycopg2} ],
 		name => 'lib-pq',
 		run => ["$tmp/lib-pq"],
 		try => [ @go, 'build', '-o', "$tmp/lib-pq", '.' ],
+		lost => ["$tmp/lost-lib-pq/lost"],
+		build => [ 'sh', '-c', "mkdir $tmp/lost-lib-pq && cp shards.go $lost/lib-pq.go $tmp/lost-lib-pq && cd $tmp/lost-lib-pq && @go build -o lost ." ],
 		needs => 'packages golang-go, golang-github-lib-pq-dev',
 	},
 	{
 		name => 'pgx',
 		run => ["$tmp/pgx"],
 		try => [ @go, 'build', '-o', "$tmp/pgx", '.' ],
+		lost => ["$tmp/lost-pgx/lost"],
+		build => [ 'sh', '-c', "mkdir $tmp/lost-pgx && cp shards.go $lost/pgx.go $tmp/lost-pgx && cd $tmp/lost-pgx && @go build -o lost ." ],
 		needs => 'packages golang-go, golang-github-jackc-pgx-v4-dev',
 	},
 	{
 		name => 'tokio-postgres',
 		run => ["$tmp/rust/debug/photos"],
 		try => [ @cargo, 'build' ],
+		lost => [ @cargo, 'run', '-q', '--manifest-path', "$tmp/lost-rust/Cargo.toml" ],
+		build => [ 'sh', '-c', "mkdir -p $tmp/lost-rust/src && cp Cargo.toml $tmp/lost-rust && cp src/shards.rs $tmp/lost-rust/src && cp $lost/tokio-postgres.rs $tmp/lost-rust/src/main.rs" ],
 		needs => 'packages cargo, librust-tokio-postgres-dev, librust-tokio+macros-dev, librust-tokio+rt-dev',
 		not_pooled => 'it names its prepared statements',
 	},
 );
+
+# The same with psycopg 3 and Rails 7.2, of a directory into which Debian 13's packages have been unpacked.
+my $newer = ($ENV{DEBIAN13} // '/none') . '/usr';
+for ([ django => @python, '-c', 'import django, psycopg; assert django.VERSION > (4, 2)' ],
+	[ sqlalchemy => @python, '-c', 'import psycopg, sqlalchemy; assert sqlalchemy.__version__ > "2"' ],
+	[ rails => '/usr/bin/ruby', '-e', 'require "active_record"; require "pg"; exit ActiveRecord.version >= Gem::Version.new("7.1")' ])
+{
+	my ($name, @try) = @$_;
+	my ($client) = grep { $_->{name} eq $name } @clients;
+	my @path = ('env', "PYTHONPATH=.:$newer/lib/python3/dist-packages", 'RUBYLIB=' . join(':', glob "$newer/share/rubygems-integration/all/gems/*/lib"));
+	push @clients, { %$client, name => "${name}13", dir => $name, run => [ @path, @{ $client->{run} } ], try => [ @path, @try ],
+		lost => [ @path, grep { !/^(env|PYTHONPATH=.*)$/ } @{ $client->{lost} } ], needs => 'packages of Debian 13, in DEBIAN13: see .ci/clients' };
+}
 
 my $chosen = ($ENV{CLIENTS} // '') =~ s/^all$//r;
 @clients = grep { $chosen =~ /(^| )\Q$_->{name}\E( |$)/ } @clients if $chosen;
@@ -224,7 +243,7 @@ for my $client (@clients)
 	$client->{found} = 1;
 	check_photos($client, 31341, 'direct', $node->port);
 	check_inserts($client) if $client->{one_insert};
-	check_photos($client, 31342, 'portable', $node->port);
+	check_photos($client, -658, 'portable', $node->port);
 	if ($pooled_port && !$client->{not_pooled})
 	{
 		check_photos($client, 31343, 'pooled', $pooled_port);
@@ -268,6 +287,7 @@ SKIP:
 		follow_ok($shard, splice(@followers, 0, ceil(@followers / (1344 - $shard))));
 	}
 	answers_ok($other, 'after the move');
+	lost_ok(grep { $_->{found} && $_->{lost} } @clients);
 }
 
 $_->stop for $node, $other;
@@ -314,6 +334,49 @@ sub follow_ok
 	return;
 }
 
+# The server of the shard is gone, and each client is told; then the registry leads to several
+# servers: one that is gone, one that is read-only, and the right one.
+sub lost_ok
+{
+	my (@clients) = @_;
+	my $port = $other->port;
+	my $new = PostgreSQL::Test::Cluster::get_free_port();
+	my $read_only = move_node('read_only');
+
+	$read_only->append_conf('postgresql.conf', "listen_addresses = '127.0.0.1'");
+	$read_only->start;
+	$read_only->safe_psql('postgres', 'CREATE DATABASE app');
+	$read_only->safe_psql('postgres', 'CREATE ROLE app LOGIN; ALTER SYSTEM SET default_transaction_read_only = on; SELECT pg_reload_conf()');
+	for my $client (@clients)
+	{
+		my ($built, undef, $err) = $client->{build} ? run_in($client, $client->{build}) : 1;
+		ok($built, "$client->{name}: it is built") or diag($err);
+		$client->{running} = start_in($client, $client->{lost}, address('direct', $node->port));
+	}
+	my $each = sub {
+		my ($expected, $what) = @_;
+		for my $client (@clients)
+		{
+			$client->{running}{in} .= "\n";
+			$client->{running}{harness}->pump while $client->{running}{out} !~ /\n/ && $client->{running}{harness}->pumpable;
+			like($client->{running}{out}, $expected, "$client->{name}: $what") or diag($client->{running}{err});
+			$client->{running}{out} = '';
+		}
+	};
+	$each->(qr/^$port$/, 'is where the shard has moved to');
+	$other->stop;
+	$each->(qr/^lost /, 'is told that the server is lost');
+	$other->append_conf('postgresql.conf', "port = $new");
+	$other->{_port} = $new;
+	$other->start;
+	my $home = "host=127.0.0.1,127.0.0.1,127.0.0.1 port=$port," . $read_only->port . ",$new dbname=app target_session_attrs=read-write";
+	$node->safe_psql('app', "UPDATE snowid.shard_registry SET home = '$home' WHERE shard = 1341");
+	$each->(qr/^$new$/, 'is where the registry leads to by now');
+	$_->{running}{harness}->kill_kill for @clients;
+	$read_only->stop;
+	return;
+}
+
 # A client has done all that it does, each row once, on the server that the shard has moved to.
 sub follows_ok
 {
@@ -342,8 +405,8 @@ sub start_in
 {
 	my ($client, $command, %env) = @_;
 	local %ENV = (%ENV, %env);
-	my $run = { out => '', err => '' };
-	$run->{harness} = IPC::Run::start($command, '<', '/dev/null', '>', \$run->{out}, '2>', \$run->{err},
+	my $run = { in => '', out => '', err => '' };
+	$run->{harness} = IPC::Run::start($command, '<', $client->{lost} && $command == $client->{lost} ? \$run->{in} : '/dev/null', '>', \$run->{out}, '2>', \$run->{err},
 		init => sub { chdir "$examples/" . ($client->{dir} // $client->{name}) or die });
 	return $run;
 }

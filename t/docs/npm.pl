@@ -8,9 +8,11 @@ use warnings;
 
 use Cwd qw(abs_path);
 use FindBin;
+use IO::Socket::INET;
 use IPC::Run;
 use lib "$FindBin::RealBin/../lib";
 use MoveTest;
+use PoolerTest qw(have_pgbouncer start_pooler);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -115,10 +117,10 @@ my @homes = (
 	[ q{postgres:///?host=/tmp&port=7}, '/tmp:7 app app undefined' ],
 	[ q{postgres://a,b/x}, 'a:5432,b:5432 x app undefined' ],
 	[ q{host=a port=1 sslmode=require}, 'a:1 app app {"rejectUnauthorized":false,"servername":"a"}' ],
-	[ q{host=a port=1 sslmode=verify-full sslrootcert=system}, 'a:1 app app {"rejectUnauthorized":true,"servername":"a"}' ],
+	(map { [ "host=a port=1${_}sslrootcert=system", 'a:1 app app {"rejectUnauthorized":true,"servername":"a"}' ] } ' sslmode=verify-full ', ' '),
 	[ q{}, '127.0.0.1:' . $node->port . ' app app undefined' ],
 	[ q{host=/tmp sslmode=verify-full keepalives=1 gssencmode=prefer}, '/tmp:5432 app app undefined' ],
-	(map { [ $_, 'Error' ] } 'host=a sslmode=Require', 'host=a sslmode=verify_full', 'hots=a', 'host=a port=x', 'host=a port=65536', 'host=a connect_timeout=x',
+	(map { [ $_, 'Error' ] } 'host=a sslmode=Require', 'host=a sslmode=verify_full', 'host=a sslmode=verify-ca sslrootcert=system', 'hots=a', 'host=a port=x', 'host=a port=65536', 'host=a connect_timeout=x',
 		'host=a channel_binding=require', 'host=a require_auth=scram-sha-256', 'host=a passfile=x', 'postgres://%zz@a/x'),
 	[ q{host=a,b port=1,2,3}, 'Error' ], [ q{service=x}, 'Error' ], [ q{nonsense}, 'Error' ], [ q{host='a}, 'Error' ],
 );
@@ -144,13 +146,44 @@ console.log([pg, { cause: pg }, { code: 'P2010', meta: { code: 'SN002' } }, { or
 }), 'true false  P0001', 'a refusal is seen in what libraries wrap around it');
 
 is(script('options.mjs', q{
+import { makeId } from 'snowid';
 import { Shards } from 'snowid/shards';
 const shards = new Shards({ home: process.env.NOTHING, onMove: undefined, seconds: undefined, open() {}, rows() {}, close() {} });
 const refused = (promise) => promise.catch((error) => error.name);
-console.log(await shards.in(5, (db, schema) => schema), await refused(shards.in("0); SELECT ('here'", () => 0)), await refused(shards.in(8192, () => 0)), await refused(shards.of(null, () => 0)));
+console.log(await shards.in(5, (db, schema) => schema), await shards.ofId(makeId(new Date(), 7, 1), (db, schema) => schema), await refused(shards.in("0); SELECT ('here'", () => 0)), await refused(shards.in(8192, () => 0)), await refused(shards.of(null, () => 0)));
 await shards.end();
 console.log(await refused(shards.in(5, () => 0)));
-}), "insta5 RangeError RangeError TypeError\nError", 'what is undefined is not given, a shard is a number, and the end is the end');
+}), "insta5 insta7 RangeError RangeError TypeError\nError", 'what is undefined is not given, an id and a number say the shard, and the end is the end');
+
+# Two clients lose a home of several servers, the second when a third has opened it again.
+is(script('lost.mjs', q{
+import { execFileSync } from 'node:child_process';
+import { Shards } from 'snowid/shards';
+const open = new Set();
+const psql = (db, sql) => {
+	try {
+		return execFileSync('psql', ['-XAtq', '-v', 'VERBOSITY=sqlstate', '-h', db.host, '-p', db.port, '-c', sql], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }).trim();
+	} catch (error) {
+		throw Object.assign(error, { code: /\b[0-9A-Z]{5}$/m.exec(error.stderr)?.[0] ?? '08006' });
+	}
+};
+const shards = new Shards({
+	home: `host=127.0.0.1,127.0.0.1 port=1,${process.env.PGPORT}`,
+	open: (server) => { open.add(server); return server; },
+	rows: async (db, sql) => [JSON.parse(psql(db, `SELECT to_json(q) FROM (${sql}) AS q`))],
+	close: (db) => open.delete(db),
+});
+const lose = (db) => psql(db, 'SELECT pg_terminate_backend(pg_backend_pid())');
+const ask = (db) => psql(db, `SELECT current_setting('port')`);
+const refused = (promise) => promise.catch((error) => error.code);
+let goOn;
+const second = refused(shards.in(1340, (db) => new Promise((done) => { goOn = done; }).then(() => lose(db))));
+const codes = [await refused(shards.in(1340, lose)), await shards.in(1340, ask) === process.env.PGPORT];
+goOn();
+codes.push(await second, await shards.in(1340, ask) === process.env.PGPORT, open.size);
+await shards.end();
+console.log(...codes, open.size);
+}), '57P01 true 57P01 true 1 0', 'who is late does not forget what has been opened since');
 
 # The migration.
 my @snowid = ('node', "$tmp/node_modules/snowid/bin/snowid.mjs");
@@ -167,10 +200,10 @@ for my $wrong ([qw(--tool flyway)], [qw(--tool sql --shard 8192)], [qw(--tool sq
 SKIP:
 {
 	my $test = "$top/npm/test";
-	if (!-e "$test/node_modules/.bin/tsc")
+	if (grep { !-e "$_/node_modules/.bin/prisma" } $test, "$test/lowest")
 	{
-		fail('npm/test is installed') if ($ENV{CLIENTS} // '') eq 'all';
-		skip 'npm install has not been run in npm/test', 1;
+		fail('npm/test and npm/test/lowest are installed') if ($ENV{CLIENTS} // '') eq 'all';
+		skip 'npm install has not been run in npm/test and npm/test/lowest', 1;
 	}
 
 	# Also where an older one has been installed.
@@ -227,6 +260,48 @@ SKIP:
 	my ($required) = run_command([ 'sh', '-c', qq{cd '$test' && node -e "for (const name of 'pg postgres kysely drizzle knex sequelize sequelize7 typeorm mikro-orm prisma'.split(' ')) console.log(Object.keys(require('snowid/' + name)).join())"} ]);
 	is($required, join("\n", 'openPool,pgShards', map { "${_}Shards" } qw(postgres kysely drizzle knex sequelize sequelize typeorm mikroOrm prisma)), 'each adapter can be required');
 
+	# Of each library the newest version, and the lowest that the package allows.
+	my @tests = ($test, "$test/lowest");
+	system_or_bail('sh', '-c', "cd '$tests[1]' && rm -rf node_modules/snowid && cp -r '$tmp/node_modules/snowid' node_modules/ && cp ../adapters.mjs .");
+	append_to_file("$tests[1]/schema.prisma", slurp_file("$test/schema.prisma") =~ s/"postgresql"\K/\n\turl = env("PGHOST")/r);
+	($generated) = run_command([ 'sh', '-c', "cd '$tests[1]' && PRISMA_SCHEMA_ENGINE_BINARY=/bin/true PRISMA_QUERY_ENGINE_LIBRARY=/bin/true CHECKPOINT_DISABLE=1 node_modules/.bin/prisma generate --schema schema.prisma 2>&1" ]);
+	like($generated, qr/Generated Prisma Client/, '... also its oldest');
+
+	# Each adapter does an INSERT from that home on; before it, and then.
+	my $each = sub {
+		my ($what, $home, @steps) = @_;
+		for my $dir (@tests)
+		{
+			($in, $out, $stderr) = ('', '', '');
+			$run = IPC::Run::start([ 'env', (map { "$address[ 2 * $_ ]=$address[ 2 * $_ + 1 ]" } 0 .. 3), 'node', "$dir/adapters.mjs", $home ],
+				'<', \$in, '>', \$out, '2>', \$stderr, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+			for my $step (@steps)
+			{
+				my ($expected, $sql) = @$step;
+				$node->safe_psql('app', $sql) if $sql;
+				$out = '';
+				$in .= "\n";
+				$run->pump while (() = $out =~ /^\w+ (?:ok|failed.*)$/mg) < @adapters && $run->pumpable;
+				is(join(' ', grep { $out !~ /^$_ $expected$/m } @adapters), '', "$what: $expected, " . ($dir eq $test ? 'newest' : 'lowest')) or diag("$out$stderr");
+			}
+			ok($run->finish, 'they come to their end') or diag($stderr);
+		}
+	};
+	# In transaction mode, where the next statement comes by another connection.
+	append_to_file("$tmp/entries", "[databases]\napp = host=127.0.0.1 port=" . $other->port . " user=app\n");
+	my $pooler = have_pgbouncer() && start_pooler(undef, "listen_addr = 127.0.0.1\nauth_type = any\nserver_round_robin = 1", "$tmp/entries");
+	ok($pooler, 'PgBouncer is there') or die if ($ENV{CLIENTS} // '') eq 'all';
+	$each->('PgBouncer', "host=127.0.0.1 port=$pooler->{port}", (['ok']) x 5) if $pooler;
+	$each->('options', q{options='-c default_transaction_read_only=on'}, ['failed: 25006']);
+
+	# A home that is no more is forgotten, and each time the first one is asked again.
+	my $right = $node->safe_psql('app', 'SELECT snowid.shard_home(1341)');
+	my $silent = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 99) or die $!;
+	my $move = sub { return "UPDATE snowid.shard_registry SET home = \$\$$_[0]\$\$ WHERE shard = 1341" };
+	$each->('lost', '', [ 'failed: (ENOTFOUND|EAI_AGAIN|P1001)', $move->('host=nowhere.invalid dbname=app') ], [ 'failed: ENOENT', $move->('host=/no/such/directory dbname=app') ],
+		[ 'failed: (ECONNREFUSED|P1001)', $move->('host=127.0.0.1 port=1 dbname=app') ],
+		[ 'failed: (08006|CONNECT_TIMEOUT)', $move->('connect_timeout=1 host=127.0.0.1 dbname=app port=' . $silent->sockport) ], [ 'ok', $move->($right) ]);
+
 	# The home that the registry names has neither user nor TLS: these are as in the first one.
 	append_to_file("$test/like.mjs", q{
 import { pgShards } from 'snowid/pg';
@@ -257,6 +332,7 @@ for (const [shards, ask] of [
 		}
 		my ($out) = run_command([ 'env', (map { ('-u', "PG$_") } qw(HOST PORT DATABASE USER)), 'node', "$test/like.mjs", 'host=127.0.0.1 port=' . $node->port . " dbname=app $how", $user ]);
 		is($out, join("\n", ($expected eq '' ? 'ERR_TLS_CERT_ALTNAME_INVALID' : $other->port . " $expected") x 2), "$how $user: as in the first home");
+		$each->($how, $how, [ $expected eq '' ? 'failed: ' : 'ok' ]) if $how =~ /verify/;
 	}
 
 	# A home of several servers: the first that answers and can be written.
@@ -311,7 +387,7 @@ process.exit();
 	$in .= "end\n";
 	ok($run->finish, 'the program ends');
 	unlink map { "$test/$_.mjs" } qw(like hosts address);
-	unlink "$test/schema.prisma";
+	unlink map { "$_/schema.prisma" } @tests;
 }
 
 $_->stop for $node, $other;

@@ -53,8 +53,8 @@ sub false_pooler
 		while (1)
 		{
 			$read->(1);
-			my ($query) = $read->(unpack('N', $read->(4)) - 4) =~ /^(\w+ ?\w*)/;
-			my $rows = $answers{$query} // next;
+			my $query = $read->(unpack('N', $read->(4)) - 4);
+			my ($rows) = map { $answers{$_} } grep { index($query, $_) == 0 } keys %answers or next;
 			my @columns = @{ $rows->[0] };
 			$message->('T', pack('n', scalar @columns) . join '', map { "$_\0" . pack('NnNnNn', 0, 0, 25, 65535, -1, 0) } @columns);
 			for my $row (@$rows[ 1 .. $#$rows ])
@@ -134,12 +134,15 @@ subtest 'several processes on one port' => sub {
 	my $user = getpwuid($<);
 	my $tcp = "host=127.0.0.1 port=$port user=$user dbname=pgbouncer";
 	my $named = sub { return map { ('--pooler', console($_)) } @_ };
+	my $logins = sub { return scalar map { slurp_file("$_->{dir}/log") =~ /127\.0\.0\.1:\d+ login attempt: db=pgbouncer/g } @p };
 
 	moves_ok($a, $b, '1,4', [ @plan, '--pooler', $tcp ], 1, 'by the port', qr/FAILED +poolers: .* leads to any of the processes on its port/);
 	my $said = moves_ok($a, $b, '1,4', [ @plan, $named->(@p[ 0, 1 ]) ], 1, 'two of four', qr/FAILED +poolers: a process with unix_socket_dir = .* shares port $port \(so_reuseport\), and is not named/);
 	is_deeply([ sort $said =~ /Add: --pooler '(.*)'/g ], [ sort map { console($_) } @p[ 2, 3 ] ], '... each other one once, as it is to be named');
 	moves_ok($a, $b, '1,4', [ @plan, $named->(@p[ 0 .. 2 ]), '--pooler', console($p[0]) =~ s/ port/\/ port/r ], 1, 'one of them twice', qr/unix_socket_dir = \Q$p[3]{dir}\E /);
+	my $before = $logins->();
 	moves_ok($a, $b, '1,4', [ @plan, $named->(@p) ], 0, 'each', qr/ok +poolers/);
+	cmp_ok((4 / 5)**($logins->() - $before), '<', 1e-6, '... of a fifth would have been missed once in a million times');
 	stop_pooler($_) for @p;
 
 	append_to_file("$p->{dir}/hba", "local all all trust\n");
@@ -201,6 +204,13 @@ subtest 'what keeps clients from being paused' => sub {
 	$in .= "COMMIT;\n\\q\n";
 	$slow->finish;
 	clients_ok('then', $a, [ clients($p, 'insta1', 0, 1) ], qr/^$/);
+
+	my @columns = qw(name host port database pool_mode paused);
+	my $stubborn = false_pooler('SHOW CONFIG' => [ [ 'key', 'value' ], [ server_login_retry => 15 ] ], 'SHOW DATABASES' => [ \@columns ],
+		'SHOW POOLS' => [ ['database'] ], q{SET server_login_retry = '0} => [ ['none'] ], RESUME => [ ['none'] ]);
+	($code, $said) = snowid_move($a, $b, 1, pooler_options($p), '--pooler', console($stubborn), '--retries', 0, '--pause-limit', 2000, '--verify', 'none');
+	like("$code $said", qr/^1 .*warning: the pooler at .* has another server_login_retry than it had\n[^\n]*hint: Type there: SET server_login_retry = '15'/s, 'one that does not put server_login_retry back');
+	like($a->safe_psql('postgres', "SELECT details->>'poolers' FROM snowid.moves WHERE shard = 1"), qr/$stubborn->{dir}/, '... stays in the journal, for the next command');
 
 	my $silent = false_pooler('SHOW CONFIG' => [ [ 'key', 'value' ], [ server_login_retry => 15 ] ], 'SET server_login_retry' => [ ['none'] ]);
 	($code, $said) = snowid_move($a, $b, 1, pooler_options($p), '--pooler', console($silent), '--retries', 0, '--pause-limit', 2000, '--verify', 'none');

@@ -6,7 +6,7 @@ require_once 'Doctrine/DBAL/autoload.php';
 require_once __DIR__ . '/shards.php';
 
 $user = (int) $argv[1];
-printf("user %d lives in shard %d\n", $user, $user % SHARDS);
+printf("user %d lives in shard %d\n", $user, shard_of($user));
 
 // insert() tells no id, and lastInsertId() asks a sequence: RETURNING.
 $first = in_shard_of($user, fn ($db, $schema) => $db->fetchOne(

@@ -22,6 +22,10 @@ public class Shards {
 	 */
 	private static final Set<String> REFUSALS = Set.of("SN001", "SN002", "3F000", "42P01");
 
+	/** What target_session_attrs is to this driver. */
+	private static final Map<String, String> TYPES = Map.of("any", "any", "read-write", "primary", "primary", "primary",
+			"read-only", "secondary", "standby", "secondary", "prefer-standby", "preferSecondary");
+
 	private final String first;
 	private final Map<Long, String> urls = new ConcurrentHashMap<>(); // where it is not the first server
 
@@ -48,7 +52,7 @@ public class Shards {
 				return work.in(url, shard);
 			} catch (Exception e) {
 				String state = sqlState(e);
-				if (state.startsWith("08"))
+				if (state.startsWith("08") || state.startsWith("57P"))
 					urls.remove(shard); // that server may be no more; the first one knows
 				if (!REFUSALS.contains(state) || System.nanoTime() - deadline > 0)
 					throw e;
@@ -75,25 +79,33 @@ public class Shards {
 
 	/**
 	 * The URL of a connection string as the registry has it. What that lacks is as in the
-	 * first URL, and so is all but host, port, database and user.
+	 * first URL.
 	 */
 	private String url(String home) {
-		Matcher url = Pattern.compile("jdbc:postgresql://([^:/]*)(?::(\\d+))?/([^?]*)\\??(.*)").matcher(first);
+		Matcher url = Pattern.compile("jdbc:postgresql://([^/]*)/([^?]*)\\??(.*)").matcher(first);
 		if (!url.matches())
 			throw new IllegalArgumentException(first);
-		String host = url.group(1), port = url.group(2) == null ? "5432" : url.group(2), database = url.group(3);
-		StringBuilder options = new StringBuilder();
+		String hosts = url.group(1).replaceAll(":\\d+", ""), ports = url.group(1).replaceAll("[^,:]*:?(\\d*)", "$1");
+		String database = url.group(2);
+		StringBuilder options = new StringBuilder(url.group(3));
 		Matcher given = Pattern.compile("(\\w+)\\s*=\\s*(?:'((?:[^'\\\\]|\\\\.)*)'|(\\S*))").matcher(home);
 		while (given.find()) {
+			String key = given.group(1);
 			String value = (given.group(2) == null ? given.group(3) : given.group(2)).replaceAll("\\\\(.)", "$1");
-			switch (given.group(1)) {
-				case "host": host = value; break;
-				case "port": port = value; break;
-				case "dbname": database = URLEncoder.encode(value, StandardCharsets.UTF_8); break;
-				case "user": options.append("&user=").append(URLEncoder.encode(value, StandardCharsets.UTF_8)); break;
+			String encoded = URLEncoder.encode(key.equals("target_session_attrs") ? TYPES.get(value) : value, StandardCharsets.UTF_8);
+			switch (key) {
+				case "host": hosts = value; break;
+				case "port": ports = value; break;
+				case "dbname": database = encoded; break;
+				case "target_session_attrs": options.append("&targetServerType=").append(encoded); break;
+				case "user": case "sslmode": case "sslrootcert": case "sslcert": case "sslkey": case "options":
+					options.append("&" + key + "=").append(encoded);
 			}
 		}
-		return "jdbc:postgresql://" + host + ":" + port + "/" + database + "?" + url.group(4) + options;
+		String[] host = hosts.split(","), port = ports.split(",", -1);
+		for (int n = 0; n < host.length; n++)
+			host[n] += ":" + (port[n % port.length].isEmpty() ? "5432" : port[n % port.length]);
+		return "jdbc:postgresql://" + String.join(",", host) + "/" + database + "?" + options;
 	}
 
 	/** Libraries wrap the driver's exception in exceptions of their own. */

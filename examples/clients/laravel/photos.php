@@ -23,7 +23,7 @@ class Photo extends Model
 }
 
 $user = (int) $argv[1];
-printf("user %d lives in shard %d\n", $user, $user % SHARDS);
+printf("user %d lives in shard %d\n", $user, shard_of($user));
 
 $first = in_shard_of($user, function ($db, $schema) use ($user) {
 	$photo = Photo::of($db, $schema, ['user_id' => $user, 'caption' => 'the first']);

@@ -12,13 +12,19 @@ const SHARDS = 2000;
 // copy that the move has left has been renamed, or dropped.
 const REFUSALS = ['SN001', 'SN002', '3F000', '42P01'];
 
+// The remainder that is not negative.
+function shard_of(int $user): int
+{
+	return ($user % SHARDS + SHARDS) % SHARDS;
+}
+
 // Returns work(connection, schema), which is one transaction.  If the server refuses it
 // since the shard has moved, nothing of it has happened, and it is done again at the new
 // home.
 function in_shard_of(int $user, callable $work, float $seconds = 30): mixed
 {
 	static $homes = [];  // by shard, where it is not the first server
-	$shard = $user % SHARDS;
+	$shard = shard_of($user);
 	$deadline = microtime(true) + $seconds;
 	while (true) {
 		$server = on_server($homes[$shard] ?? '');
@@ -27,7 +33,7 @@ function in_shard_of(int $user, callable $work, float $seconds = 30): mixed
 		} catch (PDOException $e) {
 			// Laravel's exception is one of PDO's; errorInfo has the SQLSTATE, also from COMMIT.
 			$state = $e->errorInfo[0] ?? '';
-			if (str_starts_with($state, '08'))
+			if (preg_match('/^(08|57P|HY)/', $state))
 				unset($homes[$shard]);  // that server may be no more; the first one knows
 			if (!in_array($state, REFUSALS, true) || microtime(true) > $deadline)
 				throw $e;
@@ -54,14 +60,17 @@ function on_server(string $home): Connection
 		$given = [];
 		foreach ($pairs as $pair)
 			$given[$pair[1]] = stripslashes($pair[3] ?? $pair[2]);
+		// PDO gives libpq what stands there: several hosts, target_session_attrs, sslmode and so on.
+		$more = '';
+		foreach (array_diff_key($given, array_flip(['host', 'port', 'dbname', 'user', 'password'])) as $key => $value)
+			$more .= ";$key='" . addcslashes($value, "'\\") . "'";
 		$manager->addConnection(array_filter([
 			'driver' => 'pgsql',
-			'host' => $given['host'] ?? null,
+			'host' => isset($given['host']) ? $given['host'] . $more : null,
 			'port' => $given['port'] ?? null,
 			'database' => $given['dbname'] ?? getenv('PGDATABASE'),
 			'username' => $given['user'] ?? getenv('PGUSER'),
 			'password' => $given['password'] ?? getenv('PGPASSWORD'),
-			'sslmode' => $given['sslmode'] ?? null,
 			// For PgBouncer before 1.21: no statements that have names.
 			'options' => [PDO::PGSQL_ATTR_DISABLE_PREPARES => true],
 		]), $name);

@@ -28,7 +28,7 @@ func main() {
 }
 
 func photos(ctx context.Context, shards *Shards, user int64) error {
-	fmt.Printf("user %d lives in shard %d\n", user, user%shardCount)
+	fmt.Printf("user %d lives in shard %d\n", user, shardOf(user))
 
 	// The schema qualifies all names: no SET search_path.
 	var first int64

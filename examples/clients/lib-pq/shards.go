@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +25,11 @@ type Shards struct {
 	limit time.Duration
 }
 
+// The remainder that is not negative.
+func shardOf(user int64) int64 {
+	return (user%shardCount + shardCount) % shardCount
+}
+
 // NewShards makes one that begins with the server of PGHOST, PGPORT and so on.
 func NewShards() *Shards {
 	return &Shards{pools: map[string]*sql.DB{}, homes: map[int64]string{}, limit: 30 * time.Second}
@@ -32,7 +39,7 @@ func NewShards() *Shards {
 // the shard has moved, nothing of it has happened, and it is done again at the new
 // home.
 func (s *Shards) Of(ctx context.Context, user int64, work func(tx *sql.Tx, schema string) error) error {
-	shard := user % shardCount
+	shard := shardOf(user)
 	deadline := time.Now().Add(s.limit)
 	for {
 		pool, err := s.pool(shard)
@@ -44,7 +51,7 @@ func (s *Shards) Of(ctx context.Context, user int64, work func(tx *sql.Tx, schem
 		// SN001: the shard has moved.  SN002: it is not open there yet.  3F000, 42P01:
 		// the copy that the move has left has been renamed, or dropped.
 		var refusal *pq.Error
-		if err != nil && !errors.As(err, &refusal) {
+		if err != nil && (!errors.As(err, &refusal) || strings.HasPrefix(string(refusal.Code), "57P")) {
 			s.setHome(shard, "") // that server may be no more; the first one knows
 		}
 		if refusal == nil || !strings.Contains("SN001 SN002 3F000 42P01", string(refusal.Code)) || time.Now().After(deadline) {
@@ -96,22 +103,92 @@ func (s *Shards) Close() {
 func (s *Shards) pool(shard int64) (*sql.DB, error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	home := s.homes[shard]
-	if pool := s.pools[home]; pool != nil {
+	name := s.homes[shard]
+	if pool := s.pools[name]; pool != nil {
 		return pool, nil
 	}
-	pairs := home
-	if strings.HasPrefix(home, "postgres") {
+	pairs := name
+	if strings.HasPrefix(name, "postgres") {
 		var err error
-		if pairs, err = pq.ParseURL(home); err != nil {
+		if pairs, err = pq.ParseURL(name); err != nil {
 			return nil, err
 		}
 	}
-	// lib/pq doesn't know libpq's sslmode "prefer".  For PgBouncer before 1.21: a
-	// statement is prepared and executed in one round trip.
-	pool, err := sql.Open("postgres", "sslmode=disable binary_parameters=yes "+pairs)
-	if err == nil {
-		s.pools[home] = pool
-	}
-	return pool, err
+	s.pools[name] = sql.OpenDB(parseHome(pairs))
+	return s.pools[name], nil
 }
+
+// The driver knows neither several hosts nor target_session_attrs.
+type home struct {
+	servers []string
+	wanted  string
+}
+
+var pair = regexp.MustCompile(`(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
+
+func parseHome(pairs string) *home {
+	given := map[string]string{"target_session_attrs": "any"}
+
+	// For PgBouncer before 1.21: a statement is prepared and executed in one round trip.
+	rest := "binary_parameters=yes"
+
+	// Nor does it know libpq's sslmode "prefer".
+	if !strings.Contains(pairs, "sslrootcert") {
+		rest += " sslmode=disable"
+	}
+	for _, found := range pair.FindAllStringSubmatch(pairs, -1) {
+		switch found[1] {
+		case "host", "port", "target_session_attrs":
+			given[found[1]] = strings.Trim(found[2], "'")
+		default:
+			rest += " " + found[0]
+		}
+	}
+	h := &home{wanted: given["target_session_attrs"]}
+	ports := strings.Split(given["port"], ",")
+	for n, host := range strings.Split(given["host"], ",") {
+		server := rest
+		if host != "" {
+			server += " host='" + host + "'"
+		}
+		if port := ports[n%len(ports)]; port != "" {
+			server += " port=" + port
+		}
+		h.servers = append(h.servers, server)
+	}
+	return h
+}
+
+// Connect goes to the first server that answers, and is what is wanted.
+func (h *home) Connect(ctx context.Context) (driver.Conn, error) {
+	refused := fmt.Errorf("no server of the home is %s", h.wanted)
+	for _, server := range h.servers {
+		connector, err := pq.NewConnector(server)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := connector.Connect(ctx)
+		if err != nil {
+			refused = err
+			continue
+		}
+		rows, err := conn.(driver.QueryerContext).QueryContext(ctx, `
+			SELECT CASE $1 WHEN 'any' THEN true WHEN 'read-write' THEN writes WHEN 'read-only' THEN NOT writes
+				WHEN 'primary' THEN NOT standby WHEN 'standby' THEN standby END
+			FROM (SELECT current_setting('transaction_read_only') = 'off', pg_is_in_recovery()) AS s (writes, standby)`,
+			[]driver.NamedValue{{Ordinal: 1, Value: h.wanted}})
+		suits := make([]driver.Value, 1)
+		if err == nil {
+			err = rows.Next(suits)
+			rows.Close()
+		}
+		if err == nil && suits[0] == true {
+			return conn, nil
+		}
+		conn.Close()
+	}
+	return nil, refused
+}
+
+// Driver is for database/sql.
+func (h *home) Driver() driver.Driver { return pq.Driver{} }

@@ -24,6 +24,11 @@ type Shards struct {
 	limit time.Duration
 }
 
+// The remainder that is not negative.
+func shardOf(user int64) int64 {
+	return (user%shardCount + shardCount) % shardCount
+}
+
 // NewShards makes one that begins with the server of PGHOST, PGPORT and so on.
 func NewShards() *Shards {
 	return &Shards{pools: map[string]*pgxpool.Pool{}, homes: map[int64]string{}, limit: 30 * time.Second}
@@ -33,7 +38,7 @@ func NewShards() *Shards {
 // the shard has moved, nothing of it has happened, and it is done again at the new
 // home.
 func (s *Shards) Of(ctx context.Context, user int64, work func(tx pgx.Tx, schema string) error) error {
-	shard := user % shardCount
+	shard := shardOf(user)
 	deadline := time.Now().Add(s.limit)
 	for {
 		pool, err := s.pool(ctx, shard)
@@ -45,7 +50,7 @@ func (s *Shards) Of(ctx context.Context, user int64, work func(tx pgx.Tx, schema
 		// SN001: the shard has moved.  SN002: it is not open there yet.  3F000, 42P01:
 		// the copy that the move has left has been renamed, or dropped.
 		var refusal *pgconn.PgError
-		if err != nil && !errors.As(err, &refusal) {
+		if err != nil && (!errors.As(err, &refusal) || strings.HasPrefix(refusal.Code, "57P")) {
 			s.setHome(shard, "") // that server may be no more; the first one knows
 		}
 		if refusal == nil || !strings.Contains("SN001 SN002 3F000 42P01", refusal.Code) || time.Now().After(deadline) {

@@ -52,6 +52,9 @@ impl Shards {
             };
             let state = error.code().map_or("", |state| state.code());
             if !REFUSALS.contains(&state) || begin.elapsed() > Duration::from_secs(30) {
+                if state.is_empty() || state.starts_with("57P") {
+                    self.homes.remove(&shard);
+                }
                 return Err(error);
             }
             let row = client
