@@ -150,7 +150,7 @@ like(moves_ok($a, $b, 5, [ 'plan', '--trust-owners' ], 1, 'trusted'), qr/functio
 $a->safe_psql('postgres', q{REVOKE USAGE ON SCHEMA insta5 FROM lesser; DROP TABLE insta5.theirs; ALTER TABLE insta5.bare DROP CONSTRAINT bites; DROP FUNCTION insta5.bites(text);
 GRANT USAGE ON SCHEMA insta5 TO PUBLIC});
 
-# ... nor is anything cast to a domain of his, to which he can give a CHECK at any time.
+# ... nor is anything cast to a domain in a schema of his, where he can put another at any time.
 $_->safe_psql('postgres', 'CREATE SCHEMA util; CREATE DOMAIN util.their AS text') for $a, $b;
 $a->safe_psql('postgres', q{
 SET search_path = insta5, public;
@@ -160,8 +160,8 @@ ALTER TABLE insta5.bare ADD t util.their, ADD o insta5.over, ADD CONSTRAINT over
 CREATE TYPE insta5.pair AS (a insta5.over);
 ALTER TABLE insta5.bare ADD CONSTRAINT pair CHECK (insta5.in_check(x) AND NULL::insta5.pair IS NULL) NOT VALID});
 $said = moves_ok($a, $b, 5, ['plan'], 1, 'domains', map { qr/functions without a path: $_/ } my @domains = ('domain util.their', 'domain insta5.over', 'constraint over', 'constraint pair'));
-$a->safe_psql('postgres', 'ALTER DOMAIN util.their OWNER TO lesser');
-$said = moves_ok($a, $b, 5, ['plan'], 1, 'domains of a lesser role', qr/functions without a path: constraint bare_x_check/);
+$a->safe_psql('postgres', 'ALTER SCHEMA util OWNER TO lesser');
+$said = moves_ok($a, $b, 5, ['plan'], 1, 'domains in a schema of a lesser role', qr/functions without a path: constraint bare_x_check/);
 unlike($said, qr/functions without a path: \Q$_\E/, "... $_ is not tried") for @domains;
 $a->safe_psql('postgres', q{ALTER TABLE insta5.bare DROP CONSTRAINT over, DROP CONSTRAINT pair, DROP t, DROP o; DROP TYPE insta5.pair; DROP DOMAIN insta5.over, util.their; REVOKE USAGE ON SCHEMA insta5 FROM PUBLIC;
 ALTER FUNCTION insta5.in_check(text) SET search_path = insta5, public});
