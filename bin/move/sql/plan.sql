@@ -414,12 +414,9 @@ lesser_type (oid) AS (
  OR EXISTS (SELECT FROM pg_constraint k JOIN pg_depend d ON (d.classid, d.objid) = (k.tableoid, k.oid) WHERE contypid = t.oid AND :calls_lesser)
  UNION SELECT CASE d.classid WHEN 'pg_type'::regclass THEN d.objid ELSE c.reltype END FROM lesser_type l JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = l.oid
  LEFT JOIN pg_class c ON d.classid = c.tableoid AND c.oid = d.objid WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0),
--- Such a part of a table is planned with it.
-part (root, oid) AS (SELECT inhparent, inhrelid FROM pg_inherits UNION SELECT root, inhrelid FROM part JOIN pg_inherits ON inhparent = part.oid),
 rel AS MATERIALIZED (
  SELECT c.oid, relkind, relowner, relname, r.shard FROM pg_namespace n JOIN snowid.shard_registry r ON r.schema = nspname JOIN pg_class c ON relnamespace = n.oid
- WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm') AND relowner IN (TABLE trusted) AND nspowner IN (TABLE trusted) AND (relkind <> 'm' OR :'trust_owners'::bool)
- AND NOT EXISTS (SELECT FROM part JOIN pg_class p USING (oid) WHERE root = c.oid AND p.relowner NOT IN (TABLE trusted))),
+ WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm') AND relowner IN (TABLE trusted) AND nspowner IN (TABLE trusted) AND (relkind <> 'm' OR :'trust_owners'::bool)),
 expression AS MATERIALIZED (
  SELECT rel.*, format('constraint %I', conname) AS what, pg_get_expr(conbin, conrelid) AS text, k.tableoid AS classid, k.oid AS objid FROM rel JOIN pg_constraint k ON conrelid = rel.oid AND contype = 'c'
  UNION ALL SELECT rel.*, format('column %I', attname), pg_get_expr(adbin, adrelid), f.tableoid, f.oid
