@@ -28,6 +28,7 @@ extern struct Options
 	int			threshold;		/* percent */
 	bool		dry_run;
 	bool		keep;
+	bool		trust_owners;
 	bool		json;
 	char	  **for_move;		/* options for snowid-move */
 	int			nfor_move;

@@ -82,7 +82,9 @@ tell_unreached(PGconn *conn, const char *name, const char *home, const char *oth
 static bool
 may_be_added(Side *server, const char *name, const char *identity)
 {
-	char	   *facts = query_text(directory, FLEET_ADD_FACTS_SQL, here(identity), here(name));
+	bool		is_same = strcmp(identity, identity_of(directory)) == 0;
+	char	   *facts = query_text(directory, FLEET_ADD_FACTS_SQL, here(identity), here(name), is_same ? "'t'" : "'f'",
+								   is_same || options.trust_owners ? "'f'" : "'t'");
 	PGresult   *res = query(server->conn, FLEET_ADD_CHECKS_SQL, here(name), here(facts), here(registry_option()));
 	bool		failed = *PQgetvalue(res, 0, 1) == 't';
 

@@ -21,6 +21,7 @@ static const Option table[] = {
 	{"directory-for-servers", 0, "CONNSTR", "how servers reach it, if not as --registry",.string = &options.for_servers,.commands = OF_ADD},
 	{"weight", 0, "NUMBER", "how much of the whole the server should have (default: 1)",.string = &options.weight,.commands = OF_ADD},
 	{"note", 0, "TEXT", "what status shows beside it",.string = &options.note,.commands = OF_ADD},
+	{"trust-owners", 0, NULL, "read shared tables whose owners are no superusers",.flag = &options.trust_owners,.commands = OF_ADD},
 	{"by", 0, "WHAT", "what to even out: bytes, inserts or shards (default: bytes)",.string = &options.by,.commands = OF_PLAN},
 	{"period", 0, "INTERVAL", "for which inserts are counted (by inserts: 10s)",.string = &options.period,.commands = OF_PLAN | OF_STATUS},
 	{"threshold", 0, "PERCENT", "nothing moves for less (default: 5)",.number = &options.threshold,.max = 1000,.commands = OF_BALANCE},

@@ -37,7 +37,7 @@ command_status(const char *unused, const char *unused_too)
 	run(directory, "SELECT set_config('snowid_fleet.wal', pg_current_wal_lsn()::text, false)");
 	ask_servers(options.period);
 	run(directory, STATUS_DOCUMENT_SQL, here(without_password("--registry", options.registry)), here(findings(&status)),
-		here(registry_option()));
+		here(registry_option()), here(identity_of(directory)));
 	if (options.html != NULL)
 	{
 		/* Nothing of it ends the script that it stands in. */

@@ -1,11 +1,7 @@
 -- What snowid-fleet asks of each server, and makes of all answers.
+\ir ../../common/shared.sql
 
 \set this_database '(SELECT oid FROM pg_database WHERE datname = current_database())'
-
--- A server, whatever address leads to it: a clone has the identifier, too.
-SELECT $$
-concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database())
-$$ AS run \gset
 
 -- What is to be evened out.
 SELECT $$
@@ -26,10 +22,11 @@ $$ AS standby_lag \gset
 \echo fleet_standby_lag_sql
 :standby_lag;
 
--- One server.  Its roles are those that a shard's schema and tables need.
+-- One server: which run it is, whatever address leads there, as identity_of() has it; its roles are those that a shard's schema and tables need.
 -- arguments: period
 \echo fleet_facts_sql
-SELECT json_build_object('run', :run, 'is_standby', pg_is_in_recovery(), 'standby_lag', (:standby_lag), 'role', current_user,
+SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database()),
+ 'is_standby', pg_is_in_recovery(), 'standby_lag', (:standby_lag), 'role', current_user,
  'follows', EXISTS (SELECT FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid WHERE subenabled AND srrelid = 'snowid.shard_registry'::regclass),
  'shards', ARRAY(SELECT json_build_object('shard', l.shard, 'schema', l.schema, 'lives', snowid_internal.lives(r),
    'bytes', bytes, 'rows', rows, 'inserts', inserts_per_second) FROM snowid.shard_load(:'period'::interval) l JOIN snowid.shard_registry r ON r.shard = l.shard),
@@ -179,8 +176,12 @@ FROM pg_locks LEFT JOIN pg_stat_activity a USING (pid) WHERE locktype = 'advisor
 -- What a server must be like; what the directory knows is in facts.
 -- arguments: name facts registry
 \echo fleet_add_checks_sql
-WITH d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f, jsonb_to_record(f) x (is_same bool, level text, used jsonb, shards jsonb, roles jsonb, columns jsonb)),
- c AS MATERIALIZED (SELECT c.*, to_regclass(t) AS oid FROM d, jsonb_to_recordset(columns) c (t text, a name))
+WITH RECURSIVE d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f,
+  jsonb_to_record(f) x (is_same bool, reads bool, untrusted text, level text, used jsonb, shards jsonb, roles jsonb, columns jsonb)),
+ c AS MATERIALIZED (SELECT c.*, to_regclass(t) AS oid FROM d, jsonb_to_recordset(columns) c (t text, a name)),
+ shared (oid) AS (SELECT c.oid FROM d, c WHERE reads UNION SELECT srrelid FROM d, pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid
+   WHERE reads AND subname = 'snowid_registry_' || :'name' AND srrelid::regclass::text !~ '^snowid\.'),
+ :untrusted, refused (what) AS MATERIALIZED (SELECT untrusted FROM d WHERE untrusted IS NOT NULL UNION TABLE untrusted)
 SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')) || coalesce(format(E'%-8s %s\n', '', to_do), ''), '' ORDER BY n, what),
  bool_or(severity = 'FAILED') FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
  UNION ALL SELECT 2, 'FAILED', 'it has servers of its own', 'Is it a directory? If it was one and is no more, type there: TRUNCATE snowid.servers, snowid.placements, snowid.poolers;'
@@ -216,9 +217,11 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
  UNION ALL SELECT DISTINCT 7, 'FAILED', CASE WHEN oid IS NULL THEN format('the directory publishes table %s, which is not there', t)
    ELSE format('table %s lacks column %s of the directory''s', t, a) END, CASE WHEN oid IS NULL THEN 'Make' ELSE 'Add' END || ' it, as it is on the directory.'
   FROM c WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = oid AND attname = a AND NOT attisdropped)
+ UNION ALL SELECT 7, 'FAILED', what, 'If you trust that role with both servers, say so: --trust-owners.' FROM refused
  UNION ALL SELECT DISTINCT 7, 'FAILED', format('table %s is not empty, so the directory''s rows cannot come', t),
    format('If the directory has all of them, type there: SET session_replication_role = replica; DELETE FROM %s;', t)
-  FROM d, c WHERE NOT is_same AND query_to_xml('SELECT 1 FROM ' || oid || ' LIMIT 1', false, false, '')::text ~ '<row' AND oid NOT IN (SELECT srrelid FROM pg_subscription_rel)
+  FROM d, c WHERE NOT is_same AND CASE WHEN NOT EXISTS (TABLE refused) THEN query_to_xml('SELECT 1 FROM ' || oid || ' LIMIT 1', false, false, '')::text ~ '<row' END
+  AND oid NOT IN (SELECT srrelid FROM pg_subscription_rel)
  UNION ALL SELECT 8, 'warning', 'roles of shards of other servers are not there: ' || string_agg(r, ', ' ORDER BY r), 'Make them, as they are there: pg_dumpall --roles-only.'
   FROM d, jsonb_array_elements_text(roles) r WHERE r NOT IN (SELECT rolname FROM pg_roles) HAVING count(*) > 0 ) x (n, severity, what, to_do);
 
@@ -231,9 +234,11 @@ SELECT format(CASE name WHEN :'name' THEN 'the name %s is that of another server
  JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND NOT EXISTS (SELECT FROM answer o WHERE o.name <> a.name AND o.facts ->> 'run' = :'identity')) FROM answer
 WHERE name IS NOT NULL AND (name = :'name') <> (CASE WHEN facts IS NULL THEN place = :'place' ELSE facts ->> 'run' = :'identity' END) ORDER BY name = :'name';
 
--- arguments: identity name
+-- arguments: identity name is_same reads
 \echo fleet_add_facts_sql
-SELECT jsonb_build_object('is_same', :run = :'identity', 'level', :level,
+WITH RECURSIVE shared (oid) AS (SELECT c.oid FROM pg_publication_tables JOIN pg_namespace n ON nspname = schemaname JOIN pg_class c ON relnamespace = n.oid AND relname = tablename
+ WHERE pubname = 'shard_registry' AND schemaname <> 'snowid' AND :'reads'::bool), :untrusted
+SELECT jsonb_build_object('is_same', :'is_same'::bool, 'reads', :'reads'::bool, 'untrusted', (TABLE untrusted), 'level', :level,
  'used', ARRAY(SELECT to_jsonb(v) FROM (VALUES ('max_replication_slots', (SELECT count(*) FROM pg_replication_slots)), ('max_wal_senders', (SELECT count(*) FROM pg_stat_replication)))
   v (name, used) WHERE used + 2 > current_setting(name)::int),
  'shards', ARRAY(SELECT jsonb_build_object('shard', shard, 'schema', schema, 'server', coalesce(a.name, l.home, 'the directory'), 'is_there', a.facts ->> 'run' = :'identity' OR a.name = :'name')
@@ -260,7 +265,7 @@ SELECT sum(n::int8) FROM pg_stat_subscription_stats s, jsonb_each_text(to_jsonb(
 -- The query that tells, on both servers, what rows the published tables have: of these, what is published.
 -- arguments: tables
 \echo fleet_sums_sql
-SELECT 'SELECT coalesce(jsonb_agg(x), ''[]'') FROM (' || coalesce(string_agg(format($$SELECT %L, count(*), sum(('x' || left(md5(to_jsonb(r)::text), 15))::bit(60)::bigint)
+SELECT 'SELECT coalesce(jsonb_agg(x), ''[]'') FROM (' || coalesce(string_agg(format($$SELECT %L, count(*), sum(('x' || left(md5(textin(record_out(r))), 15))::bit(60)::bigint)
  FROM (SELECT %s FROM %I.%I WHERE %s) r$$, tablename, columns, schemaname, tablename, coalesce(rowfilter, 'true')), ' UNION ALL '), 'SELECT') || ') x'
 FROM pg_publication_tables, LATERAL (SELECT string_agg(quote_ident(a), ', ') AS columns FROM unnest(attnames) a) c
 WHERE pubname = 'shard_registry' AND schemaname <> 'snowid' AND CAST(:'tables' AS jsonb) ? format('%I.%I', schemaname, tablename);

@@ -1,5 +1,6 @@
 -- Long queries that are no checks.
 \ir common.sql
+\ir ../../common/shared.sql
 
 \echo standby_name_sql
 :standby_name;
@@ -189,13 +190,10 @@ FROM (:shared_keys) k JOIN pg_namespace n ON n.oid = connamespace JOIN snowid.sh
 LATERAL (SELECT string_agg('t.' || quote_ident(attname), ', ' ORDER BY attname)
  FROM pg_attribute WHERE attrelid = confrelid AND attnum = ANY (confkey)) a (columns) GROUP BY confrelid, columns ORDER BY 1, 2;
 
--- Of a table, its partitions or their schemas, an owner who is no superuser, where we are one.
+-- Why a table is not read.
 -- arguments: table
 \echo untrusted_owner_sql
-WITH RECURSIVE part (oid) AS (SELECT to_regclass(:'table')::oid UNION SELECT inhrelid FROM part JOIN pg_inherits ON inhparent = part.oid)
-SELECT format('rows of %s are not compared: %I owns it, or its schema, and is no superuser (--trust-owners)', part.oid::regclass, r.rolname)
-FROM part JOIN pg_class c ON c.oid = part.oid JOIN pg_namespace n ON n.oid = relnamespace, unnest(ARRAY[relowner, nspowner]) owner, pg_database d, pg_roles r, pg_roles own
-WHERE r.oid = CASE owner WHEN 'pg_database_owner'::regrole THEN datdba ELSE owner END AND NOT r.rolsuper AND datname = current_database() AND own.rolname = current_user AND own.rolsuper LIMIT 1;
+WITH RECURSIVE shared (oid) AS (SELECT to_regclass(:'table')::oid), :untrusted SELECT what || ' (--trust-owners)' FROM untrusted;
 
 -- A query for each shard that says what each of its tables has: a count, and perhaps
 -- a checksum, which does not depend on the order.  Of the columns that the source has,
