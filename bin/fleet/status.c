@@ -44,10 +44,7 @@ command_status(const char *unused, const char *unused_too)
 		char	   *document = query_text(directory, "SELECT replace(document::text, '<', '\\u003c') FROM document");
 
 		if (!write_file(options.html, text_of("%s%s%s", PAGE_BEGIN, document, PAGE_END)))
-		{
-			report_error("could not write \"%s\": %m", options.html);
-			return EXIT_USAGE;
-		}
+			return report_error("could not write \"%s\": %m", options.html), EXIT_USAGE;
 	}
 	if (options.json)
 		puts(query_text(directory, "SELECT document FROM document"));
