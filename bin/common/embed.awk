@@ -45,6 +45,8 @@ function number_all(names, before, after,	list, n, i) {
 
 # Put in what variables stand for, as psql does: also within what they stand for.
 function expand(text,	out, word, name) {
+	if (!checks)
+		gsub(/%/, "%%", text)
 	gsub(/::/, "\001", text)
 	while (match(text, /:'?[a-z_]+'?/)) {
 		word = name = substr(text, RSTART + 1, RLENGTH - 1)
@@ -65,8 +67,6 @@ function expand(text,	out, word, name) {
 
 # A query as C: a literal for each line.
 function literal(text,	lines, n, i, out) {
-	if (!checks)
-		gsub(/%/, "%%", text)
 	n = split(expand(text), lines, "\n")
 	for (i = 1; i <= n; i++) {
 		gsub(/\\/, "&&", lines[i])

@@ -8,6 +8,7 @@
 #define FLEET_H
 
 #include "ask.h"
+#include "plan.h"
 
 #include <time.h>
 
@@ -21,13 +22,12 @@ extern struct Options
 	const char *note;
 	const char *until;
 	const char *html;
-	int64		max_bytes;		/* 0: no limit */
+	PlanLimits	limits;
 	int64		max_lag;		/* -1: don't look */
-	int			max_moves;
 	int			at_once;		/* moves of a server */
-	int			threshold;		/* percent */
 	bool		dry_run;
 	bool		keep;
+	bool		trust_owners;
 	bool		json;
 	char	  **for_move;		/* options for snowid-move */
 	int			nfor_move;

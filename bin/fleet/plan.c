@@ -61,12 +61,10 @@ may_be_at(const Plan *plan, const PlanPool *pool, int server)
 static bool
 may_go(const Plan *plan, const PlanPool *pool, int server)
 {
-	const PlanLimits *limits = plan->limits;
-
 	return !pool->stays && server != pool->to && !plan->servers[server].drains &&
 		(plan->servers[server].takes || server == pool->server) &&
-		(pool->to != pool->server || limits->max_moves == 0 || plan->nmoves < limits->max_moves) &&
-		(pool->to != pool->server || limits->max_bytes == 0 || plan->bytes + pool->bytes <= limits->max_bytes) &&
+		(pool->to != pool->server || plan->limits->max_moves == 0 || plan->nmoves < plan->limits->max_moves) &&
+		(pool->to != pool->server || plan->limits->max_bytes == 0 || plan->bytes + pool->bytes <= plan->limits->max_bytes) &&
 		may_be_at(plan, pool, server);
 }
 
@@ -244,7 +242,7 @@ make_plan(const PlanServer *servers, int nservers, PlanPool *pools, int npools, 
 		count_apart(&plan, &pools[i], s, 1);
 	}
 	move_out(&plan);
-	if (balances && balance(&plan, move_what_fits, limits->threshold))
+	if (balances && balance(&plan, move_what_fits, limits->threshold / 100.0))
 		(void) balance(&plan, move_what_helps, 0);
 	free(plan.load);
 	free(plan.share);

@@ -30,8 +30,8 @@ typedef struct PlanPool
 
 typedef struct PlanLimits
 {
-	double		threshold;		/* of an imbalance beyond 1 */
-	double		max_bytes;		/* 0: none */
+	int			threshold;		/* of an imbalance, in percent beyond 1 */
+	int64		max_bytes;		/* 0: none */
 	int			max_moves;		/* 0: none */
 } PlanLimits;
 

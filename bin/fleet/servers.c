@@ -64,7 +64,7 @@ ask_servers(const char *period)
 		run(directory, "INSERT INTO answer VALUES (%d, %s, %s, %s, %s::jsonb, %s)", i, here(servers[i].name), here(servers[i].home),
 			here(servers[i].place), here(asked->answer == NULL ? NULL : PQgetvalue(asked->answer, 0, 0)), here(asked->trouble));
 	}
-	run(directory, FLEET_TOLD_SQL);
+	run(directory, FLEET_TOLD_SQL, here(options.by));
 }
 
 static void
@@ -82,7 +82,8 @@ tell_unreached(PGconn *conn, const char *name, const char *home, const char *oth
 static bool
 may_be_added(Side *server, const char *name, const char *identity)
 {
-	char	   *facts = query_text(directory, FLEET_ADD_FACTS_SQL, here(identity), here(name));
+	char	   *facts = query_text(directory, FLEET_ADD_FACTS_SQL, here(identity), here(name), here(identity_of(directory)),
+								   options.trust_owners ? "'t'" : "'f'");
 	PGresult   *res = query(server->conn, FLEET_ADD_CHECKS_SQL, here(name), here(facts), here(registry_option()));
 	bool		failed = *PQgetvalue(res, 0, 1) == 't';
 

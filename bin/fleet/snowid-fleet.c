@@ -6,7 +6,7 @@
 #include <limits.h>
 
 struct Options options = {
-	.by = "bytes",.threshold = 5,.max_lag = -1,.at_once = 1
+	.by = "bytes",.limits.threshold = 5,.max_lag = -1,.at_once = 1
 };
 
 #define OF_ADD		(1 << 0)
@@ -21,11 +21,12 @@ static const Option table[] = {
 	{"directory-for-servers", 0, "CONNSTR", "how servers reach it, if not as --registry",.string = &options.for_servers,.commands = OF_ADD},
 	{"weight", 0, "NUMBER", "how much of the whole the server should have (default: 1)",.string = &options.weight,.commands = OF_ADD},
 	{"note", 0, "TEXT", "what status shows beside it",.string = &options.note,.commands = OF_ADD},
+	{"trust-owners", 0, NULL, "read shared tables whose owners are no superusers",.flag = &options.trust_owners,.commands = OF_ADD},
 	{"by", 0, "WHAT", "what to even out: bytes, inserts or shards (default: bytes)",.string = &options.by,.commands = OF_PLAN},
 	{"period", 0, "INTERVAL", "for which inserts are counted (by inserts: 10s)",.string = &options.period,.commands = OF_PLAN | OF_STATUS},
-	{"threshold", 0, "PERCENT", "nothing moves for less (default: 5)",.number = &options.threshold,.max = 1000,.commands = OF_BALANCE},
-	{"max-bytes", 0, "SIZE", "move no more",.size = &options.max_bytes,.commands = OF_PLAN},
-	{"max-moves", 0, "N", "move no more pools",.number = &options.max_moves,.min = 1,.max = INT_MAX,.commands = OF_PLAN},
+	{"threshold", 0, "PERCENT", "nothing moves for less (default: 5)",.number = &options.limits.threshold,.max = 1000,.commands = OF_BALANCE},
+	{"max-bytes", 0, "SIZE", "move no more",.size = &options.limits.max_bytes,.commands = OF_PLAN},
+	{"max-moves", 0, "N", "move no more pools",.number = &options.limits.max_moves,.min = 1,.max = INT_MAX,.commands = OF_PLAN},
 	{"at-once", 0, "N", "moves of a server at the same time (default: 1)",.number = &options.at_once,.min = 1,.max = 64,.commands = OF_PLAN},
 	{"until", 0, "HH:MM", "begin nothing that would not end by then",.string = &options.until,.commands = OF_PLAN},
 	{"max-lag", 0, "SIZE", "wait for standbys that are further behind",.size = &options.max_lag,.commands = OF_PLAN},
@@ -110,8 +111,7 @@ main(int argc, char *argv[])
 		i++;
 	if (i == (int) lengthof(commands))
 		refuse_usage("unknown argument \"%s\"", command);
-	nargs = for_move - more_arguments;	/* getopt leaves in place what follows
-										 * -- */
+	nargs = for_move - more_arguments;	/* what follows -- keeps its place */
 	if (*for_move != NULL && (commands[i].bit & OF_PLAN) == 0)
 		refuse_usage("the command %s gives no options to snowid-move", command);
 	if (nargs < commands[i].min || nargs > commands[i].max)

@@ -37,17 +37,14 @@ command_status(const char *unused, const char *unused_too)
 	run(directory, "SELECT set_config('snowid_fleet.wal', pg_current_wal_lsn()::text, false)");
 	ask_servers(options.period);
 	run(directory, STATUS_DOCUMENT_SQL, here(without_password("--registry", options.registry)), here(findings(&status)),
-		here(registry_option()));
+		here(registry_option()), here(identity_of(directory)));
 	if (options.html != NULL)
 	{
 		/* Nothing of it ends the script that it stands in. */
 		char	   *document = query_text(directory, "SELECT replace(document::text, '<', '\\u003c') FROM document");
 
 		if (!write_file(options.html, text_of("%s%s%s", PAGE_BEGIN, document, PAGE_END)))
-		{
-			report_error("could not write \"%s\": %m", options.html);
-			return EXIT_USAGE;
-		}
+			return report_error("could not write \"%s\": %m", options.html), EXIT_USAGE;
 	}
 	if (options.json)
 		puts(query_text(directory, "SELECT document FROM document"));

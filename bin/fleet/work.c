@@ -5,7 +5,6 @@
  * any time a server is in one job, or in --at-once, so that pairs go on beside each other.
  */
 #include "fleet.h"
-#include "plan.h"
 #include "sql/fleet.inc"
 
 #include <fcntl.h>
@@ -46,7 +45,7 @@ stop(int unused)
 
 /* What there is to plan with. */
 static void
-read_facts(const char *by, const char *drained)
+read_facts(const char *drained)
 {
 	PGresult   *res = query(directory, "SELECT n, CASE WHEN name IS NULL THEN 0 ELSE weight END, state = 'open' AND "
 							"facts ->> 'is_standby' = 'false', state = 'draining' OR name = %s FROM known", here(drained));
@@ -58,7 +57,7 @@ read_facts(const char *by, const char *drained)
 		.weight = atof(PQgetvalue(res, row, 1)),.takes = *PQgetvalue(res, row, 2) == 't',.drains = *PQgetvalue(res, row, 3) == 't'
 	};
 	PQclear(res);
-	run(directory, FLEET_POOLS_SQL, here(by), here(drained));
+	run(directory, FLEET_POOLS_SQL, here(drained));
 	res = query(directory, "SELECT server, load, bytes, stays OR (substr(allowed, server + 1, 1) = '1' AND allowed !~ '1.*1'), allowed, apart "
 				"FROM pool ORDER BY i");
 	npools = PQntuples(res);
@@ -111,7 +110,7 @@ take_plan(void)
 	run(directory, "UPDATE pool SET target = v.t, stuck = v.s FROM (VALUES %s) v (i, t, s) WHERE v.i = pool.i", rows.data);
 	termPQExpBuffer(&rows);
 	run(directory, FLEET_JOBS_SQL);
-	puts(query_text(directory, FLEET_PLAN_TEXT_SQL, text_of("'%f'", rate()), here(options.by),
+	puts(query_text(directory, FLEET_PLAN_TEXT_SQL, text_of("'%f'", rate()),
 					here(without_password("--registry", options.registry)), here(registry_option())));
 	fflush(stdout);
 	take_jobs(query(directory, "SELECT shards, server, target, f.typed, t.typed, bytes, false, NULL FROM job JOIN known f ON f.n = server "
@@ -256,12 +255,12 @@ do_jobs(void)
 {
 	int			running,
 				waiting,
-				nfailed = 0;
+				nfailed;
 	bool		told = false;
 
 	for (;; wait_ms(50))
 	{
-		running = waiting = 0;
+		running = waiting = nfailed = 0;
 		for (int i = 0; i < njobs; i++)
 		{
 			Job		   *job = &jobs[i];
@@ -283,15 +282,13 @@ do_jobs(void)
 				end_step(job, status);
 			running += job->pid > 0;
 			waiting += !job->begun;
+			nfailed += job->failed || !job->begun;
 		}
 		if (stopping && !told && (told = true))
 			report_info("no further move is begun; %d are being ended", running);
 		if (running == 0 && (waiting == 0 || told))
-			break;
+			return nfailed;
 	}
-	for (int i = 0; i < njobs; i++)
-		nfailed += jobs[i].failed || !jobs[i].begun;
-	return nfailed;
 }
 
 /* What is there now.  False after saying why there can be no plan. */
@@ -316,9 +313,8 @@ look(const char *drained)
 int
 command_balance(const char *drained, const char *unused)
 {
-	PlanLimits	limits = {.threshold = options.threshold / 100.0,.max_bytes = options.max_bytes,.max_moves = options.max_moves};
 	int			nleft,
-				nstuck = 0;
+				nstuck;
 	const char *stay;
 
 	if (options.until != NULL)
@@ -345,11 +341,10 @@ command_balance(const char *drained, const char *unused)
 	if (njobs > 0 && !options.dry_run && (stopping || !look(drained)))
 		return stopping ? EXIT_INCOMPLETE : EXIT_FAILED;
 
-	read_facts(options.by, drained);
-	make_plan(plan_servers, nservers, pools, npools, &limits, drained == NULL);
+	read_facts(drained);
+	make_plan(plan_servers, nservers, pools, npools, &options.limits, drained == NULL);
 	take_plan();
-	for (int i = 0; i < npools; i++)
-		nstuck += pools[i].stuck;
+	nstuck = query_int64(directory, "SELECT count(*) FROM pool WHERE stuck");
 	stay = nstuck == 1 ? "1 pool has to stay" : text_of("%d pools have to stay", nstuck);
 	if (options.dry_run)
 		return nstuck > 0 ? EXIT_FAILED : EXIT_DONE;

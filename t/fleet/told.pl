@@ -127,6 +127,39 @@ $dir->safe_psql('postgres', 'ALTER TABLE public.late ADD more int');
 fleet_ok([ 'add', 's1' ], 1, 'a column that is not there', qr/^FAILED +table public\.late lacks column more of the directory's\n +Add it/m);
 $_->safe_psql('postgres', 'ALTER TABLE public.late ADD more int') for $s1, $s2, $s3;
 
+# To read a shared table runs what is constant in indexes of its owner, or of a table that it is part of, as the superuser who adds: so
+# such an owner is refused, or trusted.  What the owner of a type has made of it never runs.
+$_->safe_psql('postgres', q{CREATE ROLE app; GRANT CREATE ON SCHEMA public TO app; SET ROLE app; CREATE TYPE public.kind AS ENUM ('a', 'b');
+	CREATE FUNCTION public.note() RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'RAN as %', current_user; RETURN 1; END$$;
+	CREATE FUNCTION public.of_kind(public.kind) RETURNS json IMMUTABLE LANGUAGE sql AS 'SELECT to_json(public.note())';
+	CREATE CAST (public.kind AS json) WITH FUNCTION public.of_kind(public.kind); RESET ROLE; CREATE TABLE public.kinds (kind public.kind PRIMARY KEY)}) for $dir, $s1, $s2, $s3;
+$dir->safe_psql('postgres', q{INSERT INTO public.kinds VALUES ('a'); ALTER PUBLICATION shard_registry ADD TABLE public.kinds});
+my $superuser = $dir->safe_psql('postgres', 'SELECT current_user');
+my ($planted, $taken_back) = ('OWNER TO app; SET ROLE app; CREATE INDEX planted ON public', 'OWNER TO CURRENT_USER; DROP INDEX public.planted');
+for my $case ([ 'a new one', $s1, 'kinds' ], [ 'the directory', $dir, 'zones' ], [ 'a part', $s2, 'all_zones',
+	'CREATE TABLE public.all_zones (name text) PARTITION BY LIST (name); ALTER TABLE public.all_zones ATTACH PARTITION public.zones DEFAULT' ])
+{
+	my ($name, $node, $table, $before) = @$case;
+	my $added = $node == $s2 ? 's2' : 's1';
+	my $ran = sub { return slurp_file($node->logfile, $_[0]) =~ /RAN as \Q$superuser\E$/m };
+	$node->safe_psql('postgres', ($before // 'SELECT') . "; ALTER TABLE public.$table $planted.$table ((public.note()))");
+	my $since = -s $node->logfile;
+	fleet_ok([ 'add', $added ], 1, "an owner who is no superuser: $name",
+		qr/^FAILED +public\.$table is not read: app owns it, its schema, or what its indexes call, and is no superuser\n +If you trust that role with both servers, say so: --trust-owners\.$/m, qr/nothing was changed/);
+	ok(!$ran->($since), '... and nothing of his has run');
+	fleet_ok([ 'add', $added, '--trust-owners' ], 0, '... but if he is trusted');
+	ok($ran->($since), '... as it would have');
+	$node->safe_psql('postgres', "ALTER TABLE public.$table $taken_back");
+	$since = -s $node->logfile;
+	fleet_ok([ 'add', $added ], 0, '... nor is a superuser refused');
+	ok(!$ran->($since), '... when nothing runs');
+	$node->safe_psql('postgres', 'ALTER TABLE public.all_zones DETACH PARTITION public.zones; DROP TABLE public.all_zones') if $table eq 'all_zones';
+}
+$dir->safe_psql('postgres', 'ALTER PUBLICATION shard_registry DROP TABLE public.late');
+$s3->safe_psql('postgres', 'ALTER TABLE public.late OWNER TO app');
+fleet_ok([ 'add', 's3' ], 1, 'of one that is only subscribed to', qr/^FAILED +public\.late is not read: app owns it/m);
+$s3->safe_psql('postgres', 'ALTER TABLE public.late OWNER TO CURRENT_USER');
+
 # A home that a terminal would obey.
 $dir->safe_psql('postgres', q{INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (99, 'gone', E'host=/nowhere\x1b]0;x\x07\u009b31m dbname=y')});
 for my $command ([ 'status' ], [ 'balance', '--dry-run' ])

@@ -125,7 +125,7 @@ static void
 try_fleet(const char *name, int npools, int nservers, int crowded, const PlanServer *servers, double seconds)
 {
 	PlanPool   *pools = make_pools(npools, nservers, crowded);
-	PlanLimits	limits = {.threshold = 0.05};
+	PlanLimits	limits = {.threshold = 5};
 	clock_t		start = clock();
 	double		took,
 				least,
@@ -259,7 +259,7 @@ compare(const char *name, int crowded, const PlanServer *servers)
 {
 	static const char *const algorithms[] = {"ours", "LPT", "exchanges"};
 	PlanPool   *pools = make_pools(8192, 16, crowded);
-	PlanLimits	limits = {.threshold = 0.05};
+	PlanLimits	limits = {.threshold = 5};
 	double		even[3],
 				cost[3];
 	char text[	300];
@@ -283,7 +283,7 @@ static void
 try_rules(void)
 {
 	PlanServer	servers[4] = {{1, true, false}, {1, true, false}, {1, true, false}, {1, true, false}};
-	PlanLimits	limits = {.threshold = 0.05};
+	PlanLimits	limits = {.threshold = 5};
 	PlanPool	pools[40];
 	int			moves = 0,
 				there[4] = {0};

@@ -1,35 +1,22 @@
 -- What snowid-fleet asks of each server, and makes of all answers.
+\ir ../../common/shared.sql
 
 \set this_database '(SELECT oid FROM pg_database WHERE datname = current_database())'
 
--- A server, whatever address leads to it: a clone has the identifier, too.
-SELECT $$
-concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database())
-$$ AS run \gset
-
--- What is to be evened out.
-SELECT $$
-sum(CASE :'by' WHEN 'bytes' THEN coalesce(l.bytes, 0) WHEN 'inserts' THEN coalesce(l.inserts, 0) ELSE 1 END) AS load
-$$ AS load \gset
-
 -- What logical replication cannot do with.
-SELECT $$
-(SELECT setting FROM pg_settings WHERE name = 'wal_level' AND setting <> 'logical' AND current_setting('server_version_num')::int < 190000)
-$$ AS level \gset
+\set level '(SELECT setting FROM pg_settings WHERE name = $$wal_level$$ AND setting <> $$logical$$ AND current_setting($$server_version_num$$)::int < 190000)'
 
 -- How far standbys lag; NULL if the role may not see it.
-SELECT $$
-SELECT CASE WHEN bool_or(state IS NULL) THEN NULL
- ELSE coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)) FILTER (WHERE application_name !~ '^snowid_'), 0) END FROM pg_stat_replication
-$$ AS standby_lag \gset
+\set lag 'CASE WHEN count(state) = count(*) THEN coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)) FILTER (WHERE application_name !~ $$^snowid_$$), 0) END'
 
 \echo fleet_standby_lag_sql
-:standby_lag;
+SELECT :lag FROM pg_stat_replication;
 
--- One server.  Its roles are those that a shard's schema and tables need.
+-- One server: which run it is, whatever address leads there, as identity_of() has it; its roles are those that a shard's schema and tables need.
 -- arguments: period
 \echo fleet_facts_sql
-SELECT json_build_object('run', :run, 'is_standby', pg_is_in_recovery(), 'standby_lag', (:standby_lag), 'role', current_user,
+SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database()),
+ 'is_standby', pg_is_in_recovery(), 'standby_lag', (SELECT :lag FROM pg_stat_replication), 'role', current_user,
  'follows', EXISTS (SELECT FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid WHERE subenabled AND srrelid = 'snowid.shard_registry'::regclass),
  'shards', ARRAY(SELECT json_build_object('shard', l.shard, 'schema', l.schema, 'lives', snowid_internal.lives(r),
    'bytes', bytes, 'rows', rows, 'inserts', inserts_per_second) FROM snowid.shard_load(:'period'::interval) l JOIN snowid.shard_registry r ON r.shard = l.shard),
@@ -49,13 +36,15 @@ SELECT json_build_object('run', :run, 'is_standby', pg_is_in_recovery(), 'standb
    'fleet_move', details ->> 'fleet_move', 'bytes', (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
      AND nspname = m.schema WHERE relkind = 'r')) FROM snowid.moves m WHERE details ? 'move_id' AND NOT details ? 'split'));
 
--- The same server twice counts once: address leads from each to the first of its n, which is in known.  Their shards are in told.
+-- The same server twice counts once: address leads from each to the first of its n, which is in known.  Their shards are in told; load is what to even out.
+-- arguments: by
 \echo fleet_told_sql
 CREATE TEMP TABLE address AS SELECT n AS i, home, place, (SELECT min(b.n) FROM answer b WHERE b.place = a.place OR b.facts ->> 'run' = a.facts ->> 'run') AS n FROM answer a;
 CREATE TEMP TABLE known AS SELECT n, coalesce(a.name, a.home, 'directory') AS shown, coalesce(a.home, a.place) AS typed, a.name, a.home, weight, state, note, facts, trouble
  FROM answer a JOIN address d USING (n) LEFT JOIN snowid.servers s ON s.name = a.name WHERE i = n;
 CREATE TEMP TABLE told AS SELECT n, s.* FROM known, jsonb_to_recordset(facts -> 'shards') s (shard int, lives text, bytes float8, inserts float8, rows float8);
-CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, t.lives, t.bytes, t.inserts, t.rows
+CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) AS pool, r.home, d.n AS server, t.lives, t.bytes, t.inserts, t.rows,
+  CASE :'by' WHEN 'bytes' THEN coalesce(t.bytes, 0) WHEN 'inserts' THEN coalesce(t.inserts, 0) ELSE 1 END AS load
  FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home LEFT JOIN told t ON t.n = d.n AND t.shard = r.shard;
 CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, CASE WHEN is_source THEN n ELSE p END AS source, CASE WHEN is_source THEN p ELSE n END AS target,
  CASE m.role WHEN 'source' THEN n ELSE p END AS leaves, CASE m.role WHEN 'source' THEN p ELSE n END AS enters, (m.role = 'source') <> is_source AS is_back,
@@ -65,7 +54,7 @@ FROM known, jsonb_to_recordset(facts -> 'moves') m (shard int, role text, step t
 ORDER BY m.shard, id, (m.role = 'source') DESC;
 
 -- The pools: what moves as a whole.  One that cannot be moved now stays.
--- arguments: by drained
+-- arguments: drained
 \echo fleet_pools_sql
 DROP TABLE IF EXISTS pg_temp.pool, pg_temp.torn, pg_temp.job;
 CREATE TEMP TABLE pool AS WITH rule AS MATERIALIZED (SELECT row_number() OVER () AS n, p.* FROM snowid.placements p),
@@ -78,7 +67,7 @@ SELECT (row_number() OVER (ORDER BY load DESC, pool) - 1)::int AS i, pool, serve
  CASE WHEN r.apart IS NOT NULL THEN (SELECT string_agg(CASE WHEN g.n = ANY (r.apart) THEN '1' ELSE '0' END, '' ORDER BY g.n) FROM rule g WHERE g.rule = 'apart') END AS apart,
  NULL::int AS target, false AS stuck
 FROM (SELECT l.pool, coalesce(mode() WITHIN GROUP (ORDER BY l.server) FILTER (WHERE s.name IS NULL AND fits), mode() WITHIN GROUP (ORDER BY l.server) FILTER (WHERE fits),
-   mode() WITHIN GROUP (ORDER BY l.server) FILTER (WHERE s.name IS NULL), min(l.server)) AS server, :load, coalesce(sum(l.bytes), 0) AS bytes, count(*) AS n,
+   mode() WITHIN GROUP (ORDER BY l.server) FILTER (WHERE s.name IS NULL), min(l.server)) AS server, sum(l.load) AS load, coalesce(sum(l.bytes), 0) AS bytes, count(*) AS n,
    string_agg(l.shard::text, ',' ORDER BY l.shard) AS shards, count(DISTINCT l.server) > 1 OR bool_or(l.lives IS DISTINCT FROM 'here') OR bool_or(g.shard IS NOT NULL) AS stays
  FROM lives l LEFT JOIN (SELECT DISTINCT shard FROM going) g USING (shard)
   LEFT JOIN (SELECT d.n, min(name) AS name FROM snowid.servers JOIN address d USING (home) WHERE state = 'draining' OR name = :'drained' GROUP BY 1) s ON s.n = l.server
@@ -96,10 +85,10 @@ FROM (SELECT *, floor(greatest((sum(n) OVER w - n) / 64, (sum(bytes) OVER w - by
 UNION ALL SELECT server, target, string_agg(shard::text, ',' ORDER BY shard), sum(bytes) FROM torn GROUP BY pool, server, target;
 
 -- The plan, for people; how long it takes, by the last moves.
--- arguments: rate by directory registry
+-- arguments: rate directory registry
 \echo fleet_plan_text_sql
 WITH r AS MATERIALIZED (SELECT k.*, coalesce(b.load, 0) / total AS now, coalesce(t.load, 0) / total AS "then" FROM known k
-  CROSS JOIN (SELECT greatest(sum(load), 1e-9) AS total FROM pool) x LEFT JOIN (SELECT l.server, :load FROM lives l JOIN pool USING (pool) GROUP BY 1) b ON b.server = k.n
+  CROSS JOIN (SELECT greatest(sum(load), 1e-9) AS total FROM pool) x LEFT JOIN (SELECT l.server, sum(l.load) AS load FROM lives l JOIN pool USING (pool) GROUP BY 1) b ON b.server = k.n
   LEFT JOIN (SELECT target, sum(load) AS load FROM pool GROUP BY 1) t ON t.target = k.n),
  w AS (SELECT greatest(6, max(length(name))) AS w FROM r)
 SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g'), E'\n' ORDER BY part, n) FROM (
@@ -179,8 +168,11 @@ FROM pg_locks LEFT JOIN pg_stat_activity a USING (pid) WHERE locktype = 'advisor
 -- What a server must be like; what the directory knows is in facts.
 -- arguments: name facts registry
 \echo fleet_add_checks_sql
-WITH d AS MATERIALIZED (SELECT * FROM CAST(:'facts' AS jsonb) f, jsonb_to_record(f) x (is_same bool, level text, used jsonb, shards jsonb, roles jsonb, columns jsonb)),
- c AS MATERIALIZED (SELECT c.*, to_regclass(t) AS oid FROM d, jsonb_to_recordset(columns) c (t text, a name))
+WITH RECURSIVE d AS (SELECT * FROM jsonb_to_record(CAST(:'facts' AS jsonb)) x (is_same bool, reads bool, untrusted text, level text, used jsonb, shards jsonb, roles jsonb, columns jsonb)),
+ c AS MATERIALIZED (SELECT c.*, to_regclass(t) AS oid FROM d, jsonb_to_recordset(columns) c (t text, a name)),
+ shared (oid) AS (SELECT c.oid FROM d, c WHERE reads UNION SELECT srrelid FROM d, pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid
+   WHERE reads AND subname = 'snowid_registry_' || :'name' AND srrelid::regclass::text !~ '^snowid\.'),
+ :untrusted, refused (what) AS MATERIALIZED (SELECT untrusted FROM d WHERE untrusted IS NOT NULL UNION TABLE untrusted)
 SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')) || coalesce(format(E'%-8s %s\n', '', to_do), ''), '' ORDER BY n, what),
  bool_or(severity = 'FAILED') FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
  UNION ALL SELECT 2, 'FAILED', 'it has servers of its own', 'Is it a directory? If it was one and is no more, type there: TRUNCATE snowid.servers, snowid.placements, snowid.poolers;'
@@ -216,9 +208,11 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
  UNION ALL SELECT DISTINCT 7, 'FAILED', CASE WHEN oid IS NULL THEN format('the directory publishes table %s, which is not there', t)
    ELSE format('table %s lacks column %s of the directory''s', t, a) END, CASE WHEN oid IS NULL THEN 'Make' ELSE 'Add' END || ' it, as it is on the directory.'
   FROM c WHERE NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = oid AND attname = a AND NOT attisdropped)
+ UNION ALL SELECT 7, 'FAILED', what, 'If you trust that role with both servers, say so: --trust-owners.' FROM refused
  UNION ALL SELECT DISTINCT 7, 'FAILED', format('table %s is not empty, so the directory''s rows cannot come', t),
    format('If the directory has all of them, type there: SET session_replication_role = replica; DELETE FROM %s;', t)
-  FROM d, c WHERE NOT is_same AND query_to_xml('SELECT 1 FROM ' || oid || ' LIMIT 1', false, false, '')::text ~ '<row' AND oid NOT IN (SELECT srrelid FROM pg_subscription_rel)
+  FROM d, c WHERE NOT is_same AND CASE WHEN NOT EXISTS (TABLE refused) THEN query_to_xml('SELECT 1 FROM ' || oid || ' LIMIT 1', false, false, '')::text ~ '<row' END
+  AND oid NOT IN (SELECT srrelid FROM pg_subscription_rel)
  UNION ALL SELECT 8, 'warning', 'roles of shards of other servers are not there: ' || string_agg(r, ', ' ORDER BY r), 'Make them, as they are there: pg_dumpall --roles-only.'
   FROM d, jsonb_array_elements_text(roles) r WHERE r NOT IN (SELECT rolname FROM pg_roles) HAVING count(*) > 0 ) x (n, severity, what, to_do);
 
@@ -231,9 +225,11 @@ SELECT format(CASE name WHEN :'name' THEN 'the name %s is that of another server
  JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND NOT EXISTS (SELECT FROM answer o WHERE o.name <> a.name AND o.facts ->> 'run' = :'identity')) FROM answer
 WHERE name IS NOT NULL AND (name = :'name') <> (CASE WHEN facts IS NULL THEN place = :'place' ELSE facts ->> 'run' = :'identity' END) ORDER BY name = :'name';
 
--- arguments: identity name
+-- arguments: identity name own trusts
 \echo fleet_add_facts_sql
-SELECT jsonb_build_object('is_same', :run = :'identity', 'level', :level,
+WITH RECURSIVE shared (oid) AS (SELECT c.oid FROM pg_publication_tables JOIN pg_namespace n ON nspname = schemaname JOIN pg_class c ON relnamespace = n.oid AND relname = tablename
+ WHERE pubname = 'shard_registry' AND schemaname <> 'snowid' AND NOT (:'identity' = :'own' OR :'trusts'::bool)), :untrusted
+SELECT jsonb_build_object('is_same', :'identity' = :'own', 'reads', NOT (:'identity' = :'own' OR :'trusts'::bool), 'untrusted', (TABLE untrusted), 'level', :level,
  'used', ARRAY(SELECT to_jsonb(v) FROM (VALUES ('max_replication_slots', (SELECT count(*) FROM pg_replication_slots)), ('max_wal_senders', (SELECT count(*) FROM pg_stat_replication)))
   v (name, used) WHERE used + 2 > current_setting(name)::int),
  'shards', ARRAY(SELECT jsonb_build_object('shard', shard, 'schema', schema, 'server', coalesce(a.name, l.home, 'the directory'), 'is_there', a.facts ->> 'run' = :'identity' OR a.name = :'name')
@@ -260,7 +256,7 @@ SELECT sum(n::int8) FROM pg_stat_subscription_stats s, jsonb_each_text(to_jsonb(
 -- The query that tells, on both servers, what rows the published tables have: of these, what is published.
 -- arguments: tables
 \echo fleet_sums_sql
-SELECT 'SELECT coalesce(jsonb_agg(x), ''[]'') FROM (' || coalesce(string_agg(format($$SELECT %L, count(*), sum(('x' || left(md5(to_jsonb(r)::text), 15))::bit(60)::bigint)
+SELECT 'SELECT coalesce(jsonb_agg(x), ''[]'') FROM (' || coalesce(string_agg(format($$SELECT %L, count(*), sum(('x' || left(md5(textin(record_out(r))), 15))::bit(60)::bigint)
  FROM (SELECT %s FROM %I.%I WHERE %s) r$$, tablename, columns, schemaname, tablename, coalesce(rowfilter, 'true')), ' UNION ALL '), 'SELECT') || ') x'
 FROM pg_publication_tables, LATERAL (SELECT string_agg(quote_ident(a), ', ') AS columns FROM unnest(attnames) a) c
 WHERE pubname = 'shard_registry' AND schemaname <> 'snowid' AND CAST(:'tables' AS jsonb) ? format('%I.%I', schemaname, tablename);

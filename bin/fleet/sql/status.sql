@@ -1,5 +1,5 @@
 -- What status makes of all answers: one document, as which --json and the page show it.
--- arguments: directory findings registry
+-- arguments: directory findings registry identity
 \echo status_document_sql
 CREATE TEMP TABLE document AS WITH shard_at AS MATERIALIZED (SELECT n, s.* FROM known, jsonb_to_recordset(facts -> 'moves') s (shard int, bytes float8)),
  move AS MATERIALIZED (SELECT id, array_agg(g.shard ORDER BY g.shard) AS shards, min(leaves) AS leaves, min(enters) AS enters, min(step) AS step, min(since) AS since,
@@ -12,8 +12,7 @@ CREATE TEMP TABLE document AS WITH shard_at AS MATERIALIZED (SELECT n, s.* FROM 
 SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'directory', :'directory',
  'servers', ARRAY(SELECT jsonb_build_object('name', shown, 'home', home, 'weight', weight, 'state', state, 'note', note, 'trouble', trouble,
    'shards', l.shards, 'bytes', l.bytes, 'rows', l.rows, 'inserts', l.inserts, 'standby_lag', facts -> 'standby_lag', 'slots', coalesce(facts -> 'slots', '[]'),
-   'follows', weight IS NULL OR facts ->> 'run' = concat_ws(' ', (SELECT system_identifier FROM pg_control_system()),
-    extract(epoch FROM pg_postmaster_start_time()), current_database()) OR (facts -> 'follows' IS DISTINCT FROM 'false' AND active AND confirmed_flush_lsn <= pg_current_wal_lsn()
+   'follows', weight IS NULL OR facts ->> 'run' = :'identity' OR (facts -> 'follows' IS DISTINCT FROM 'false' AND active AND confirmed_flush_lsn <= pg_current_wal_lsn()
     AND EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'shard_registry' AND schemaname = 'snowid' AND tablename = 'shard_registry')) IS TRUE,
    'waits', coalesce(facts -> 'waits', '[]'), 'registry_lag', pg_wal_lsn_diff(greatest(current_setting('snowid_fleet.wal')::pg_lsn, confirmed_flush_lsn), confirmed_flush_lsn))
   FROM known k LEFT JOIN pg_replication_slots ON slot_name = 'snowid_registry_' || k.name, LATERAL (SELECT CASE WHEN k.facts IS NOT NULL THEN 0 END) z (z),

@@ -1,5 +1,6 @@
 -- Parts of queries that more than one file needs.  :x stands for what
 -- "AS x \gset" ends.
+\ir ../../common/shared.sql
 
 -- The shards' schemas; embedded, their OIDs, which a planner knows more of.
 SELECT $$
@@ -156,12 +157,6 @@ SELECT CASE WHEN s < -86400 THEN 'FAILED' WHEN abs(s) > 2 THEN 'warning' ELSE 'o
  WHEN s > 2 THEN 'After a move back, ids would be ahead of the source''s clock. Set the clocks right.' END
 FROM (SELECT extract(epoch FROM clock_timestamp()) - :'other'::numeric) t (s)
 $$ AS clocks_apart \gset
-
--- Whose code may run as the role that we have: superusers', ours, and the database's owner's, if he is one.
-SELECT $$
-SELECT r.oid FROM pg_roles r, pg_database d JOIN pg_roles o ON o.oid = datdba
-WHERE datname = current_database() AND (r.rolsuper OR r.rolname = current_user OR (r.rolname = 'pg_database_owner' AND o.rolsuper))
-$$ AS trusted_roles \gset
 
 -- Functions that the copy runs as the role that we have: those of CHECKs, domains,
 -- exclusion constraints (whose operators they do not depend on), generated columns, range types and partition bounds for each row, of types of

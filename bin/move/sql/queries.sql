@@ -191,16 +191,10 @@ FROM (:shared_keys) k JOIN pg_namespace n ON n.oid = connamespace JOIN snowid.sh
 LATERAL (SELECT string_agg('t.' || quote_ident(attname), ', ' ORDER BY attname)
  FROM pg_attribute WHERE attrelid = confrelid AND attnum = ANY (confkey)) a (columns) GROUP BY confrelid, columns ORDER BY 1, 2;
 
--- Who has a table, a part of it, a schema of these, or a function that their indexes call, and is no superuser,
--- where we are one.
+-- Why a table is not read.
 -- arguments: table
 \echo untrusted_owner_sql
-WITH RECURSIVE part (oid) AS (SELECT to_regclass(:'table')::oid UNION SELECT inhrelid FROM part JOIN pg_inherits ON inhparent = part.oid)
-SELECT format('%s is not read: %s owns it, its schema, or what its indexes call, and is no superuser (--trust-owners)', part.oid::regclass, owner::regrole)
-FROM part JOIN pg_class c ON c.oid = part.oid JOIN pg_namespace n ON n.oid = relnamespace, LATERAL (SELECT unnest(ARRAY[relowner, nspowner]) UNION ALL
- SELECT proowner FROM (SELECT 'pg_class'::regclass, indexrelid FROM pg_index WHERE indrelid = part.oid UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxrelid = part.oid) i (classid, objid)
-  JOIN pg_depend d USING (classid, objid) JOIN pg_proc p ON (refclassid, refobjid) = (p.tableoid, p.oid)) o (owner)
-WHERE owner NOT IN (:trusted_roles) AND EXISTS (SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper) LIMIT 1;
+WITH RECURSIVE shared (oid) AS (SELECT to_regclass(:'table')::oid), :untrusted SELECT what || ' (--trust-owners)' FROM untrusted;
 
 -- A query for each shard that says what each of its tables has: a count, and perhaps
 -- a checksum, which does not depend on the order.  Of the columns that the source has,
