@@ -165,7 +165,7 @@ SELECT string_agg(to_do, ' ') FROM (SELECT format('GRANT %s ON %s TO %I;', strin
 SELECT coalesce(string_agg(coalesce('process ' || pid || coalesce(' of ' || usename, ''), 'a prepared transaction, which pg_prepared_xacts has'), ', '), 'it has just ended')
 FROM pg_locks LEFT JOIN pg_stat_activity a USING (pid) WHERE locktype = 'advisory' AND granted AND (classid, objid) = (1397641047, 4294967293) AND database = :this_database;
 
--- What a server must be like; what the directory knows is in facts.
+-- What a server must be like; what the directory knows is in facts: reads, whether rows of shared tables are read whose owners are not trusted.
 -- arguments: name facts registry
 \echo fleet_add_checks_sql
 WITH RECURSIVE d AS (SELECT * FROM jsonb_to_record(CAST(:'facts' AS jsonb)) x (is_same bool, reads bool, untrusted text, level text, used jsonb, shards jsonb, roles jsonb, columns jsonb)),
