@@ -60,6 +60,8 @@ extern char *being_extended_sql(const Move *move, PGconn *conn);
 extern bool calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas);
 extern char *lock_of_definitions(const MoveOptions *options, PGconn *conn, const char *schema, const char *tables);
 extern bool names_are_held(const MoveOptions *options, PGconn *conn, int pid, const char *schema, const char *tables);
+extern void give_back(const Move *move);
+extern bool hold_schemas(const Move *move);
 extern void tell_to_begin_anew(const Move *move, const char *or);
 extern void tell_changes(const Move *single, const Side *side, const char *since);
 extern Status check_definitions(const Move *move, const Side *side);

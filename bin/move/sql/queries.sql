@@ -137,13 +137,20 @@ JOIN pg_publication p ON p.oid = prpubid WHERE pubname <> :'reverse_name' GROUP 
 UNION ALL SELECT pubname, format('TABLES IN SCHEMA %s', string_agg(quote_ident(schema), ', ' ORDER BY schema))
 FROM theirs n JOIN pg_publication_namespace ON pnnspid = n.oid JOIN pg_publication p ON p.oid = pnpubid GROUP BY pubname ORDER BY 1;
 
--- Makes the statements that give schemas back to those whose they are.
+-- What schemas say of themselves while they are ours, which nobody else can have them say: whose they are.
+SELECT $$
+pg_namespace n JOIN pg_roles o ON o.oid = nspowner AND (rolsuper OR rolname = current_user),
+LATERAL (SELECT obj_description(n.oid, 'pg_namespace')) d (said), LATERAL (SELECT substring(said FROM '^snowid: of shard \d+\nsnowid: owner ([^\n]*)')::jsonb) x (noted)
+$$ AS our_schemas \gset
+
+-- Makes the statements that give schemas back to those.
 -- arguments: schemas
 \echo give_back_sql
-SELECT string_agg(format('ALTER SCHEMA %I OWNER TO %I', schema, details ->> 'owner') || coalesce((
- SELECT string_agg(format('; GRANT %s ON SCHEMA %I TO %s%s', CASE r ->> 'right' WHEN 'CREATE' THEN 'CREATE' ELSE 'USAGE' END, schema,
+SELECT string_agg(format('COMMENT ON SCHEMA %1$I IS %2$L; ALTER SCHEMA %1$I OWNER TO %3$I', nspname, nullif(regexp_replace(said, '^[^\n]*\n[^\n]*\n?', ''), ''), noted ->> 'owner') || coalesce((
+ SELECT string_agg(format('; GRANT %s ON SCHEMA %I TO %s%s', r ->> 'right', nspname,
   coalesce(quote_ident(r ->> 'to'), 'PUBLIC'), CASE WHEN (r ->> 'further')::boolean THEN ' WITH GRANT OPTION' END), '')
- FROM jsonb_array_elements(details -> 'rights') r), ''), '; ') FROM snowid.moves WHERE schema = ANY (:'schemas');
+ FROM jsonb_array_elements(noted -> 'rights') r), ''), '; ')
+FROM :our_schemas WHERE nspname IN (:'schemas') AND noted IS NOT NULL;
 
 -- Carries the states of sequences into the journal of the server that opens them, and
 -- says which shards have not the same sequences there.
@@ -252,14 +259,17 @@ FROM pg_cast WHERE EXISTS (SELECT FROM pg_type t JOIN pg_namespace n ON n.oid = 
  WHERE t.oid IN (castsource, casttarget) AND nspname IN (:'schemas'))
 AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_cast'::regclass AND objid = pg_cast.oid AND deptype IN ('e', 'i'));
 
--- Whose schemas are, and who may use them, for the journal; not as statements, since
--- its writers need not have our rights.
+-- Makes the statements that have schemas say whose they are, and who may use them, unless they may do so already.
+-- arguments: numbers schemas again
 \echo note_owners_sql
-UPDATE snowid.moves SET details = details || (SELECT jsonb_build_object('owner', pg_get_userbyid(nspowner), 'rights',
+SELECT string_agg(format('COMMENT ON SCHEMA %I IS %L', nspname, concat_ws(E'\n', 'snowid: of shard ' || shard, concat('snowid: owner ', jsonb_build_object('owner', pg_get_userbyid(nspowner), 'rights',
  (SELECT coalesce(jsonb_agg(jsonb_build_object('right', privilege_type, 'to', pg_get_userbyid(nullif(grantee, 0)), 'further', is_grantable)), '[]')
-  FROM aclexplode(nspacl) WHERE grantee <> nspowner)) FROM pg_namespace WHERE nspname = moves.schema) WHERE schema IN (:'schemas');
+  FROM aclexplode(nspacl) WHERE grantee <> nspowner))), obj_description(n.oid, 'pg_namespace'))), '; ')
+FROM unnest(ARRAY[:'numbers']::int[], ARRAY[:'schemas']::name[]) s (shard, name) JOIN pg_namespace n ON nspname = name
+WHERE NOT (:'again' AND EXISTS (SELECT FROM :our_schemas WHERE nspname = name AND noted IS NOT NULL));
 
 -- Makes the statements that take schemas from those.
+-- arguments: schemas
 \echo take_schemas_sql
 SELECT string_agg(what, '; ') FROM pg_namespace n, LATERAL (
  SELECT DISTINCT format('REVOKE ALL ON SCHEMA %I FROM %s CASCADE', nspname,
