@@ -220,6 +220,7 @@ extern void tell_publications(const Move *move);
 extern Status clean_up_after(const Move *move, bool is_complete);
 extern Status tell_registry(const Move *move);
 extern Status check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be_gone);
+extern bool schemas_are_of(const Side *side, const char *numbers, const char *names, const char *table);
 extern Status check_copies(const Move *move, const Side *source);
 extern Status drop_copies(const Move *move, const Side *source, bool throttled);
 extern Status tell_copies(const Move *move, const Side *source);

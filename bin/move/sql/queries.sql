@@ -625,17 +625,28 @@ LATERAL (SELECT format($$SELECT concat('(', %L, ')=', k), h FROM (SELECT textin(
  FROM $$, names, keys, texts), $$ t) x ORDER BY convert_to(k, 'UTF8')$$) r (rows, sorted)
 ORDER BY name COLLATE "C";
 
+-- Has a schema what only its owner can have made: the comment that says whose copy it is, or next_id() of
+-- the shard?  That must be the owner's, a superuser's, or ours.
+SELECT $$
+(split_part(obj_description(n.oid, 'pg_namespace'), E'\n', 1) = 'snowid: of shard ' || number
+ OR EXISTS (SELECT FROM pg_proc JOIN pg_roles o ON o.oid = proowner WHERE pronamespace = n.oid AND proname = 'next_id' AND (rolsuper OR proowner = nspowner OR rolname = current_user)
+  AND starts_with(pg_get_function_sqlbody(pg_proc.oid), concat('RETURN snowid_internal.next_id_of_shard(', number, ', ')))) IS TRUE
+$$ AS of_shard \gset
+
+-- Those of some schemas, of which journals or registries say so, that have not.
+-- arguments: numbers names
+\echo strange_schemas_sql
+SELECT DISTINCT number, nspname FROM unnest(ARRAY[:'numbers']::int[], ARRAY[:'names']::name[]) s (number, name) JOIN pg_namespace n ON nspname = name WHERE NOT :of_shard;
+
 -- The schemas that a shard has on a server, by registry, journal, what copies say of themselves, and names that
--- moves and restores give; never one of another shard.
+-- moves and restores give: of those, what only the shard's owner can have made.
 -- arguments: shard schema
 \echo erased_schemas_sql
-SELECT coalesce(string_agg(quote_literal(nspname), ', '), 'NULL') FROM pg_namespace n
-WHERE (nspname IN (SELECT schema FROM snowid.shard_registry WHERE shard = :'shard' UNION ALL SELECT schema FROM snowid.moves WHERE shard = :'shard'
-  UNION ALL SELECT schema FROM snowid.copies WHERE shard = :'shard' AND schema = nspname
-   AND split_part(obj_description(n.oid, 'pg_namespace'), E'\n', 1) = 'snowid: of shard ' || :'shard')
- OR starts_with(nspname, :'schema' || '_') AND substr(nspname, length(:'schema') + 1) ~ '^_(moved\d*|before_.*)$'
- AND EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relkind = 'S'))
-AND NOT EXISTS (SELECT FROM snowid.shard_registry r WHERE r.schema = nspname AND shard <> :'shard');
+SELECT coalesce(string_agg(quote_literal(nspname), ', '), 'NULL') FROM pg_namespace n, CAST(:'shard' AS int) number
+WHERE (nspname IN (SELECT schema FROM snowid.shard_registry WHERE shard = number UNION ALL SELECT schema FROM snowid.moves WHERE shard = number)
+ OR nspname IN (SELECT schema FROM snowid.copies WHERE shard = number) AND split_part(obj_description(n.oid, 'pg_namespace'), E'\n', 1) = 'snowid: of shard ' || number
+ OR starts_with(nspname, :'schema' || '_') AND substr(nspname, length(:'schema') + 1) ~ '^_(moved\d*|before_.*)$')
+AND :of_shard;
 
 -- arguments: schemas shard
 \echo erased_sizes_sql
