@@ -447,6 +447,24 @@ script_of_missing(const Move *single, const char *section)
 }
 
 /*
+ * From here on to the end of the transaction, whoever is not trusted gives the shard's tables nothing that the
+ * script would run: a table that becomes a partition has the default one's CHECKs looked at.
+ */
+static bool
+definitions_are_held(const Move *single, PGconn *conn)
+{
+	char	   *schema = schema_list(single, conn);
+	char	   *tables = query_text(conn, "SELECT coalesce(array_agg(format('%%I.%%I', nspname, relname) ORDER BY c.oid), '{}') FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+									"WHERE nspname = %s AND relkind IN ('r', 'p')", schema);
+	char	   *lock = lock_of_definitions(single->options, conn, schema, literal(conn, tables));
+
+	if (lock == NULL)
+		return true;
+	run_and_tell(&single->target, conn, single->target.conn, "%s", lock);
+	return names_are_held(single->options, conn, PQbackendPID(conn), schema, literal(conn, tables));
+}
+
+/*
  * Make what the target lacks of a shard there, closed, in one transaction; of a section,
  * as pg_restore's option has it, or all.  False after saying what has failed.
  */
@@ -463,7 +481,8 @@ make_missing(const Move *single, const char *section)
 		return false;
 	strip_script(script, target);
 	run(conn, "BEGIN");
-	if ((done = run_script(conn, script, "") && calls_are_trusted(single->options, conn, schema_list(single, conn))))
+	done = definitions_are_held(single, conn);
+	if (done && (done = run_script(conn, script, "") && calls_are_trusted(single->options, conn, schema_list(single, conn))))
 	{
 		run(conn, CLOSE_NEW_SEQUENCES_SQL, text_of("%d", shard->number));
 		run(conn, CLOSE_NEW_TABLES_SQL, literal(conn, shard->schema));

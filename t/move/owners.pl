@@ -270,8 +270,23 @@ ALTER SCHEMA insta6 OWNER TO app; ALTER TABLE insta6.t OWNER TO app; ALTER TABLE
 	$b->safe_psql('postgres', 'DROP INDEX insta6.later');
 	moves_ok($a, $b, 6, [ '--stop-after', 'copied' ], 0, 'without that it is copied');
 	is($b->safe_psql('postgres', $facts), $a->safe_psql('postgres', $facts), 'and his');
-	moves_ok($a, $b, 6, [], 0, 'moved');
-	moves_ok($a, $b, 6, ['finish'], 0, 'finished');
+	moves_ok($a, $b, 6, ['abort'], 0, 'undone');
+
+	# Nor can he add what a new partition would run as it becomes one: it is looked at before.
+	$a->safe_psql('postgres', q{
+SET ROLE app;
+CREATE TABLE insta6.p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE insta6.pd PARTITION OF insta6.p DEFAULT; INSERT INTO insta6.p VALUES (20)});
+	moves_ok($a, $b, 6, [ '--stop-after', 'copied' ], 0, 'copied with a default partition');
+	$a->safe_psql('postgres', 'SET ROLE app; CREATE TABLE insta6.p1 PARTITION OF insta6.p FOR VALUES FROM (0) TO (9)');
+	unlink "$dir/pg_restore", "$dir/swap.sql";
+	append_to_file("$dir/swap.sql", q{SET ROLE app; ALTER TABLE insta6.pd ADD CHECK (own.note('constant of a default partition'))});
+	append_to_file("$dir/pg_restore", "#!/bin/sh\ncase \"\$*\" in *use-list*) $swap ;; esac\nexec $bindir/pg_restore \"\$@\"\n");
+	chmod 0755, "$dir/pg_restore";
+	%since = map { $_->name => -s $_->logfile } $a, $b;
+	moves_ok($a, $b, 6, [ '--bindir', $dir ], 1, 'a new partition', qr/target: constraint pd_\w*check on table insta6\.pd calls own\.note\(text\)/);
+	is(ran_as_superuser(%since), '', 'nothing of his has run as a superuser');
+	$b->safe_psql('postgres', 'DO $$BEGIN EXECUTE (SELECT format($f$ALTER TABLE insta6.pd DROP CONSTRAINT %I$f$, conname) FROM pg_constraint WHERE conrelid = $r$insta6.pd$r$::regclass AND contype = $r$c$r$); END$$');
+	moves_ok($a, $b, 6, ['abort'], 0, 'undone again');
 }
 
 done_testing();
