@@ -643,8 +643,8 @@ SELECT DISTINCT number, nspname FROM unnest(ARRAY[:'numbers']::int[], ARRAY[:'na
 -- arguments: shard schema
 \echo erased_schemas_sql
 SELECT coalesce(string_agg(quote_literal(nspname), ', '), 'NULL') FROM pg_namespace n, CAST(:'shard' AS int) number
-WHERE (nspname IN (SELECT schema FROM snowid.shard_registry WHERE shard = number UNION ALL SELECT schema FROM snowid.moves WHERE shard = number)
- OR nspname IN (SELECT schema FROM snowid.copies WHERE shard = number) AND split_part(obj_description(n.oid, 'pg_namespace'), E'\n', 1) = 'snowid: of shard ' || number
+WHERE (nspname IN (SELECT schema FROM snowid.shard_registry WHERE shard = number UNION ALL SELECT schema FROM snowid.moves WHERE shard = number
+  UNION ALL SELECT schema FROM snowid.copies WHERE shard = number)
  OR starts_with(nspname, :'schema' || '_') AND substr(nspname, length(:'schema') + 1) ~ '^_(moved\d*|before_.*)$')
 AND :of_shard;
 
