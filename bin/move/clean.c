@@ -179,6 +179,22 @@ clean_up_after(const Move *move, bool is_complete)
 	return STATUS_DONE;
 }
 
+/* Are these the shards' schemas, as the rows of that table say, which may be anybody's who was let write there? */
+bool
+schemas_are_of(const Side *side, const char *numbers, const char *names, const char *table)
+{
+	PGresult   *strange = query(side->conn, STRANGE_SCHEMAS_SQL, numbers, names);
+	char	   *shard;
+	char	   *schema;
+
+	if (PQntuples(strange) == 0)
+		return true;
+	shard = field(strange, 0, 0);
+	schema = field(strange, 0, 1);
+	return refuse(false, text_of("Look at it. If it is, type there: COMMENT ON SCHEMA %s IS 'snowid: of shard %s'; else correct the row.", ident(side->conn, schema), shard),
+				  "schema \"%s\" at %s does not say that it is of shard %s, as %s does; nothing was dropped", schema, side->home, shard, table);
+}
+
 /* What is only in the copies must not be lost with them. */
 static Status
 refuse_copies(const Side *source, const char *names, const char *error, const char *hint)
@@ -198,6 +214,11 @@ refuse_copies(const Side *source, const char *names, const char *error, const ch
 static Status
 refuse_newer(const Move *move, const Side *source, PGconn *conn)
 {
+	if (!is_at(move, source, CLAIMED) && !schemas_are_of(source, shard_list(move), name_list(move, source), "snowid.moves"))
+	{
+		failure_exit_code = EXIT_FAILED;
+		return STATUS_FAILED;
+	}
 	if (refuse_copies(source, query_text(conn, NEWER_TABLES_SQL, shard_list(move)),
 					  "tables of the copy at %s were made after it was closed: %s",
 					  "They are not on the other server. Copy them there, drop them here, and type the same command again.") != STATUS_DONE)
@@ -244,6 +265,8 @@ drop_schema(const Move *single, const Side *side)
 	bool		leads_out = query_bool(conn, "SELECT count(*) FROM pg_constraint JOIN pg_class c ON c.oid = confrelid "
 									   "WHERE contype = 'f' AND connamespace = to_regnamespace(%s) AND relnamespace <> connamespace", literal(conn, schema));
 
+	if (!schemas_are_of(side, shard_list(single), name_list(single, side), "snowid.moves"))
+		fail();
 	for (int n = 0; leads_out; n++)
 	{
 		run(conn, "SAVEPOINT keys; SET LOCAL lock_timeout = %d", single->options->lock_timeout_ms);

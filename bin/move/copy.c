@@ -13,8 +13,8 @@
  * after a copy whose rows are not all there begins anew; once they are, he makes
  * what else is missing.
  *
- * Until the rows are there, the schemas on the target belong to us alone: else
- * the owner of a table could give it what COPY would run with our rights.
+ * Until the rows are there, and what is made of them, the schemas on the target belong
+ * to us alone: else the owner of a table could give it what that would run with our rights.
  */
 #include "stages.h"
 
@@ -714,25 +714,6 @@ do_pieces(Copy *copy)
 	return status;
 }
 
-/* Give the schemas back to those whose they are; the fence stands. */
-static Status
-give_back(const Copy *copy)
-{
-	const Move *move = copy->move;
-	const Side *target = &move->target;
-	PGconn	   *conn = target->conn;
-	char	   *rights;
-
-	if (!check_target(copy))
-		return STATUS_FAILED;
-	rights = query_text(conn, GIVE_BACK_SQL, schema_array(move, conn));
-	run(conn, "BEGIN");
-	run(conn, "%s", rights);
-	record_step(move, target, ROWS);
-	run(conn, "COMMIT");
-	return STATUS_DONE;
-}
-
 /*
  * Have pg_restore make what comes after the rows, all or what is in a list.  It goes on
  * after an error; says whether there was none.
@@ -784,6 +765,8 @@ restore_after_rows(Copy *copy, bool goes_on)
 			fclose(list);
 		list = NULL;
 	}
+	if (status == STATUS_DONE)
+		give_back(copy->move);
 	if (status == STATUS_DONE && (status = compare_definitions(copy->move, copy->archive)) != STATUS_DONE)
 	{
 		rewind(errors);
@@ -873,7 +856,10 @@ copy_rows(Copy *copy)
 	}
 	if (copy->is_doubtful)
 		record_reader(move, REWRITTEN);
-	return give_back(copy);
+	if (!check_target(copy))
+		return STATUS_FAILED;
+	record_step(move, &move->target, ROWS);
+	return STATUS_DONE;
 }
 
 /* All of the copy, up to the subscription that goes on from its snapshot. */
@@ -887,6 +873,8 @@ copy_once(Copy *copy, bool has_rows)
 		return status;
 	if (!has_rows)
 		publish(move);
+	else if (!hold_schemas(move))
+		return STATUS_FAILED;
 	if ((status = reach_publication(move)) != STATUS_DONE || (status = take_snapshot(copy, has_rows)) != STATUS_DONE ||
 		(status = copy_schemas(move, copy->keeper, copy->snapshot, copy->archive, has_rows)) != STATUS_DONE)
 		return status;
@@ -894,6 +882,8 @@ copy_once(Copy *copy, bool has_rows)
 		return status;
 	PQfinish(copy->keeper);
 	copy->keeper = NULL;
+	if (!has_rows && !hold_schemas(move))
+		return STATUS_FAILED;
 	if ((status = await_shared_rows(move, shared_tables(move))) == STATUS_DONE &&
 		(status = restore_after_rows(copy, has_rows)) == STATUS_DONE &&
 		(status = analyze(copy)) == STATUS_DONE)

@@ -68,7 +68,8 @@ visit(Erasure *e, const char *address)
 	e->schema = schema != NULL ? schema : e->schema;
 	e->places = pg_realloc(e->places, (e->nplaces + 1) * sizeof(Move *));
 	e->places[e->nplaces++] = place;
-	return true;
+	return (schema == NULL || schemas_are_of(side, shard_list(place), literal(side->conn, schema), "snowid.shard_registry")) &&
+		(!is_known(place, side) || schemas_are_of(side, shard_list(place), name_list(place, side), "snowid.moves"));
 }
 
 /* All that the servers name, and those which these name. */

@@ -67,14 +67,62 @@ check_definitions(const Move *move, const Side *side)
 }
 
 /*
- * Take the schemas on the target from their owners, for as long as rows come:
- * who may not use a schema can alter nothing in it.
+ * Take the schemas on the target from their owners, for as long as rows come, and what is made
+ * of them: who may not use a schema can alter nothing in it.
  */
 static void
-take_schemas(const Move *move, PGconn *conn)
+take_schemas(const Move *move, PGconn *conn, bool again)
 {
-	run(conn, NOTE_OWNERS_SQL, schema_list(move, conn));
-	run(conn, "%s", query_text(conn, TAKE_SCHEMAS_SQL, schema_list(move, conn)));
+	char	   *notes = query_text(conn, NOTE_OWNERS_SQL, shard_list(move), schema_list(move, conn), again ? "true" : "false");
+
+	if (notes != NULL)
+		run(conn, "%s; %s", notes, query_text(conn, TAKE_SCHEMAS_SQL, schema_list(move, conn)));
+}
+
+/* Does an owner gain something by what we run there?  Else he has his schema as soon as the rows are there. */
+static bool
+is_kept_from_owners(const Move *move)
+{
+	return !move->options->trust_owners && query_bool(move->target.conn, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user");
+}
+
+/* Give the schemas back to those whose they are; the fence stands. */
+void
+give_back(const Move *move)
+{
+	PGconn	   *conn = move->target.conn;
+	char	   *statements = query_text(conn, GIVE_BACK_SQL, schema_list(move, conn));
+
+	if (statements != NULL)
+		run(conn, "BEGIN; %s; COMMIT", statements);
+}
+
+/*
+ * Before something is made of the rows: the schemas are ours, maybe again, and nothing has come that this
+ * would run.  Whoever was at it has ended, or is waited for.
+ */
+bool
+hold_schemas(const Move *move)
+{
+	const Side *target = &move->target;
+	PGconn	   *conn = target->conn;
+	char	   *tables;
+	bool		done;
+
+	if (!is_kept_from_owners(move))
+	{
+		give_back(move);
+		return true;
+	}
+	run(conn, "BEGIN");
+	take_schemas(move, conn, true);
+	run(conn, "COMMIT; BEGIN");
+	tables = query_text(conn, "SELECT string_agg('ONLY ' || t, ', ') FROM snowid_internal.shard_tables(VARIADIC ARRAY[%s]::name[]) t", schema_list(move, conn));
+	if (tables != NULL)
+		run_and_tell(target, conn, target->aux, "LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE", tables);
+	done = calls_are_trusted(move->options, conn, schema_list(move, conn));
+	run(conn, "COMMIT");
+	return done;
 }
 
 /* What the target has of a table must take what the source has; texts that differ cannot be compared. */
@@ -214,7 +262,7 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 		status = STATUS_FAILED;
 	if (status == STATUS_DONE)
 	{
-		take_schemas(move, conn);
+		take_schemas(move, conn, false);
 		run(conn, "SELECT snowid_internal.prepare_table(t) FROM snowid_internal.shard_tables(VARIADIC ARRAY[%s]::name[]) t", schema_list(move, conn));
 		run(conn, "SELECT snowid_internal.close_shards(ARRAY[%s], NULL)", shard_list(move));
 		record_detail(move, conn, "schema_made", "yes");
@@ -399,6 +447,24 @@ script_of_missing(const Move *single, const char *section)
 }
 
 /*
+ * From here on to the end of the transaction, whoever is not trusted gives the shard's tables nothing that the
+ * script would run: a table that becomes a partition has the default one's CHECKs looked at.
+ */
+static bool
+definitions_are_held(const Move *single, PGconn *conn)
+{
+	char	   *schema = schema_list(single, conn);
+	char	   *tables = query_text(conn, "SELECT coalesce(array_agg(format('%%I.%%I', nspname, relname) ORDER BY c.oid), '{}') FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+									"WHERE nspname = %s AND relkind IN ('r', 'p')", schema);
+	char	   *lock = lock_of_definitions(single->options, conn, schema, literal(conn, tables));
+
+	if (lock == NULL)
+		return true;
+	run_and_tell(&single->target, conn, single->target.conn, "%s", lock);
+	return names_are_held(single->options, conn, PQbackendPID(conn), schema, literal(conn, tables));
+}
+
+/*
  * Make what the target lacks of a shard there, closed, in one transaction; of a section,
  * as pg_restore's option has it, or all.  False after saying what has failed.
  */
@@ -415,7 +481,8 @@ make_missing(const Move *single, const char *section)
 		return false;
 	strip_script(script, target);
 	run(conn, "BEGIN");
-	if ((done = run_script(conn, script, "") && calls_are_trusted(single->options, conn, schema_list(single, conn))))
+	done = definitions_are_held(single, conn);
+	if (done && (done = run_script(conn, script, "") && calls_are_trusted(single->options, conn, schema_list(single, conn))))
 	{
 		run(conn, CLOSE_NEW_SEQUENCES_SQL, text_of("%d", shard->number));
 		run(conn, CLOSE_NEW_TABLES_SQL, literal(conn, shard->schema));

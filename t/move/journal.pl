@@ -30,6 +30,35 @@ subtest 'an abort that was begun' => sub {
 	nothing_left_ok($_, 'aborted') for $a, $b;
 };
 
+# A schema that the journal names, whoever may write there, is dropped only if its owner says that it is the shard's.
+subtest 'the journal names another schema' => sub {
+	fresh_shard($a, $b);
+	$_->safe_psql('postgres', q{
+CREATE ROLE writer; GRANT CREATE ON DATABASE postgres TO writer;
+CREATE SCHEMA fns; CREATE VIEW fns.v AS SELECT 1; GRANT ALL ON SCHEMA fns TO writer;
+SET ROLE writer;
+CREATE FUNCTION fns.next_id() RETURNS bigint LANGUAGE sql RETURN snowid_internal.next_id_of_shard(5, 0)}) for $a, $b;
+	my $name = sub { $_[0]->safe_psql('postgres', "UPDATE snowid.moves SET schema = '$_[1]'" . ($_[0] == $a ? q{, details = details - 'fingerprint'} : '')) };
+	my $strange = qr/schema "fns" at .* does not say that it is of shard 5, as snowid\.moves does; nothing was dropped.*COMMENT ON SCHEMA "fns" IS 'snowid: of shard 5'/s;
+	$a->safe_psql('postgres', "ALTER SCHEMA $s OWNER TO writer; ALTER FUNCTION $s.next_id() OWNER TO writer");
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied', '--trust-owners' ], 0, 'copied');
+	$name->($b, 'fns');
+	moves_ok($a, $b, 5, ['abort'], 1, 'abort', $strange);
+	moves_ok($a, $b, 5, [ 'abort', '--cascade' ], 1, 'abort with --cascade', $strange);
+	is($a->safe_psql('postgres', 'SELECT step FROM snowid.moves'), 'copied', 'has done nothing');
+	$name->($b, $s);
+	moves_ok($a, $b, 5, ['--trust-owners'], 0, 'moved');
+	$name->($a, 'fns');
+	moves_ok($a, $b, 5, [ 'finish', @$_ ], 1, "finish @$_", $strange) for [], ['--cascade'], ['--dry-run'];
+	is($_->safe_psql('postgres', q{SELECT to_regclass('fns.v')}), 'fns.v', 'it is there') for $a, $b;
+	is($b->safe_psql('postgres', 'SELECT step FROM snowid.moves'), 'open', 'nothing is finished');
+	$name->($a, "${s}_moved");
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+	nothing_left_ok($_, 'finished') for $a, $b;
+	$b->safe_psql('postgres', 'SELECT snowid.drop_shard(5, true)');
+	$_->safe_psql('postgres', 'DROP SCHEMA fns CASCADE; DROP OWNED BY writer; DROP ROLE writer') for $a, $b;
+};
+
 # Only one server can be reached: status tells what that one knows, and the exit
 # code what may have been decided.
 subtest 'one server' => sub {

@@ -238,4 +238,55 @@ CREATE FUNCTION util.f(text) RETURNS boolean IMMUTABLE LANGUAGE sql RETURN true}
 	$a->safe_psql('postgres', 'SELECT snowid.drop_shard(6, true)');
 }
 
+# As long as pg_restore makes foreign keys, which are queries of ours, the owner cannot add what these
+# would be planned with; what he adds once he has the schema is looked at before it goes on.
+if (!$old)
+{
+	unlink "$dir/pg_restore", "$dir/pg_dump", "$dir/swap.sql";
+	symlink "$bindir/pg_dump", "$dir/pg_dump";
+	$_->safe_psql('postgres', q{
+CREATE SCHEMA own AUTHORIZATION app;
+SET ROLE app;
+CREATE FUNCTION own.note(place text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'RAN % as %', place, current_user; RETURN true; END$$}) for $a, $b;
+	$a->safe_psql('postgres', q{
+SELECT snowid.create_shard(6);
+CREATE TABLE insta6.t (id int PRIMARY KEY);
+CREATE TABLE insta6.u (id int PRIMARY KEY REFERENCES insta6.t);
+INSERT INTO insta6.t VALUES (1); INSERT INTO insta6.u VALUES (1);
+COMMENT ON SCHEMA insta6 IS E'snowid: of shard 6\nsnowid: owner {"owner": "app"}\nits own';
+GRANT USAGE ON SCHEMA insta6 TO PUBLIC;
+ALTER SCHEMA insta6 OWNER TO app; ALTER TABLE insta6.t OWNER TO app; ALTER TABLE insta6.u OWNER TO app});
+	append_to_file("$dir/swap.sql", q{SET ROLE app; CREATE INDEX later ON insta6.t ((own.note('index before a key')))});
+	append_to_file("$dir/pg_restore", "#!/bin/sh\ncase \"\$*\" in *post-data*) $swap 2>>$dir/said; exit 1 ;; esac\nexec $bindir/pg_restore \"\$@\"\n");
+	chmod 0755, "$dir/pg_restore";
+	my $facts = q{SELECT nspowner::regrole, nspacl, obj_description(oid) FROM pg_namespace WHERE nspname = 'insta6'};
+	%since = map { $_->name => -s $_->logfile } $a, $b;
+	moves_ok($a, $b, 6, [ '--bindir', $dir ], 1, 'keys are not made', qr/this is missing: u u_id_fkey/);
+	like(slurp_file("$dir/said"), qr/permission denied for schema insta6.*permission denied/s, 'nor is what he tries meanwhile');
+	is($b->safe_psql('postgres', $facts), $a->safe_psql('postgres', $facts), 'then it is his again');
+	$b->safe_psql('postgres', q{SET ROLE app; CREATE INDEX later ON insta6.t ((own.note('index before a key')))});
+	moves_ok($a, $b, 6, [], 1, 'then he can', qr/target: index insta6\.later calls own\.note\(text\), whose owner is no superuser/);
+	is(ran_as_superuser(%since), '', 'nothing of his has run as a superuser');
+	$b->safe_psql('postgres', 'DROP INDEX insta6.later');
+	moves_ok($a, $b, 6, [ '--stop-after', 'copied' ], 0, 'without that it is copied');
+	is($b->safe_psql('postgres', $facts), $a->safe_psql('postgres', $facts), 'and his');
+	moves_ok($a, $b, 6, ['abort'], 0, 'undone');
+
+	# Nor can he add what a new partition would run as it becomes one: it is looked at before.
+	$a->safe_psql('postgres', q{
+SET ROLE app;
+CREATE TABLE insta6.p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE insta6.pd PARTITION OF insta6.p DEFAULT; INSERT INTO insta6.p VALUES (20)});
+	moves_ok($a, $b, 6, [ '--stop-after', 'copied' ], 0, 'copied with a default partition');
+	$a->safe_psql('postgres', 'SET ROLE app; CREATE TABLE insta6.p1 PARTITION OF insta6.p FOR VALUES FROM (0) TO (9)');
+	unlink "$dir/pg_restore", "$dir/swap.sql";
+	append_to_file("$dir/swap.sql", q{SET ROLE app; ALTER TABLE insta6.pd ADD CHECK (own.note('constant of a default partition'))});
+	append_to_file("$dir/pg_restore", "#!/bin/sh\ncase \"\$*\" in *use-list*) $swap ;; esac\nexec $bindir/pg_restore \"\$@\"\n");
+	chmod 0755, "$dir/pg_restore";
+	%since = map { $_->name => -s $_->logfile } $a, $b;
+	moves_ok($a, $b, 6, [ '--bindir', $dir ], 1, 'a new partition', qr/target: constraint pd_\w*check on table insta6\.pd calls own\.note\(text\)/);
+	is(ran_as_superuser(%since), '', 'nothing of his has run as a superuser');
+	$b->safe_psql('postgres', 'DO $$BEGIN EXECUTE (SELECT format($f$ALTER TABLE insta6.pd DROP CONSTRAINT %I$f$, conname) FROM pg_constraint WHERE conrelid = $r$insta6.pd$r$::regclass AND contype = $r$c$r$); END$$');
+	moves_ok($a, $b, 6, ['abort'], 0, 'undone again');
+}
+
 done_testing();

@@ -66,8 +66,8 @@ moves_ok($a, $b, 20, [ '--stop-after', 'copied', @registry ], 0, 'copied');
 like(erase(1, 'under a move', '', @registry, '--yes'), qr/cannot be erased now.*type: snowid-move move --shard 20 .*type: snowid-move abort --shard 20 /s, 'says what to type');
 moves_ok($a, $b, 20, [@registry], 0, 'moved');
 is($a->safe_psql('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname = 'insta20_moved'}), '1', 'there is a closed copy');
-$b->safe_psql('postgres', q{CREATE SCHEMA insta20_before_x; CREATE SEQUENCE insta20_before_x.id_seq; CREATE TABLE insta20_before_x.t ();
-CREATE SCHEMA insta20_copy; CREATE PUBLICATION everything FOR ALL TABLES;
+$b->safe_psql('postgres', q{CREATE SCHEMA insta20_before_x; CREATE SEQUENCE insta20_before_x.id_seq; CREATE TABLE insta20_before_x.t (); COMMENT ON SCHEMA insta20_before_x IS 'snowid: of shard 20';
+CREATE SCHEMA insta20_before_launch; CREATE TABLE insta20_before_launch.payroll (id serial); CREATE SCHEMA insta20_copy; CREATE PUBLICATION everything FOR ALL TABLES;
 CREATE FUNCTION public.reads() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN count(*) FROM insta20.users; END'});
 
 # Asked for twice.
@@ -85,9 +85,10 @@ is($b->safe_psql('postgres', 'SELECT count(*) FROM public.theirs'), '200', 'it i
 $b->safe_psql('postgres', 'DROP VIEW public.theirs');
 
 $said = erase(0, 'erased, by the directory', "20\n", @registry);
+is(sqlstate($b, 'DROP TABLE insta20_before_launch.payroll; DROP SCHEMA insta20_before_launch'), '', 'what is only called like a copy is there');
 nothing_of_it_ok('erased');
 like($said, qr/^remains at \Q$address{b}\E: $_/m, "it says what remains: $_")
-  for 'what publication everything has sent', 'schema insta20_copy, perhaps a copy', 'routine public\.reads\(\), which mentions it', 'not seen: backups and archived log up to 20\d\d';
+  for 'what publication everything has sent', 'schema insta20_copy, perhaps a copy', 'schema insta20_before_launch, perhaps a copy', 'routine public\.reads\(\), which mentions it', 'not seen: backups and archived log up to 20\d\d';
 is($a->safe_psql('postgres', 'SELECT count(*) FROM insta20_moved_too.users'), '200', 'a shard that is called like a copy is nobody\'s copy');
 like(erase(0, 'erased already', '', @registry), qr/no server has it/, 'says so');
 
@@ -210,6 +211,23 @@ is($a->safe_psql('postgres', q{SELECT to_regnamespace('for_support'), to_regname
 
 erase(0, 'and its row in the directory', '', @registry, '--yes');
 
+# Who may write the registry or the journal has nothing of others dropped, whatever they own there.
+$_->safe_psql('postgres', q{
+CREATE ROLE writer; GRANT SELECT, INSERT, DELETE ON snowid.shard_registry, snowid.moves TO writer; GRANT CREATE ON DATABASE postgres TO writer;
+CREATE SCHEMA payroll; CREATE TABLE payroll.p (); GRANT ALL ON SCHEMA payroll TO writer;
+SET ROLE writer;
+CREATE FUNCTION payroll.next_id() RETURNS bigint LANGUAGE sql RETURN snowid_internal.next_id_of_shard(20, 0);
+INSERT INTO snowid.shard_registry (shard, schema) VALUES (20, 'payroll')}) for $a;
+my $strange = qr/schema "payroll" at .* does not say that it is of shard 20, as snowid\.\w+ does; nothing was dropped.*COMMENT ON SCHEMA "payroll" IS 'snowid: of shard 20'/s;
+like(erase(1, 'a row of the registry', '', @from, '--yes'), $strange, 'is not believed');
+$a->safe_psql('postgres', 'DELETE FROM snowid.shard_registry WHERE shard = 20');
+fresh();
+$a->safe_psql('postgres', q{SET ROLE writer; INSERT INTO snowid.moves (shard, schema, role, step, closed) VALUES (20, 'payroll', 'source', 'moved', true)});
+like(erase(1, 'a row of the journal', '', @from, '--yes'), $strange, 'is not, either');
+is($a->safe_psql('postgres', q{SELECT to_regclass('payroll.p'), to_regclass('insta20.users')}), 'payroll.p|insta20.users', 'all is there');
+$a->safe_psql('postgres', q{DELETE FROM snowid.moves; DROP SCHEMA payroll CASCADE});
+erase(0, 'without them', '', @registry, '--yes');
+
 # Names obey nobody's terminal.
 fresh();
 $a->safe_psql('postgres', qq{CREATE SCHEMA "insta20_\x1b[2J
@@ -223,7 +241,7 @@ erase(0, 'dropped with it', '', @registry, '--yes');
 
 # A server that only the fleet's table names.
 fresh();
-$b->safe_psql('postgres', 'CREATE SCHEMA insta20_moved; CREATE SEQUENCE insta20_moved.id_seq; CREATE TABLE insta20_moved.t ()');
+$b->safe_psql('postgres', 'CREATE SCHEMA insta20_moved; CREATE TABLE insta20_moved.t (); COMMENT ON SCHEMA insta20_moved IS $$snowid: of shard 20$$');
 $dir->safe_psql('postgres', "INSERT INTO snowid.servers (name, home) VALUES ('b', '$address{b}')");
 erase(0, 'a server that only snowid.servers names', '', @registry, '--yes');
 nothing_of_it_ok('by name');

@@ -139,13 +139,20 @@ JOIN pg_publication p ON p.oid = prpubid WHERE pubname <> :'reverse_name' GROUP 
 UNION ALL SELECT pubname, format('TABLES IN SCHEMA %s', string_agg(quote_ident(schema), ', ' ORDER BY schema))
 FROM theirs n JOIN pg_publication_namespace ON pnnspid = n.oid JOIN pg_publication p ON p.oid = pnpubid GROUP BY pubname ORDER BY 1;
 
--- Makes the statements that give schemas back to those whose they are.
+-- What schemas say of themselves while they are ours, which nobody else can have them say: whose they are.
+SELECT $$
+pg_namespace n JOIN pg_roles o ON o.oid = nspowner AND (rolsuper OR rolname = current_user),
+LATERAL (SELECT obj_description(n.oid, 'pg_namespace')) d (said), LATERAL (SELECT substring(said FROM '^snowid: of shard \d+\nsnowid: owner ([^\n]*)')::jsonb) x (noted)
+$$ AS our_schemas \gset
+
+-- Makes the statements that give schemas back to those.
 -- arguments: schemas
 \echo give_back_sql
-SELECT string_agg(format('ALTER SCHEMA %I OWNER TO %I', schema, details ->> 'owner') || coalesce((
- SELECT string_agg(format('; GRANT %s ON SCHEMA %I TO %s%s', CASE r ->> 'right' WHEN 'CREATE' THEN 'CREATE' ELSE 'USAGE' END, schema,
+SELECT string_agg(format('COMMENT ON SCHEMA %1$I IS %2$L; ALTER SCHEMA %1$I OWNER TO %3$I', nspname, nullif(regexp_replace(said, '^[^\n]*\n[^\n]*\n?', ''), ''), noted ->> 'owner') || coalesce((
+ SELECT string_agg(format('; GRANT %s ON SCHEMA %I TO %s%s', r ->> 'right', nspname,
   coalesce(quote_ident(r ->> 'to'), 'PUBLIC'), CASE WHEN (r ->> 'further')::boolean THEN ' WITH GRANT OPTION' END), '')
- FROM jsonb_array_elements(details -> 'rights') r), ''), '; ') FROM snowid.moves WHERE schema = ANY (:'schemas');
+ FROM jsonb_array_elements(noted -> 'rights') r), ''), '; ')
+FROM :our_schemas WHERE nspname IN (:'schemas') AND noted IS NOT NULL;
 
 -- Carries the states of sequences into the journal of the server that opens them, and
 -- says which shards have not the same sequences there.
@@ -251,14 +258,17 @@ FROM pg_cast WHERE EXISTS (SELECT FROM pg_type t JOIN pg_namespace n ON n.oid = 
  WHERE t.oid IN (castsource, casttarget) AND nspname IN (:'schemas'))
 AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_cast'::regclass AND objid = pg_cast.oid AND deptype IN ('e', 'i'));
 
--- Whose schemas are, and who may use them, for the journal; not as statements, since
--- its writers need not have our rights.
+-- Makes the statements that have schemas say whose they are, and who may use them, unless they may do so already.
+-- arguments: numbers schemas again
 \echo note_owners_sql
-UPDATE snowid.moves SET details = details || (SELECT jsonb_build_object('owner', pg_get_userbyid(nspowner), 'rights',
+SELECT string_agg(format('COMMENT ON SCHEMA %I IS %L', nspname, concat_ws(E'\n', 'snowid: of shard ' || shard, concat('snowid: owner ', jsonb_build_object('owner', pg_get_userbyid(nspowner), 'rights',
  (SELECT coalesce(jsonb_agg(jsonb_build_object('right', privilege_type, 'to', pg_get_userbyid(nullif(grantee, 0)), 'further', is_grantable)), '[]')
-  FROM aclexplode(nspacl) WHERE grantee <> nspowner)) FROM pg_namespace WHERE nspname = moves.schema) WHERE schema IN (:'schemas');
+  FROM aclexplode(nspacl) WHERE grantee <> nspowner))), obj_description(n.oid, 'pg_namespace'))), '; ')
+FROM unnest(ARRAY[:'numbers']::int[], ARRAY[:'schemas']::name[]) s (shard, name) JOIN pg_namespace n ON nspname = name
+WHERE NOT (:'again' AND EXISTS (SELECT FROM :our_schemas WHERE nspname = name AND noted IS NOT NULL));
 
 -- Makes the statements that take schemas from those.
+-- arguments: schemas
 \echo take_schemas_sql
 SELECT string_agg(what, '; ') FROM pg_namespace n, LATERAL (
  SELECT DISTINCT format('REVOKE ALL ON SCHEMA %I FROM %s CASCADE', nspname,
@@ -614,17 +624,28 @@ LATERAL (SELECT format($$SELECT concat('(', %L, ')=', k), h FROM (SELECT textin(
  FROM $$, names, keys, texts), $$ t) x ORDER BY convert_to(k, 'UTF8')$$) r (rows, sorted)
 ORDER BY name COLLATE "C";
 
+-- Has a schema what only its owner can have made: the comment that says whose copy it is, or next_id() of
+-- the shard?  That must be the owner's, a superuser's, or ours.
+SELECT $$
+(split_part(obj_description(n.oid, 'pg_namespace'), E'\n', 1) = 'snowid: of shard ' || number
+ OR EXISTS (SELECT FROM pg_proc JOIN pg_roles o ON o.oid = proowner WHERE pronamespace = n.oid AND proname = 'next_id' AND (rolsuper OR proowner = nspowner OR rolname = current_user)
+  AND starts_with(pg_get_function_sqlbody(pg_proc.oid), concat('RETURN snowid_internal.next_id_of_shard(', number, ', ')))) IS TRUE
+$$ AS of_shard \gset
+
+-- Those of some schemas, of which journals or registries say so, that have not.
+-- arguments: numbers names
+\echo strange_schemas_sql
+SELECT DISTINCT number, nspname FROM unnest(ARRAY[:'numbers']::int[], ARRAY[:'names']::name[]) s (number, name) JOIN pg_namespace n ON nspname = name WHERE NOT :of_shard;
+
 -- The schemas that a shard has on a server, by registry, journal, what copies say of themselves, and names that
--- moves and restores give; never one of another shard.
+-- moves and restores give: of those, what only the shard's owner can have made.
 -- arguments: shard schema
 \echo erased_schemas_sql
-SELECT coalesce(string_agg(quote_literal(nspname), ', '), 'NULL') FROM pg_namespace n
-WHERE (nspname IN (SELECT schema FROM snowid.shard_registry WHERE shard = :'shard' UNION ALL SELECT schema FROM snowid.moves WHERE shard = :'shard'
-  UNION ALL SELECT schema FROM snowid.copies WHERE shard = :'shard' AND schema = nspname
-   AND split_part(obj_description(n.oid, 'pg_namespace'), E'\n', 1) = 'snowid: of shard ' || :'shard')
- OR starts_with(nspname, :'schema' || '_') AND substr(nspname, length(:'schema') + 1) ~ '^_(moved\d*|before_.*)$'
- AND EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relkind = 'S'))
-AND NOT EXISTS (SELECT FROM snowid.shard_registry r WHERE r.schema = nspname AND shard <> :'shard');
+SELECT coalesce(string_agg(quote_literal(nspname), ', '), 'NULL') FROM pg_namespace n, CAST(:'shard' AS int) number
+WHERE (nspname IN (SELECT schema FROM snowid.shard_registry WHERE shard = number UNION ALL SELECT schema FROM snowid.moves WHERE shard = number
+  UNION ALL SELECT schema FROM snowid.copies WHERE shard = number)
+ OR starts_with(nspname, :'schema' || '_') AND substr(nspname, length(:'schema') + 1) ~ '^_(moved\d*|before_.*)$')
+AND :of_shard;
 
 -- arguments: schemas shard
 \echo erased_sizes_sql
