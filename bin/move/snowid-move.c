@@ -110,7 +110,7 @@ check_journals(const Move *move, Shard *shard, int *exit_code)
 	*exit_code = EXIT_FAILED;
 	if ((s->exists && s->move_id == NULL) || (t->exists && t->move_id == NULL))
 		return refuse(false, text_of((s->exists && s->move_id == NULL ? s : t)->at.step == FENCED ?
-									 "What is there is an old copy. To drop it, type there: SELECT snowid.drop_shard(%d, true);" :
+									 "What is there is an old copy, perhaps with rows of its own: see what snowid-move diff finds. To drop it, type there: SELECT snowid.drop_shard(%d, true);" :
 									 "Type there: SELECT snowid.unfence_shard(%d);", shard->number),
 					  "shard %d is closed by hand on the %s", shard->number, s->exists && s->move_id == NULL ? "source" : "target");
 	if (s->exists && t->exists && strcmp(s->move_id, t->move_id) != 0)
