@@ -37,7 +37,6 @@ extern struct Options
 #define FLEET_LOCK	"1397641047, -3"	/* besides snowid-move's locks */
 
 extern PGconn *directory;
-
 #define here(text)	literal(directory, text)
 extern Server *servers;
 extern int	nservers;

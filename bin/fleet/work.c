@@ -189,7 +189,7 @@ end_step(Job *job, int status)
 {
 	int			code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 	bool		done = code == EXIT_DONE;
-	char	   *moved;
+	bool		moved;
 
 	pass_on(job);
 	close(job->output);
@@ -202,17 +202,16 @@ end_step(Job *job, int status)
 	}
 	if (job->finishes)
 		return;
-	moved = query_text(directory, "SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shard_registry r WHERE shard IN (%s) "
+	moved = query_bool(directory, "SELECT count(*) FROM snowid.shard_registry r WHERE shard IN (%s) "
 					   "AND NOT EXISTS (SELECT FROM address a WHERE a.home IS NOT DISTINCT FROM r.home AND a.n = %d)", job->shards, job->from);
 	if (!done)
 		report_error("not all of shards %s have moved; snowid-move ended with %s %d", job->shards,
 					 code > 0 ? "exit status" : "signal", abs(code));
-	note_outcome(job, !done ? moved != NULL ? "in part" : "failed" : options.keep ? "kept" : "moved");
+	note_outcome(job, !done ? moved ? "in part" : "failed" : options.keep ? "kept" : "moved");
 
-	/* Exit status 3: what is not complete is not finished. */
-	if (options.keep || moved == NULL || code == EXIT_INCOMPLETE)
+	/* All of it; exit status 3: what is not complete is not finished. */
+	if (options.keep || !moved || code == EXIT_INCOMPLETE)
 		return;
-	job->shards = moved;
 	job->finishes = true;
 	start(job);
 }

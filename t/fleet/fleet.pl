@@ -245,7 +245,9 @@ $dir->safe_psql('postgres', 'TRUNCATE snowid.placements');
 fleet_ok([ 'drain', $has12 ], 0, 'drained', qr/$has12 has nothing any more; to take it out, type: snowid-fleet retire $has12/);
 $nodes{$has12}->safe_psql('postgres', 'SELECT snowid.create_shard(77)');
 fleet_ok([ 'retire', $has12 ], 1, 'a shard of which the directory does not know', qr/1 shards live there, the first is 77/);
-$nodes{$has12}->safe_psql('postgres', 'SELECT snowid.drop_shard(77)');
+$nodes{$has12}->safe_psql('postgres', 'SELECT snowid.fence_shard(77)');
+fleet_ok([ 'retire', $has12 ], 1, 'a closed copy, which may have rows of its own', qr/closed copies of 1 shards are there, the first of shard 77.*\n.*type: snowid-move audit --registry /);
+$nodes{$has12}->safe_psql('postgres', 'SELECT snowid.unfence_shard(77); SELECT snowid.drop_shard(77)');
 
 # Somebody else reads its slot.
 my $slot = "snowid_registry_$has12";

@@ -151,6 +151,28 @@ homes_ok({ s1 => 7, s2 => 1 }, 'the others have moved', s1 => $s1, s2 => $s2);
 $s2->safe_psql('postgres', "ALTER TABLE insta$bad.without_key ADD PRIMARY KEY (n)");
 fleet_ok([ 'drain', 's2' ], 0, 'the same command ends it');
 
+# Nor does one that somebody changes on its way: its batch is finished, and what ends its move is said.
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = CASE name WHEN 's2' THEN 'open' ELSE state END});
+$_->safe_psql('postgres', q{CREATE FUNCTION public.hold(i int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(47); RETURN true; END'}) for $s1, $s2;
+my @held = split /,/, $s1->safe_psql('postgres', q{SELECT string_agg(shard::text, ',') FROM snowid.shards WHERE lives = 'here'});
+$s1->safe_psql('postgres', "CREATE TABLE insta$held[0].held (i int PRIMARY KEY CHECK (public.hold(i))); INSERT INTO insta$held[0].held VALUES (1)");
+my $hold = $s2->background_psql('postgres');
+$hold->query_safe('SELECT pg_advisory_lock(47)');
+$said = '';
+my $drain = IPC::Run::start([ fleet_command('drain', 's1') ], '>&', \$said, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+$s2->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted}) or die 'is not held';
+$s1->safe_psql('postgres', "ALTER TABLE insta$held[0].t ADD changed int");
+$hold->quit;
+$drain->finish;
+is($drain->result(0), 1, 'one is changed on its way') or diag $said;
+is($s1->safe_psql('postgres', q{SELECT string_agg(nspname, ' ') FROM pg_namespace WHERE nspname ~ '^insta'}), "insta$held[0]", 'the others are finished') or diag $said;
+my ($abort) = $said =~ /(snowid-move abort .*)$/m;
+isnt($abort, undef, '... and what ends its move is said') or diag $said;
+is(system("$abort 2>/dev/null"), 0, '... which can be typed');
+fleet_ok([ 'drain', 's1' ], 0, '... and then the same command again');
+$dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'open' WHERE name = 's1'});
+fleet_ok([ 'drain', 's2' ], 0, 'and back');
+
 # By inserts: the busy shard counts; a full server gets nothing.
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'open' WHERE name = 's2'});
 my $work = PostgreSQL::Test::Utils::tempdir();
