@@ -11,8 +11,8 @@ FROM snowid.id_parts(snowid.next_id(5, 'insta5.id_seq'));
 SELECT snowid.id_shard(snowid.next_id(0, 'id_seq')) AS lowest,
 	snowid.id_shard(snowid.next_id(8191, 'id_seq')) AS highest;
 
--- Strictly rising, far more than 1024 of them in a millisecond.
-SELECT count(*), bool_and(id > before) AS rising, max(snowid.id_seq(id)) AS highest_seq,
+-- Strictly rising, many of them in a millisecond: a busy machine may not get to 1,024.
+SELECT count(*), bool_and(id > before) AS rising, max(snowid.id_seq(id)) > 100 AS many,
 	max(snowid.id_timestamp(id)) <= clock_timestamp() + interval '11 ms' AS not_ahead
 FROM (
 	SELECT id, lag(id) OVER (ORDER BY i) AS before
