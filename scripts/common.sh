@@ -141,6 +141,7 @@ clean_up() {
 	trap - EXIT
 	wait
 	for data in "$work"/socket/*.pooler; do
+		# shellcheck disable=SC2016
 		[ ! -e "$data" ] || as_root sh -c 'kill "$1"' sh "$(cat "$data")" || true
 	done
 	for data in "$work"/*/postmaster.pid; do
