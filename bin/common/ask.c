@@ -44,7 +44,7 @@ go_on(Server *server, const char *sql, int limit_ms, const char *user)
 			server->user = user;
 			PQfinish(server->conn);
 			connect_server(server);
-			return POLLOUT;
+			return PQstatus(server->conn) == CONNECTION_BAD ? give_up(server, PQerrorMessage(server->conn)) : POLLOUT;
 		}
 		if (status == PGRES_POLLING_FAILED)
 			return give_up(server, PQerrorMessage(server->conn));
