@@ -367,7 +367,7 @@ COMMENT ON TABLE snowid.servers IS
 'servers of a fleet: how much of the whole each should have, and whether it takes more';
 
 CREATE TABLE snowid.placements (
-	shards int4multirange NOT NULL CHECK (NOT isempty(shards)),
+	shards int4multirange NOT NULL CHECK (NOT isempty(shards) AND shards <@ int4range(0, 8192)),
 	rule text NOT NULL CHECK (rule IN ('stay', 'only', 'apart')),
 	servers text[],
 	note text,
@@ -2384,7 +2384,7 @@ COMMENT ON FUNCTION snowid.newest_rows(anyelement, int, bigint, name) IS
  * shard_load: how large the shards of this server are, and how fast they grow.
  *
  * For whoever balances servers or drains one.  It reads no table: sizes are
- * those of the files, rows an estimate of ANALYZE, and inserts are counted by
+ * those of the files, rows an estimate of ANALYZE, or counted before one, and inserts are counted by
  * the server, at the beginning of the period and at its end.  Of a shard with
  * tables that Citus has distributed only the number of tables is known here.
  *
@@ -2425,7 +2425,7 @@ BEGIN
 	RETURN QUERY
 	SELECT r.shard, r.schema, count(c.oid)::int,
 		   CASE WHEN k.known THEN coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint END,
-		   CASE WHEN k.known THEN coalesce(sum(greatest(c.reltuples, 0)) FILTER (WHERE c.relkind = 'r'), 0)::bigint END,
+		   CASE WHEN k.known THEN coalesce(sum(CASE WHEN c.reltuples < 0 THEN pg_stat_get_live_tuples(c.oid) ELSE c.reltuples END) FILTER (WHERE c.relkind = 'r'), 0)::bigint END,
 		   CASE WHEN k.known AND seconds > 0 THEN
 				greatest(coalesce(sum(pg_stat_get_tuples_inserted(c.oid) - coalesce((before ->> c.oid::text)::bigint, 0))
 									FILTER (WHERE c.relkind = 'r'), 0)::float8 / seconds, 0) END
@@ -2909,9 +2909,9 @@ COMMENT ON FUNCTION snowid.fence_shard(int, text) IS
 /*
  * open_shards: opens shards that are closed; see unfence_shard.
  *
- * Prepared triggers stay, disabled; others are dropped.  A state that goes on
- * from where the sequence is can be set in place: rolled back, it is beyond the
- * end of a closed sequence.
+ * What a move has called ..._moved gets its name again.  Prepared triggers stay,
+ * disabled; others are dropped.  A state that goes on from where the sequence is
+ * can be set in place: rolled back, it is beyond the end of a closed sequence.
  */
 CREATE FUNCTION snowid_internal.open_shards(shards int[], home text)
 RETURNS void
@@ -2940,6 +2940,15 @@ BEGIN
 				DETAIL = format('It may be open on the other server: %s', m.peer),
 				HINT = format('Type snowid-move to go on, or snowid-move abort. Only if that server is lost for ever, type: UPDATE snowid.moves SET peer = NULL WHERE shard = %s; and repeat this call.', m.shard);
 		END IF;
+	END LOOP;
+
+	FOR m IN
+		SELECT j.shard, j.schema AS called, r.schema
+		FROM snowid.moves j JOIN snowid.shard_registry r ON r.shard = j.shard JOIN pg_namespace n ON n.nspname = j.schema
+		WHERE j.shard = ANY (shards) AND j.closed AND j.schema <> r.schema AND j.schema ~ '_moved[0-9]*$'
+	LOOP
+		EXECUTE format('ALTER SCHEMA %I RENAME TO %I', m.called, m.schema);
+		UPDATE snowid.moves j SET schema = m.schema WHERE j.shard = m.shard;
 	END LOOP;
 
 	tables := ARRAY(SELECT g.tgrelid

@@ -299,8 +299,7 @@ look(const char *drained)
 	ask_servers(strcmp(options.by, "inserts") != 0 ? NULL : options.period != NULL ? options.period : "10s");
 	if (stopping)
 		return refuse(false, "Nothing is planned; to go on, type the same command again.", "interrupted while the servers were asked");
-	doubts = query(directory, FLEET_DOUBTS_SQL, drained != NULL || strcmp(options.by, "shards") == 0 ? "'f'" : "'t'", here(drained),
-				   text_of("'" INT64_FORMAT "'", options.max_lag), here(registry_option()));
+	doubts = query(directory, FLEET_DOUBTS_SQL, here(drained), text_of("'" INT64_FORMAT "'", options.max_lag), here(registry_option()));
 	for (int row = 0; row < PQntuples(doubts); row++)
 		report_error("%s", PQgetvalue(doubts, row, 0));
 	if (PQntuples(doubts) > 0)
@@ -320,8 +319,10 @@ command_balance(const char *drained, const char *unused)
 		deadline = next_time("until", options.until);
 	if (drained != NULL && home_of_server(directory, drained) == NULL)
 		return EXIT_USAGE;
-	if (!options.dry_run && !options.has_pooler_file && query_bool(directory, "SELECT count(*) FROM snowid.poolers"))
-		return refuse(EXIT_USAGE, "Add at the end: -- --pooler-file PATH", "the directory has poolers, whose file of entries is not said");
+	if (!options.dry_run && options.has_pooler_file != query_bool(directory, "SELECT count(*) FROM snowid.poolers"))
+		return refuse(EXIT_USAGE, options.has_pooler_file ? "Leave it out; or there, type: INSERT INTO snowid.poolers VALUES ('CONSOLE');"
+					  : "Add at the end: -- --pooler-file PATH",
+					  "the directory has %s", options.has_pooler_file ? "no poolers, for --pooler-file" : "poolers, whose file of entries is not said");
 	signal(SIGINT, stop);
 	signal(SIGTERM, stop);
 	programs_are_apart = true;

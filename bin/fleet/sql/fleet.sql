@@ -48,10 +48,10 @@ CREATE TEMP TABLE lives AS SELECT r.shard, r.schema, coalesce(r.pool, r.schema) 
  FROM snowid.shard_registry r LEFT JOIN address d ON d.home IS NOT DISTINCT FROM r.home LEFT JOIN told t ON t.n = d.n AND t.shard = r.shard;
 CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, CASE WHEN is_source THEN n ELSE p END AS source, CASE WHEN is_source THEN p ELSE n END AS target,
  CASE m.role WHEN 'source' THEN n ELSE p END AS leaves, CASE m.role WHEN 'source' THEN p ELSE n END AS enters, (m.role = 'source') <> is_source AS is_back,
- bool_or(goes_on) OVER (PARTITION BY m.shard, id) AS has_program
+ bool_or(goes_on) OVER w AS has_program, count(*) OVER w AS nsides
 FROM known, jsonb_to_recordset(facts -> 'moves') m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz, keeps bool,
   goes_on bool, fleet_move text), LATERAL (SELECT coalesce((SELECT min(o.n) FROM address o WHERE m.peer IN (o.home, o.place)), -1)) x (p)
-ORDER BY m.shard, id, (m.role = 'source') DESC;
+WINDOW w AS (PARTITION BY m.shard, id) ORDER BY m.shard, id, (m.role = 'source') DESC;
 
 -- The pools: what moves as a whole.  One that cannot be moved now stays.
 -- arguments: drained
@@ -77,8 +77,7 @@ FROM (SELECT l.pool, coalesce(mode() WITHIN GROUP (ORDER BY l.server) FILTER (WH
 -- The jobs of a plan: for each pair of servers, some pools at a time.  What was torn from its pool follows it.
 \echo fleet_jobs_sql
 CREATE TEMP TABLE torn AS SELECT l.*, p.server AS target FROM lives l JOIN pool p USING (pool) JOIN known k ON k.n = p.server AND facts IS NOT NULL
-WHERE l.server <> p.server AND l.lives = 'here' AND l.shard NOT IN (SELECT shard FROM going)
- AND NOT EXISTS (SELECT FROM snowid.placements s WHERE rule = 'stay' AND s.shards @> l.shard);
+WHERE l.server <> p.server AND l.lives = 'here' AND l.shard NOT IN (SELECT shard FROM going) AND NOT EXISTS (SELECT FROM snowid.placements s WHERE rule = 'stay' AND s.shards @> l.shard);
 CREATE TEMP TABLE job AS SELECT server, target, string_agg(shards, ',' ORDER BY i) AS shards, sum(bytes) AS bytes
 FROM (SELECT *, floor(greatest((sum(n) OVER w - n) / 64, (sum(bytes) OVER w - bytes) / 8e9)) AS part FROM pool WHERE target <> server
  WINDOW w AS (PARTITION BY server, target ORDER BY i)) p GROUP BY server, target, part
@@ -89,8 +88,7 @@ UNION ALL SELECT server, target, string_agg(shard::text, ',' ORDER BY shard), su
 \echo fleet_plan_text_sql
 WITH r AS MATERIALIZED (SELECT k.*, coalesce(b.load, 0) / total AS now, coalesce(t.load, 0) / total AS "then" FROM known k
   CROSS JOIN (SELECT greatest(sum(load), 1e-9) AS total FROM pool) x LEFT JOIN (SELECT l.server, sum(l.load) AS load FROM lives l JOIN pool USING (pool) GROUP BY 1) b ON b.server = k.n
-  LEFT JOIN (SELECT target, sum(load) AS load FROM pool GROUP BY 1) t ON t.target = k.n),
- w AS (SELECT greatest(6, max(length(name))) AS w FROM r)
+  LEFT JOIN (SELECT target, sum(load) AS load FROM pool GROUP BY 1) t ON t.target = k.n), w AS (SELECT greatest(6, max(length(name))) AS w FROM r)
 SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g'), E'\n' ORDER BY part, n) FROM (
  SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('now', 30), 'then') FROM w
  UNION ALL SELECT 2, n, format('%s  %s %s %%  %s %s %%', rpad(shown, greatest(w, length(shown))), rpad(repeat('#', round(now * 24)::int), 24), lpad(round(now * 100)::text, 3),
@@ -121,19 +119,18 @@ SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')
  UNION ALL SELECT 5, 0, format('%s jobs, %s%s', count(*), pg_size_pretty(coalesce(sum(bytes), 0)::bigint), CASE WHEN count(*) > 0 THEN
    coalesce(', about ' || round((sum(bytes) / nullif(:'rate'::float8, 0))::numeric) || ' s', ', for an unknown time: there was no move yet') END) FROM job) x (part, n, line);
 
--- What a plan cannot be made with; without sizes, servers can be drained, or evened out by shards.
--- arguments: needs_sizes drained max_lag registry
+-- What a plan cannot be made with; others can be drained while a server is down.
+-- arguments: drained max_lag registry
 \echo fleet_doubts_sql
 (SELECT format('shard %s is open nowhere: the registry says %s', shard, coalesce(l.home, 'nothing')) FROM lives l LEFT JOIN known ON n = server
  WHERE (server IS NULL OR (lives IS DISTINCT FROM 'here' AND facts IS NOT NULL)) AND shard NOT IN (SELECT shard FROM going) ORDER BY shard LIMIT 5)
 UNION ALL (SELECT format(CASE WHEN l.shard IS NULL THEN 'shard %1$s lives at %2$s, and the directory does not know it; type: snowid-fleet add %4$s %5$s'
    ELSE 'shard %1$s is open at %2$s, and the directory says %3$s' END, t.shard, shown, coalesce(l.home, 'its own server'), coalesce(name, 'NAME HOME'), :'registry')
- FROM told t JOIN known USING (n) LEFT JOIN lives l USING (shard) WHERE t.lives = 'here' AND l.server IS DISTINCT FROM n AND t.shard NOT IN (SELECT shard FROM going)
- ORDER BY t.shard LIMIT 5)
+ FROM told t JOIN known USING (n) LEFT JOIN lives l USING (shard) WHERE t.lives = 'here' AND l.server IS DISTINCT FROM n AND t.shard NOT IN (SELECT shard FROM going) ORDER BY t.shard LIMIT 5)
 UNION ALL SELECT format('%s are one server: retire, or delete from snowid.servers, all but one', string_agg(name, ' and '))
 FROM answer JOIN address ON i = answer.n WHERE name IS NOT NULL GROUP BY address.n HAVING count(*) > 1
 UNION ALL SELECT format('%s gives no answer, so nobody knows how much it has; bring it back; or promote its standby, or restore it, and type: snowid-fleet add %1$s NEWHOME %2$s',
-  shown, :'registry') FROM known WHERE facts IS NULL AND (:'needs_sizes'::bool OR name = :'drained')
+  shown, :'registry') FROM known WHERE facts IS NULL AND coalesce(name = :'drained', :'drained' IS NULL)
 UNION ALL SELECT format('nobody knows how far the standbys of %s are behind, for which --max-lag waits; type there: GRANT pg_monitor TO %I;', shown, facts ->> 'role')
 FROM known WHERE :'max_lag'::int8 >= 0 AND facts IS NOT NULL AND facts ->> 'standby_lag' IS NULL;
 
@@ -222,7 +219,8 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
 SELECT format(CASE name WHEN :'name' THEN 'the name %s is that of another server' ELSE 'that server is in the fleet, as %s' END, name), (SELECT
  format('; or, if %2$s has another address now, at the directory: UPDATE snowid.servers SET home = %1$L WHERE name = %2$L; '
   'UPDATE snowid.shard_registry SET home = %1$L WHERE home IN (', :'home', :'name') || string_agg(quote_literal(d.home), ', ') || ');' FROM address d JOIN address e ON e.n = d.n
- JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND NOT EXISTS (SELECT FROM answer o WHERE o.name <> a.name AND o.facts ->> 'run' = :'identity')) FROM answer
+ JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND coalesce(a.facts ->> 'is_standby', 'true') = 'true'
+  AND NOT EXISTS (SELECT FROM answer o WHERE o.name <> a.name AND o.facts ->> 'run' = :'identity')) FROM answer
 WHERE name IS NOT NULL AND (name = :'name') <> (CASE WHEN facts IS NULL THEN place = :'place' ELSE facts ->> 'run' = :'identity' END) ORDER BY name = :'name';
 
 -- arguments: identity name own trusts

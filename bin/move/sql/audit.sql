@@ -11,9 +11,10 @@ SELECT json_build_object(
  'read_only', CASE WHEN has_table_privilege('pg_file_settings', 'SELECT') AND has_function_privilege('pg_show_all_file_settings()', 'EXECUTE') THEN
    query_to_xml($$SELECT 1 FROM pg_file_settings WHERE name = 'default_transaction_read_only' AND setting = 'on' AND sourcefile LIKE '%postgresql.auto.conf'$$, false, false, '')::text ~ '<row' END,
  'version', (SELECT substring(obj_description(oid) FROM '[0-9.]+$') FROM pg_proc WHERE oid = to_regprocedure('snowid.version()')),
+ 'servers', ARRAY(SELECT json_build_object('name', name, 'home', home) FROM snowid.servers),
  'shards', ARRAY(SELECT json_build_object('shard', r.shard, 'schema', r.schema, 'home', r.home, 'lives', snowid_internal.lives(r),
    'has_schema', to_regnamespace(quote_ident(r.schema)) IS NOT NULL) FROM snowid.shard_registry r),
- 'moves', ARRAY(SELECT json_build_object('shard', shard, 'schema', schema, 'role', role, 'step', step, 'closed', closed, 'peer', peer,
+ 'moves', ARRAY(SELECT json_build_object('shard', shard, 'schema', schema, 'role', role, 'step', step, 'closed', closed, 'peer', peer, 'since', changed_at,
    'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'move_id', details ->> 'move_id', 'name_made', details ->> 'name', 'reverse_name', details ->> 'reverse_name') FROM snowid.moves),
  'made', ARRAY(SELECT json_build_object('what', what, 'name', name) FROM (
    SELECT 'slot', slot_name FROM pg_replication_slots WHERE database = current_database()
@@ -34,6 +35,8 @@ SELECT json_build_object(
 \echo audit_homes_sql
 SELECT home FROM snowid.shard_registry WHERE home IS NOT NULL UNION SELECT home FROM snowid.servers
 UNION SELECT m ->> 'peer' FROM answer, jsonb_array_elements(facts -> 'moves') m WHERE m ->> 'peer' IS NOT NULL
+-- A directory that was put back may not know a server, which those that followed it do.
+UNION SELECT s ->> 'home' FROM answer, jsonb_array_elements(facts -> 'servers') s WHERE s ->> 'name' NOT IN (SELECT name FROM snowid.servers)
 EXCEPT SELECT address FROM answer ORDER BY 1;
 
 -- A server that has several addresses is there once, by the first: audit_address leads from each.
@@ -46,7 +49,7 @@ WITH audit AS MATERIALIZED (SELECT DISTINCT ON (facts ->> 'run') address AS name
 audit_address AS MATERIALIZED (SELECT address, name FROM answer JOIN audit ON answer.facts ->> 'run' = audit.facts ->> 'run'),
 audit_missing AS MATERIALIZED (SELECT FROM answer WHERE facts IS NULL),
 server AS MATERIALIZED (SELECT name, is_directory, f.* FROM audit, jsonb_to_record(facts) f (
-  run text, system text, is_standby bool, version text, read_only bool, shards jsonb, moves jsonb, made jsonb, ahead jsonb, followers jsonb)),
+  run text, system text, is_standby bool, version text, read_only bool, servers jsonb, shards jsonb, moves jsonb, made jsonb, ahead jsonb, followers jsonb)),
 -- As a shell takes it.
 shell AS MATERIALIZED (SELECT replace(:'registry', $$'$$, $$'\''$$) AS registry),
 follower AS MATERIALIZED (SELECT server.name AS server, f.*, EXISTS (SELECT FROM server d WHERE d.is_directory AND d.ahead ? f.slot) AS is_ahead,
@@ -54,12 +57,12 @@ follower AS MATERIALIZED (SELECT server.name AS server, f.*, EXISTS (SELECT FROM
  FROM server, jsonb_to_recordset(followers) f (name text, slot text, enabled bool, works bool, lacks jsonb)),
 shard AS MATERIALIZED (SELECT server.name, is_directory, s.* FROM server, jsonb_to_recordset(shards) s (shard int, schema text, home text, lives text, has_schema bool)),
 move AS MATERIALIZED (SELECT server.name, m.* FROM server, jsonb_to_recordset(moves) m (
-  shard int, schema text, role text, step text, closed bool, peer text, is_source bool, move_id text, name_made text, reverse_name text)),
+  shard int, schema text, role text, step text, closed bool, peer text, since timestamptz, is_source bool, move_id text, name_made text, reverse_name text)),
 directory AS MATERIALIZED (SELECT shard, schema, coalesce((SELECT a.name FROM audit_address a WHERE a.address = s.home), s.home, s.name) AS home
  FROM shard s WHERE is_directory),
 -- Where each shard is open, and what a command for its move is.
 place AS MATERIALIZED (SELECT d.shard, d.schema, d.home, array_agg(s.name) FILTER (WHERE s.lives = 'here') AS open,
-  bool_or(s.name = d.home AND s.lives = 'here') AS is_home, bool_or(m.shard IS NOT NULL AND m.move_id IS NOT NULL) AS is_moving
+  bool_or(s.name = d.home AND s.lives = 'here') AS is_home, bool_or(m.move_id IS NOT NULL AND step NOT IN ('moved', 'open')) AS is_moving
  FROM directory d LEFT JOIN shard s USING (shard) LEFT JOIN move m ON m.shard = d.shard AND m.name = s.name GROUP BY 1, 2, 3),
 typed AS MATERIALIZED (SELECT m.*, o.name AS other,
   format($$--shard %s --from '%s' --to '%s' --registry '%s'$$, (SELECT string_agg(n.shard::text, ',' ORDER BY n.shard) FROM move n WHERE n.name = m.name AND n.move_id = m.move_id),
@@ -69,8 +72,13 @@ typed AS MATERIALIZED (SELECT m.*, o.name AS other,
 untold AS MATERIALIZED (SELECT shard, array_agg(name ORDER BY name) AS open FROM shard
  WHERE lives = 'here' AND shard NOT IN (SELECT shard FROM directory) AND name NOT IN (SELECT name FROM server WHERE is_standby) GROUP BY 1)
 SELECT what, place, type, is_safe FROM (
- -- A directory that was put back: what it writes until it is where it was comes to nobody.
- SELECT 0, format('%s does not follow the directory, which was put back: slot %s is ahead of its log', server, slot), CASE WHEN anew IS NULL THEN server END,
+ -- A directory that was put back: first what only the others know, which following it would overwrite.
+ SELECT -1, format('the directory does not know %s, which %s does', v.name, string_agg(s.name, ' and ')), NULL,
+  format($$snowid-fleet add %s '%s' --registry '%s'$$, v.name, replace(v.home, $$'$$, $$'\''$$), min(registry)), false
+ FROM shell, server s, jsonb_to_recordset(servers) v (name text, home text) JOIN audit_address a ON a.address = v.home
+ WHERE v.name NOT IN (SELECT name FROM snowid.servers) AND EXISTS (SELECT FROM shard WHERE shard.name = a.name AND lives = 'here') GROUP BY v.name, v.home
+ -- What it writes until it is where it was comes to nobody.
+ UNION ALL SELECT 0, format('%s does not follow the directory, which was put back: slot %s is ahead of its log', server, slot), CASE WHEN anew IS NULL THEN server END,
   coalesce(anew, format('drop subscription %I there and the slot at the directory, and create both again.', name)), false
  FROM follower WHERE is_ahead
  UNION ALL SELECT 1, format('shard %s is open at %s, and the directory does not know it', shard, array_to_string(open, ' and ')), NULL,
@@ -85,11 +93,13 @@ SELECT what, place, type, is_safe FROM (
  UNION ALL SELECT 1, format('shard %s is open at %s, and the directory names %s', shard, array_to_string(open, ' and '), home), NULL,
   'Close all but the right one there: SELECT snowid.fence_shard(' || shard || ');', false
  FROM place WHERE cardinality(open) > 1 AND NOT is_home
- UNION ALL SELECT 2, format('shard %s is open nowhere', p.shard), p.home,
-  coalesce((SELECT 'snowid-move ' || CASE WHEN bool_or(step = 'ready') OR bool_or(role = 'target' AND step = 'open') THEN 'move ' ELSE 'abort ' END || min(sides)
+ -- The closed copy of a move may be the last one.
+ UNION ALL SELECT 2, format('shard %s is open nowhere', p.shard), coalesce(kept, p.home),
+  coalesce(CASE WHEN kept IS NOT NULL THEN format('UPDATE snowid.moves SET peer = NULL WHERE shard = %s; SELECT snowid.unfence_shard(%1$s);', p.shard) END,
+   (SELECT 'snowid-move ' || CASE WHEN bool_or(step = 'ready') OR bool_or(role = 'target' AND step = 'open') THEN 'move ' ELSE 'abort ' END || min(sides)
    FROM typed t WHERE t.shard = p.shard), (SELECT format('SELECT snowid.unfence_shard(%s);', p.shard) FROM move m WHERE m.shard = p.shard AND m.name = p.home AND m.closed),
    'Restore it: no server has it.'), false
- FROM place p WHERE open IS NULL AND NOT EXISTS (SELECT FROM audit_missing)
+ FROM place p LEFT JOIN LATERAL (SELECT (array_agg(name ORDER BY since DESC))[1] AS kept FROM move m WHERE m.shard = p.shard HAVING bool_and(role = 'source' AND step = 'moved' AND move_id IS NOT NULL)) k ON true WHERE open IS NULL AND NOT EXISTS (SELECT FROM audit_missing)
  -- What the directory, and other servers, say of a shard that is open in one place.
  UNION ALL SELECT 3, format('shard %s is open at %s, and the directory names %s', shard, open[1], home), (SELECT name FROM server WHERE is_directory),
   format('UPDATE snowid.shard_registry SET home = %L WHERE shard = %s;', open[1], shard), true
@@ -113,7 +123,7 @@ SELECT what, place, type, is_safe FROM (
   format('snowid-move %s %s', CASE WHEN role = 'target' AND step = 'open' OR role = 'source' AND step = 'moved' AND p.open[1] = other THEN 'finish' ELSE 'abort' END, sides), false
  FROM typed m LEFT JOIN place p USING (shard)
  WHERE NOT EXISTS (SELECT FROM move o WHERE o.shard = m.shard AND o.name <> m.name AND o.move_id = m.move_id) AND NOT EXISTS (SELECT FROM audit_missing)
- AND (role <> 'source' OR step <> 'moved' OR p.open[1] IS DISTINCT FROM other)
+ AND (role <> 'source' OR step <> 'moved' OR p.shard IS NULL OR p.open[1] <> other)
  -- What no move uses any more.
  UNION ALL SELECT 7, format('%s has a %s that no move uses: %s', server.name, x.what, x.name), server.name, CASE x.what
   WHEN 'slot' THEN format('SELECT pg_drop_replication_slot(%L);', x.name)
