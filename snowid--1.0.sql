@@ -2927,8 +2927,11 @@ BEGIN
 		snowid_internal.check_right('open'::text, 'snowid.shard_registry'::regclass, 'SELECT, UPDATE'::text);
 	PERFORM FROM snowid.moves j WHERE j.shard = ANY (shards) AND j.closed ORDER BY j.shard FOR UPDATE;
 	FOR m IN
-		SELECT u AS shard, j.shard AS found, j.peer, j.step
-		FROM unnest(shards) u LEFT JOIN snowid.moves j ON j.shard = u AND j.closed ORDER BY u
+		SELECT u AS shard, j.shard AS found, j.peer, j.step, j.schema, r.schema AS own,
+			   EXISTS (SELECT FROM snowid.shard_registry o WHERE o.schema = j.schema AND o.shard <> u)
+			   OR j.schema <> snowid_internal.clip_name(r.schema, coalesce(substring(j.schema FROM '_moved[0-9]*$'), '')) AS is_strange
+		FROM unnest(shards) u LEFT JOIN snowid.moves j ON j.shard = u AND j.closed
+		LEFT JOIN snowid.shard_registry r ON r.shard = u ORDER BY u
 	LOOP
 		IF m.found IS NULL THEN
 			RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -2940,12 +2943,19 @@ BEGIN
 				DETAIL = format('It may be open on the other server: %s', m.peer),
 				HINT = format('Type snowid-move to go on, or snowid-move abort. Only if that server is lost for ever, type: UPDATE snowid.moves SET peer = NULL WHERE shard = %s; and repeat this call.', m.shard);
 		END IF;
+		-- It is what is opened: sequences get the states that the journal has.
+		IF m.is_strange THEN
+			RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+				MESSAGE = format('schema "%s", which the journal has closed, is not called as shard %s', m.schema, m.shard),
+				HINT = format('If it is the shard, type: ALTER SCHEMA %I RENAME TO %I; UPDATE snowid.moves SET schema = %2$L WHERE shard = %3$s; and repeat this call.',
+							  m.schema, m.own, m.shard);
+		END IF;
 	END LOOP;
 
 	FOR m IN
 		SELECT j.shard, j.schema AS called, r.schema
 		FROM snowid.moves j JOIN snowid.shard_registry r ON r.shard = j.shard JOIN pg_namespace n ON n.nspname = j.schema
-		WHERE j.shard = ANY (shards) AND j.closed AND j.schema <> r.schema AND j.schema ~ '_moved[0-9]*$'
+		WHERE j.shard = ANY (shards) AND j.closed AND j.schema <> r.schema
 	LOOP
 		EXECUTE format('ALTER SCHEMA %I RENAME TO %I', m.called, m.schema);
 		UPDATE snowid.moves j SET schema = m.schema WHERE j.shard = m.shard;
@@ -2962,7 +2972,7 @@ BEGIN
 
 	WITH v AS (
 		-- In a list of results, so that it is called for these sequences alone.
-		SELECT q.seqrelid AS oid, x.*,
+		SELECT q.seqrelid AS oid, x.*, e.key = r.sequence AS makes_ids,
 			(snowid_internal.sequence_value(q.seqrelid, snowid_internal.epoch_of(r))).last AS "at"
 		FROM snowid.moves j JOIN pg_namespace n ON n.nspname = j.schema
 		LEFT JOIN snowid.shard_registry r ON r.schema = n.nspname
@@ -2975,14 +2985,14 @@ BEGIN
 											WHERE c.relname = e.key AND c.relnamespace = n.oid AND c.relkind = 'S')
 		WHERE j.shard = ANY (shards)
 	), s AS (
-		SELECT v.*, v.at = q.seqstart AS at_end,
+		SELECT v.*, v.at = q.seqstart AND v.makes_ids IS NOT TRUE AS at_end,
 			CASE WHEN q.seqincrement > 0 THEN v.last >= v.at ELSE v.last <= v.at END AS goes_on
 		FROM v JOIN pg_sequence q ON q.seqrelid = v.oid
 	), state AS (
-		-- What was taken after an opening that was rolled back stays taken.
+		-- What was taken after an opening that was rolled back stays taken; and ids never go back.
 		SELECT s.oid, s.min, s.max, s.start, s.cycle, goes_on OR is_kept AS goes_on,
 			CASE WHEN is_kept THEN "at" ELSE last END AS last, called OR is_kept AS called
-		FROM (SELECT *, NOT (goes_on OR at_end OR cycle) AS is_kept FROM s) s
+		FROM (SELECT *, NOT (goes_on OR at_end OR cycle AND makes_ids IS NOT TRUE) AS is_kept FROM s) s
 	), opened AS (
 		SELECT snowid_internal.define_sequence(oid, least(min, last), greatest(max, last), start, cycle,
 											   NOT called OR NOT goes_on),

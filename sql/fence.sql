@@ -344,9 +344,20 @@ SELECT snowid.fence_shard(6);
 SHOW lock_timeout;
 ROLLBACK;
 
+-- The journal has no other schema opened, nor ids go back, whoever may write there.
 RESET search_path;
+UPDATE snowid.moves SET schema = 'insta6' WHERE shard = 5;
+SELECT snowid.unfence_shard(5);
+\echo :LAST_ERROR_SQLSTATE
+UPDATE snowid.moves SET schema = 'public' WHERE shard = 5;
+SELECT snowid.unfence_shard(5);
+UPDATE snowid.moves SET schema = 'insta5', details = jsonb_set(details, '{sequences,id_seq}', '{"last": 1, "called": true, "min": 1, "max": 9223372036854775807, "start": 1, "cycle": true}')
+WHERE shard = 5;
+CREATE TABLE ended AS SELECT last_value FROM insta5.id_seq;
+
 SET client_min_messages = warning;
 SELECT snowid.unfence_shard(5);
+SELECT e.last_value > 1 AND s.last_value = e.last_value AS stays FROM ended e, insta5.id_seq s;
 SELECT snowid.drop_shard(5, true), snowid.drop_shard(6, true);
-DROP TABLE visited, before, logs_of_all;
+DROP TABLE visited, before, logs_of_all, ended;
 DROP ROLE regress_fence_writer;

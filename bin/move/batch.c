@@ -194,6 +194,26 @@ next_batch(const Move *move, int first)
 	return batch;
 }
 
+static bool
+is_our_name(const char *name)
+{
+	int			end = 0;
+
+	(void) sscanf(name != NULL ? name : "", "snowid_%*[a-z]_%*d_%*8[0-9a-f]%n", &end);
+	return end > 0 && name[end] == '\0';
+}
+
+/* What replicates a batch is dropped by its name: is that one of ours, whoever was let write the journal? */
+bool
+has_our_names(const Move *batch)
+{
+	const char *strange = is_our_name(batch->name) ? batch->reverse_name : batch->name;
+
+	return move_id_of(batch->shards[0]) == NULL || is_our_name(strange) ||
+		refuse(false, "Look at the details there: name and reverse_name are of what replicates it. Nothing was changed.",
+			   "snowid.moves has a name for %s that snowid-move does not give: \"%s\"", batch->title, strange != NULL ? strange : "");
+}
+
 /*
  * A batch shares what replicates it, so it must be named as a whole.  Says which
  * shards are missing.
@@ -203,6 +223,8 @@ is_whole(const Move *batch)
 {
 	const Side *sides[] = {&batch->source, &batch->target};
 
+	if (!has_our_names(batch))
+		return false;
 	for (int i = 0; i < 2; i++)
 	{
 		char	   *others;

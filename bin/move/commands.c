@@ -570,7 +570,7 @@ abort_part(Move *move)
 static int
 abort_batch(Move *batch)
 {
-	return for_each_situation(batch, abort_part);
+	return has_our_names(batch) ? for_each_situation(batch, abort_part) : EXIT_USAGE;
 }
 
 static int

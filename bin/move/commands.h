@@ -30,6 +30,7 @@ extern int	for_each_batch(const Move *set, int (*run) (Move *batch));
 extern void name_batch(Move *batch);
 extern Move *next_batch(const Move *move, int first);
 extern bool is_whole(const Move *batch);
+extern bool has_our_names(const Move *batch);
 
 /* status.c */
 

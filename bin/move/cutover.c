@@ -567,6 +567,8 @@ take_back_names(const Move *move, const Side *from)
 
 		if (strcmp(name, shard->schema) == 0)
 			continue;
+		if (!schemas_are_of(from, text_of("%d", shard->number), literal(conn, name), "snowid.moves"))
+			fail();
 		run(conn, "BEGIN");
 		run(conn, "ALTER SCHEMA %s RENAME TO %s", ident(conn, name), ident(conn, shard->schema));
 		run(conn, "UPDATE snowid.moves SET schema = %s, step = 'fenced' WHERE shard = %d", literal(conn, shard->schema), shard->number);

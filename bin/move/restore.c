@@ -183,13 +183,16 @@ mark_schema(PGconn *conn, const char *name, const char *then, const char *mark)
 	return query_text(conn, MARK_SCHEMA_SQL, literal(conn, name), literal(conn, then), literal(conn, mark));
 }
 
-/* Is a schema what snowid.copies says of it? */
+/* Is a schema what snowid.copies says of it, and none that a shard is open in? */
 static bool
 is_marked(const Move *move, const char *name)
 {
 	PGconn	   *conn = move->target.conn;
 	char	   *mark = mark_of(move->shards[0]->number);
 
+	if (query_bool(conn, "SELECT count(*) FROM snowid.shard_registry WHERE schema = %s", literal(conn, name)))
+		return refuse(false, text_of("Type there: DELETE FROM snowid.copies WHERE schema = %s;", literal(conn, name)),
+					  "schema \"%s\" is a shard's, and no copy, as snowid.copies says; nothing was changed", name);
 	return !query_bool(conn, "SELECT count(*) FROM pg_namespace WHERE nspname = %s AND split_part(obj_description(oid, 'pg_namespace'), E'\n', 1) IS DISTINCT FROM %s",
 					   literal(conn, name), literal(conn, mark)) ||
 		refuse(false, text_of("Look at it. If it is, type there: COMMENT ON SCHEMA %s IS '%s'; else: DELETE FROM snowid.copies WHERE schema = %s;", ident(conn, name), mark, literal(conn, name)),
@@ -201,7 +204,7 @@ static bool
 may_be_lost(const Move *move, PGconn *conn, const char *name)
 {
 	char	   *newer = query_text(conn, "SELECT string_agg(t::text, ', ') FROM snowid_internal.shard_tables(%s) t WHERE NOT EXISTS ("
-								   "SELECT FROM pg_trigger WHERE tgrelid = t AND tgname = 'snowid_fence')", literal(conn, name));
+								   "SELECT FROM pg_trigger WHERE tgrelid = t AND tgname = 'snowid_fence' AND tgenabled <> 'D')", literal(conn, name));
 	char	   *users = move->options->cascade ? NULL :
 	query_text(conn, "SELECT string_agg(user_name, ', ' ORDER BY user_name) FROM (" OUTSIDE_USERS_SQL ") u", text_of("ARRAY[%s]::text[]", literal(conn, name)));
 

@@ -73,7 +73,8 @@ check_definitions(const Move *move, const Side *side)
 static void
 take_schemas(const Move *move, PGconn *conn, bool again)
 {
-	char	   *notes = query_text(conn, NOTE_OWNERS_SQL, shard_list(move), schema_list(move, conn), again ? "true" : "false");
+	char	   *notes = query_text(conn, NOTE_OWNERS_SQL, shard_list(move), schema_list(move, conn),
+								   literal(conn, set_journal(move, &move->target)->move_id), again ? "true" : "false");
 
 	if (notes != NULL)
 		run(conn, "%s; %s", notes, query_text(conn, TAKE_SCHEMAS_SQL, schema_list(move, conn)));
@@ -91,7 +92,7 @@ void
 give_back(const Move *move)
 {
 	PGconn	   *conn = move->target.conn;
-	char	   *statements = query_text(conn, GIVE_BACK_SQL, schema_list(move, conn));
+	char	   *statements = query_text(conn, GIVE_BACK_SQL, schema_list(move, conn), literal(conn, set_journal(move, &move->target)->move_id));
 
 	if (statements != NULL)
 		run(conn, "BEGIN; %s; COMMIT", statements);

@@ -59,6 +59,52 @@ CREATE FUNCTION fns.next_id() RETURNS bigint LANGUAGE sql RETURN snowid_internal
 	$_->safe_psql('postgres', 'DROP SCHEMA fns CASCADE; DROP OWNED BY writer; DROP ROLE writer') for $a, $b;
 };
 
+# What replicates a batch is dropped by the name that the journal has: nothing is that has another one's.
+subtest 'the journal names what replicates others' => sub {
+	fresh_shard($a, $b);
+	my $theirs = q{SELECT (SELECT count(*) FROM pg_publication WHERE pubname = 'prod'), (SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'prod')};
+	$_->safe_psql('postgres', q{CREATE PUBLICATION prod; SELECT pg_create_physical_replication_slot('prod')}) for $a, $b;
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	my @names = map { $a->safe_psql('postgres', "SELECT jsonb_build_object('$_', details ->> '$_') FROM snowid.moves") } 'name', 'reverse_name';
+	my $give = sub { $_->safe_psql('postgres', "UPDATE snowid.moves SET details = details || '$_[0]'") for $a, $b };
+	for my $name ('"prod"', 'null')
+	{
+		for my $key (0, 1)
+		{
+			$give->(sprintf '{"%s": %s}', ('name', 'reverse_name')[$key], $name);
+			moves_ok($a, $b, 5, [ 'abort' ], 2, "$name: no abort", qr/a name for shard 5 that snowid-move does not give: "(?:prod)?".*Nothing was changed/s);
+			moves_ok($a, $b, 5, [], 2, "$name: no move", qr/that snowid-move does not give/);
+			$give->($names[$key]);
+		}
+	}
+	$b->safe_psql('postgres', 'ALTER TABLE insta5.users DISABLE TRIGGER snowid_fence');
+	moves_ok($a, $b, 5, ['abort'], 1, 'what is open is no copy', qr/made after it was closed: insta5\.users/);
+	$b->safe_psql('postgres', 'ALTER TABLE insta5.users ENABLE TRIGGER snowid_fence');
+	moves_ok($a, $b, 5, [], 0, 'moved');
+	$give->('{"reverse_name": "prod"}');
+	moves_ok($a, $b, 5, ['finish'], 2, 'no finish', qr/that snowid-move does not give/);
+	is($_->safe_psql('postgres', $theirs), '1|1', 'they are there') for $a, $b;
+	$give->($names[1]);
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+	$_->safe_psql('postgres', q{DROP PUBLICATION prod; SELECT pg_drop_replication_slot('prod')}) for $a, $b;
+	nothing_left_ok($_, 'finished') for $a, $b;
+};
+
+# Nor is a schema called as the shard because a journal calls it the copy, which gets its name back after a fail-over.
+subtest 'the journal names another copy' => sub {
+	fresh_shard($a, $b);
+	hold_and_kill($b, 'open', 1, 'move', $a, $b);
+	my $timelines = $a->safe_psql('postgres', q{
+CREATE SCHEMA fns; ALTER SCHEMA insta5 RENAME TO insta5_moved;
+SELECT jsonb_build_object('timelines', details ->> 'timelines') FROM snowid.moves});
+	$a->safe_psql('postgres', q{UPDATE snowid.moves SET schema = 'fns', details = details || '{"timelines": "00000009 00000009"}'});
+	moves_ok($a, $b, 5, [], 3, 'no move', qr/schema "fns" at .* does not say that it is of shard 5/);
+	is($a->safe_psql('postgres', q{SELECT to_regnamespace('fns')}), 'fns', 'it has its name');
+	$a->safe_psql('postgres', "ALTER SCHEMA insta5_moved RENAME TO insta5; UPDATE snowid.moves SET schema = 'insta5', details = details || '$timelines'; DROP SCHEMA fns");
+	moves_ok($a, $b, 5, [], 0, 'moved');
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+};
+
 # Only one server can be reached: status tells what that one knows, and the exit
 # code what may have been decided.
 subtest 'one server' => sub {

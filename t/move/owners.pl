@@ -238,6 +238,37 @@ CREATE FUNCTION util.f(text) RETURNS boolean IMMUTABLE LANGUAGE sql RETURN true}
 	$a->safe_psql('postgres', 'SELECT snowid.drop_shard(6, true)');
 }
 
+# What a schema says of its owner since before the move is believed by no step: an earlier owner may have had it say so.
+unlink "$dir/pg_restore", "$dir/pg_dump";
+symlink "$bindir/pg_dump", "$dir/pg_dump";
+append_to_file("$dir/pg_restore", "#!/bin/sh\ncase \"\$*\" in *post-data*) exit 1 ;; esac\nexec $bindir/pg_restore \"\$@\"\n");
+chmod 0755, "$dir/pg_restore";
+for my $trust ('', '--trust-owners')
+{
+	$a->safe_psql('postgres', q{
+SELECT snowid.create_shard(6);
+CREATE TABLE insta6.t (id int PRIMARY KEY);
+ALTER SCHEMA insta6 OWNER TO app;
+SET ROLE app;
+COMMENT ON SCHEMA insta6 IS E'snowid: of shard 6\nsnowid: owner {"owner": "app", "rights": [{"right": "ALL ON SCHEMA insta6 TO app; ALTER ROLE app SUPERUSER; GRANT ALL", "to": null}]}\nits own';
+RESET ROLE;
+ALTER SCHEMA insta6 OWNER TO CURRENT_USER});
+	moves_ok($a, $b, 6, [ $trust || (), '--bindir', $dir ], 1, 'keys are not made', qr/this is missing: t t_pkey/);
+	moves_ok($a, $b, 6, [ $trust || (), '--stop-after', 'copied' ], 0, 'then they are');
+	my $facts = q{SELECT nspowner::regrole, nspacl, obj_description(oid), (SELECT rolsuper FROM pg_roles WHERE rolname = 'app') FROM pg_namespace WHERE nspname = 'insta6'};
+	is($b->safe_psql('postgres', $facts), $a->safe_psql('postgres', $facts), '... and the schema is as it was');
+	moves_ok($a, $b, 6, ['abort'], 0, 'undone');
+
+	# Nor does it have any statement run, if it is of this move.
+	moves_ok($a, $b, 6, [ $trust || (), '--bindir', $dir ], 1, 'again', qr/this is missing: t t_pkey/);
+	my $move = $b->safe_psql('postgres', q{SELECT details ->> 'move_id' FROM snowid.moves});
+	$b->safe_psql('postgres', qq{COMMENT ON SCHEMA insta6 IS E'snowid: of shard 6\\nsnowid: owner at move $move {"owner": "app", "rights": [{"right": "ALL ON SCHEMA insta6 TO app; ALTER ROLE app SUPERUSER; GRANT ALL"}]}'});
+	moves_ok($a, $b, 6, [ $trust || () ], 1, '... a comment', qr/the copy is not as the shard is: on the target, .*Owner: app/);
+	is($b->safe_psql('postgres', q{SELECT rolsuper FROM pg_roles WHERE rolname = 'app'}), 'f', '... gives the schema at most');
+	moves_ok($a, $b, 6, ['abort'], 0, 'undone');
+	$a->safe_psql('postgres', 'SELECT snowid.drop_shard(6, true)');
+}
+
 # As long as pg_restore makes foreign keys, which are queries of ours, the owner cannot add what these
 # would be planned with; what he adds once he has the schema is looked at before it goes on.
 if (!$old)

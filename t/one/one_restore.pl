@@ -193,12 +193,12 @@ $live->safe_psql('postgres', "INSERT INTO insta5.users (name) VALUES ('after')")
 # Who may write the list of copies has nobody drop, or rename, what is none.
 $live->safe_psql('postgres', q{
 CREATE SCHEMA payroll; CREATE SCHEMA insta5_restoring; CREATE TABLE payroll.t (); CREATE ROLE lesser; GRANT SELECT, INSERT, UPDATE, DELETE ON snowid.copies TO lesser;
-SET ROLE lesser; INSERT INTO snowid.copies (schema, shard, kind) VALUES ('payroll', 5, 'before'), ('insta6', 5, 'before'), ('insta5_restoring', 5, 'copying')});
+SET ROLE lesser; INSERT INTO snowid.copies (schema, shard, kind) VALUES ('insta6', 5, 'before'), ('payroll', 5, 'before'), ('insta5_restoring', 5, 'copying')});
 for my $command ('finish', 'undo')
 {
 	($code, $said) = snowid_to($live, $command);
 	is($code, 1, "a row of others: no $command") or diag $said;
-	like($said, qr/schema "insta6" does not say that it is of shard 5.*COMMENT ON SCHEMA "insta6" IS 'snowid: of shard 5'/s, '... and why');
+	like($said, qr/schema "payroll" does not say that it is of shard 5.*COMMENT ON SCHEMA "payroll" IS 'snowid: of shard 5'/s, '... and why');
 }
 ($code, $said) = snowid_to($live, 'restore', '--from', $then->connstr('postgres'));
 is($code, 1, 'nor a restore') or diag $said;
@@ -215,6 +215,22 @@ is($code, 1, 'a schema of others takes no place') or diag $said;
 like($said, qr/schema "hers", which would take the place of shard 5, is lesser's.*--trust-owners/s, '... and why');
 unlike($said, qr/nowhere/, 'nor does it lead anybody to a pooler');
 $live->safe_psql('postgres', q{DELETE FROM snowid.copies WHERE schema = 'hers'; DROP SCHEMA hers});
+
+# Nor the shard itself, whatever it says.
+$live->safe_psql('postgres', q{COMMENT ON SCHEMA insta5 IS 'snowid: of shard 5'; SELECT snowid_internal.prepare_table(t) FROM snowid_internal.shard_tables('insta5') t;
+SET ROLE lesser; INSERT INTO snowid.copies (schema, shard, kind) VALUES ('insta5', 5, 'before')});
+($code, $said) = snowid_to($live, 'finish');
+is($code, 1, 'the shard is no copy') or diag $said;
+like($said, qr/schema "insta5" is a shard's, and no copy, as snowid\.copies says/, '... and why');
+$live->safe_psql('postgres', q{DELETE FROM snowid.copies WHERE schema = 'insta5'; COMMENT ON SCHEMA insta5 IS NULL});
+
+# Nor is what is open dropped as a copy that is closed.
+$live->safe_psql('postgres', q{CREATE SCHEMA twin; CREATE TABLE twin.t (); COMMENT ON SCHEMA twin IS 'snowid: of shard 5'; SELECT snowid_internal.prepare_table('twin.t');
+SET ROLE lesser; INSERT INTO snowid.copies (schema, shard, kind) VALUES ('twin', 5, 'before')});
+($code, $said) = snowid_to($live, 'finish');
+is($code, 1, 'what is open is no copy') or diag $said;
+like($said, qr/made after it was closed: twin\.t/, '... and why');
+$live->safe_psql('postgres', q{DELETE FROM snowid.copies WHERE schema = 'twin'; DROP SCHEMA twin CASCADE});
 
 ($code, $said) = snowid_to($live, 'finish', '--dry-run');
 like($said, qr/schema "insta5_undone" would be dropped; nothing was changed/, 'finish --dry-run') or diag $said;

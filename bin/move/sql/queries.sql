@@ -118,7 +118,7 @@ SELECT EXISTS (SELECT FROM pg_stat_activity a, snowid.moves m
 SELECT string_agg(format('%I.%I', n.nspname, c.relname), ', ')
 FROM snowid.moves m JOIN pg_namespace n ON n.nspname = m.schema JOIN pg_class c ON c.relnamespace = n.oid
 WHERE m.shard IN (:'numbers') AND c.relkind IN ('r', 'p')
-AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence');
+AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'snowid_fence' AND tgenabled <> 'D');
 
 -- Writes a home into the registry of all servers, and says which shards it lacks.
 -- arguments: home schemas numbers
@@ -139,17 +139,19 @@ JOIN pg_publication p ON p.oid = prpubid WHERE pubname <> :'reverse_name' GROUP 
 UNION ALL SELECT pubname, format('TABLES IN SCHEMA %s', string_agg(quote_ident(schema), ', ' ORDER BY schema))
 FROM theirs n JOIN pg_publication_namespace ON pnnspid = n.oid JOIN pg_publication p ON p.oid = pnpubid GROUP BY pubname ORDER BY 1;
 
--- What schemas say of themselves while they are ours, which nobody else can have them say: whose they are.
+-- What schemas say of themselves while a move has them, which nobody else can have them say: whose they are.  What
+-- one had them say before, to whom they belonged, is of no such move.
 SELECT $$
 pg_namespace n JOIN pg_roles o ON o.oid = nspowner AND (rolsuper OR rolname = current_user),
-LATERAL (SELECT obj_description(n.oid, 'pg_namespace')) d (said), LATERAL (SELECT substring(said FROM '^snowid: of shard \d+\nsnowid: owner ([^\n]*)')::jsonb) x (noted)
+LATERAL (SELECT obj_description(n.oid, 'pg_namespace'), format('snowid: owner at move %s ', :'move')) d (said, mark),
+LATERAL (SELECT CASE WHEN starts_with(split_part(said, E'\n', 2), mark) THEN substr(split_part(said, E'\n', 2), length(mark) + 1)::jsonb END) x (noted)
 $$ AS our_schemas \gset
 
 -- Makes the statements that give schemas back to those.
--- arguments: schemas
+-- arguments: schemas move
 \echo give_back_sql
 SELECT string_agg(format('COMMENT ON SCHEMA %1$I IS %2$L; ALTER SCHEMA %1$I OWNER TO %3$I', nspname, nullif(regexp_replace(said, '^[^\n]*\n[^\n]*\n?', ''), ''), noted ->> 'owner') || coalesce((
- SELECT string_agg(format('; GRANT %s ON SCHEMA %I TO %s%s', r ->> 'right', nspname,
+ SELECT string_agg(format('; GRANT %s ON SCHEMA %I TO %s%s', CASE r ->> 'right' WHEN 'USAGE' THEN 'USAGE' ELSE 'CREATE' END, nspname,
   coalesce(quote_ident(r ->> 'to'), 'PUBLIC'), CASE WHEN (r ->> 'further')::boolean THEN ' WITH GRANT OPTION' END), '')
  FROM jsonb_array_elements(noted -> 'rights') r), ''), '; ')
 FROM :our_schemas WHERE nspname IN (:'schemas') AND noted IS NOT NULL;
@@ -259,9 +261,9 @@ FROM pg_cast WHERE EXISTS (SELECT FROM pg_type t JOIN pg_namespace n ON n.oid = 
 AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_cast'::regclass AND objid = pg_cast.oid AND deptype IN ('e', 'i'));
 
 -- Makes the statements that have schemas say whose they are, and who may use them, unless they may do so already.
--- arguments: numbers schemas again
+-- arguments: numbers schemas move again
 \echo note_owners_sql
-SELECT string_agg(format('COMMENT ON SCHEMA %I IS %L', nspname, concat_ws(E'\n', 'snowid: of shard ' || shard, concat('snowid: owner ', jsonb_build_object('owner', pg_get_userbyid(nspowner), 'rights',
+SELECT string_agg(format('COMMENT ON SCHEMA %I IS %L', nspname, concat_ws(E'\n', 'snowid: of shard ' || shard, format('snowid: owner at move %s %s', :'move', jsonb_build_object('owner', pg_get_userbyid(nspowner), 'rights',
  (SELECT coalesce(jsonb_agg(jsonb_build_object('right', privilege_type, 'to', pg_get_userbyid(nullif(grantee, 0)), 'further', is_grantable)), '[]')
   FROM aclexplode(nspacl) WHERE grantee <> nspowner))), obj_description(n.oid, 'pg_namespace'))), '; ')
 FROM unnest(ARRAY[:'numbers']::int[], ARRAY[:'schemas']::name[]) s (shard, name) JOIN pg_namespace n ON nspname = name
