@@ -220,7 +220,7 @@ start_pooler() {
 		as_user tee "$work/socket/$name.ini" >/dev/null
 	as_user env PATH="$PATH:/usr/sbin" "${PGBOUNCER:-pgbouncer}" -q -d "$work/socket/$name.ini"
 	local deadline=$((SECONDS + 60))
-	until as_user "$pgbin/pg_isready" -q -h "$work/socket" -p "$port"; do
+	until as_user "$pgbin/pg_isready" -q -h "$(sed -n 's/^unix_socket_dir = //p' "$work/socket/$name.ini" | tail -n 1)" -p "$port"; do
 		[ "$SECONDS" -lt "$deadline" ] || { cat "$work/socket/log.$name" >&2; die "the pooler does not answer"; }
 		sleep 0.1
 	done

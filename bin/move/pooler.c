@@ -971,16 +971,19 @@ check_processes(const Check *check, Console *c, const char **told)
 		check_port(check, c, told);
 }
 
-/* Its version and its configuration; the mode of pools that have none of their own. */
+/* Its version, its configuration and what it lets us do; the mode of pools that have none of their own.  NULL: it is no console. */
 static const char *
 check_config(const Check *check, Console *c, const MoveOptions *options)
 {
 	const char *version;
 	const char *limit;
+	const char *mode;
 	int			number = version_of(c, &version);
 
 	if (number < 1018000)
-		found_fmt(check, FOUND_FAILED, "It takes PgBouncer 1.18 or later.", "%s says: %s", c->name, version);
+		found_fmt(check, FOUND_FAILED, "It takes the console of PgBouncer 1.18 or later, whose dbname is pgbouncer.", "%s says: %s", c->name, version);
+	if (number == 0)
+		return NULL;
 	if (reload_closes_all(c, number))
 		found_fmt(check, FOUND_WARNING, "So each batch is handed over as a whole, with one RELOAD; or take PgBouncer 1.24 or later.",
 				  "%s has TLS to the servers: before 1.24, RELOAD closes the connections of all pools", c->name);
@@ -997,7 +1000,14 @@ check_config(const Check *check, Console *c, const MoveOptions *options)
 	if (number < 1025001 && strstr(config_of(c, "track_extra_parameters"), "search_path") != NULL)
 		found_fmt(check, FOUND_FAILED, "Take PgBouncer 1.25.1 or later.",
 				  "%s has search_path in track_extra_parameters: clients can run SQL before they log in (CVE-2025-12819)", c->name);
-	return config_of(c, "pool_mode");
+	mode = config_of(c, "pool_mode");
+
+	/* One of its stats_users sees as much: what is as it was tells whether we may set it. */
+	if (limit[0] != '\0')
+		(void) ask_and_wait(c, text_of("SET query_wait_timeout = '%s'", limit));
+	if (!has_obeyed(c))
+		found_fmt(check, FOUND_FAILED, "Name a role of its admin_users.", "%s: %s", c->name, error_of(c));
+	return mode;
 }
 
 /* Does it have the set's pools, as the registry has them, in which mode, and paused by nobody? */
@@ -1048,6 +1058,7 @@ void
 check_poolers(const Move *move, const Check *check)
 {
 	const char *reason;
+	const char *mode;
 	const char *told = "";
 
 	/* One shard's pool has others of the set: what fails, fails for all. */
@@ -1055,13 +1066,14 @@ check_poolers(const Move *move, const Check *check)
 		return;
 	move = by_pools(move);
 	if ((reason = open_consoles()) != NULL)
-		found_fmt(check, FOUND_FAILED, "Look whether it runs, and whether the role is one of its admin_users.", "no connection to %s", reason);
+		found_fmt(check, FOUND_FAILED, "Look whether it runs, whether dbname is pgbouncer, and whether the role is one of its admin_users.", "no connection to %s", reason);
 	else if ((reason = why_not_written(move, &move->target, false)) != NULL)
 		found(check, FOUND_FAILED, reason, "All shards of a pool move together. To look at the entries, type: snowid-move route --from CONNSTR");
 	else
 	{
 		for (Console *c = consoles; c < consoles + nconsoles; c++)
-			check_entries(check, c, move, check_config(check, c, move->options));
+			if ((mode = check_config(check, c, move->options)) != NULL)
+				check_entries(check, c, move, mode);
 		for (Console *c = consoles; c < consoles + nconsoles; c++)
 			check_processes(check, c, &told);
 	}

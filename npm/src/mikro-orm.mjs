@@ -11,6 +11,7 @@ export function mikroOrmShards({ mikroOrm, ...options } = {}) {
 		open: ({ database: dbName, user, password, host, port, ...rest }) => {
 			const given = mikroOrm?.driverOptions;
 			return MikroORM.init({
+				ensureDatabase: false,
 				...mikroOrm,
 				dbName, user, ...password !== undefined && { password }, host, port,
 				driverOptions: ofKnex ? { ...given, connection: { ...given?.connection, ...rest } } : { ...given, ...rest },

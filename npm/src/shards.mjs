@@ -109,7 +109,7 @@ export class Shards {
 		if (servers.length === 1 && wanted === 'any')
 			return open(servers[0]);
 		const passes = wanted === 'prefer-standby' ? ['standby', 'any'] : [wanted];
-		let refused = new Error(`no server of the home is ${wanted}`);
+		let refused = Object.assign(new Error(`no server of the home is ${wanted}`), { code: '08001' });
 		for (const pass of passes)
 			for (const server of servers) {
 				let db;

@@ -293,13 +293,16 @@ SKIP:
 	ok($pooler, 'PgBouncer is there') or die if ($ENV{CLIENTS} // '') eq 'all';
 	$each->('PgBouncer', "host=127.0.0.1 port=$pooler->{port}", (['ok']) x 5) if $pooler;
 	$each->('options', q{options='-c default_transaction_read_only=on'}, ['failed: 25006']);
+	# No other server answers in its place, and none makes a database.
+	$each->('IPv6', 'host=::1 port=' . $node->port, ['failed: (E[A-Z]+|P1001)']);
+	$each->('no database', 'user=' . getpwuid($<) . ' dbname=nowhere', ['failed: (3D000|P1003)']);
 
 	# A home that is no more is forgotten, and each time the first one is asked again.
 	my $right = $node->safe_psql('app', 'SELECT snowid.shard_home(1341)');
 	my $silent = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 99) or die $!;
 	my $move = sub { return "UPDATE snowid.shard_registry SET home = \$\$$_[0]\$\$ WHERE shard = 1341" };
 	$each->('lost', '', [ 'failed: (ENOTFOUND|EAI_AGAIN|P1001)', $move->('host=nowhere.invalid dbname=app') ], [ 'failed: ENOENT', $move->('host=/no/such/directory dbname=app') ],
-		[ 'failed: (ECONNREFUSED|P1001)', $move->('host=127.0.0.1 port=1 dbname=app') ],
+		[ 'failed: (ECONNREFUSED|P1001)', $move->('host=127.0.0.1 port=1 dbname=app') ], [ 'failed: 08001', $move->('target_session_attrs=standby host=127.0.0.1 dbname=app port=' . $node->port) ],
 		[ 'failed: (08006|CONNECT_TIMEOUT)', $move->('connect_timeout=1 host=127.0.0.1 dbname=app port=' . $silent->sockport) ], [ 'ok', $move->($right) ]);
 
 	# The home that the registry names has neither user nor TLS: these are as in the first one.

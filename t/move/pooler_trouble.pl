@@ -116,6 +116,17 @@ subtest 'plan' => sub {
 	append_to_file($p->{file}, $file);
 	system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
 
+	# What looks like a console, and is none that lets us pause.
+	my $stats = start_pooler($a, 'stats_users = app', $p->{file});
+	append_to_file("$stats->{dir}/users", qq{"app" ""\n});
+	system_or_bail('psql', '-Xqc', 'RELOAD', console($stats));
+	for ([ console($stats) =~ s/ user=\S+/ user=app/r, qr/[^\n]*: admin access needed\n +Name a role of its admin_users/ ],
+		[ $a->connstr('postgres'), qr/[^\n]* says: unrecognized .*\n +It takes the console of .* dbname is pgbouncer(?!.*does not lead)/s ])
+	{
+		moves_ok($a, $b, 1, [ 'plan', '--pooler', $_->[0], '--pooler-file', $p->{file} ], 1, $_->[0], qr/FAILED +poolers: $_->[1]/);
+	}
+	stop_pooler($stats);
+
 	# A pause of all is shown by newer ones.
 	for (['insta1', qr/pool "insta1" at .*\n +If nobody needs that any more, type there: RESUME "insta1"/], pgbouncer_version() < 1023 ? () : [ '', qr/.*, or told it to end/ ])
 	{
