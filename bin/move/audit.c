@@ -108,7 +108,7 @@ look(Audit *audit, bool is_to_fix)
 	found = query(audit->directory, AUDIT_FINDINGS_SQL, literal(audit->directory, without_password("--registry", audit->registry)));
 	for (int row = 0; row < PQntuples(found); row++)
 	{
-		const char *what = PQgetvalue(found, row, 0);
+		const char *what = printable(PQgetvalue(found, row, 0));
 		const char *place = field(found, row, 1);
 		const char *command = PQgetvalue(found, row, 2);
 		bool		is_safe = PQgetvalue(found, row, 3)[0] == 't';
@@ -121,7 +121,7 @@ look(Audit *audit, bool is_to_fix)
 		else if (!is_to_fix)
 		{
 			printf("FAILED  %s\n", what);
-			printf("        %s%s%s%s\n", place != NULL ? "at " : "type: ", place != NULL ? place : "", place != NULL ? ", type: " : "", command);
+			printf("        %s%s%s%s\n", place != NULL ? "at " : "type: ", place != NULL ? printable(place) : "", place != NULL ? ", type: " : "", printable(command));
 			audit->nfound++;
 		}
 	}

@@ -234,12 +234,13 @@ erase_at(const Erasure *e, const Move *place)
 	bool		done = true;
 
 	run(side->conn, "SET lock_timeout = %d", TABLE_WAIT_MS);
-	run_and_tell(side, side->conn, side->aux, "SELECT snowid.fence_shard(shard) FROM snowid.shard_registry r WHERE shard = %s AND snowid_internal.lives(r) = 'here'", shard);
+	run_and_tell(side, side->conn, side->aux, "SELECT snowid.fence_shard(shard) FROM snowid.shard_registry r WHERE shard = %s AND schema = %s AND snowid_internal.lives(r) = 'here'",
+				 shard, literal(side->conn, e->schema));
 	parts = query(side->conn, ERASED_PARTS_SQL, schemas);
 	for (int row = 0; row < PQntuples(parts) && done; row++)
 		done = drop_part(e, place, schemas, PQgetvalue(parts, row, 0), PQgetvalue(parts, row, 1)[0] == 't' ? e->options->lock_timeout_ms : TABLE_WAIT_MS);
 	PQclear(parts);
-	return done && drop_part(e, place, schemas, query_text(side->conn, ERASED_REST_SQL, shard, schemas, e->nmissing > 0 ? "true" : "false"), TABLE_WAIT_MS);
+	return done && drop_part(e, place, schemas, query_text(side->conn, ERASED_REST_SQL, shard, schemas, e->nmissing > 0 ? "true" : "false", literal(side->conn, e->schema)), TABLE_WAIT_MS);
 }
 
 int

@@ -45,10 +45,10 @@ show_side(const Move *move, Shard *shard, const Side *side)
 	else if (side->conn == NULL)
 		printf("%s: not reached\n", side->label);
 	else if (!j->exists)
-		printf("%s (%s): no move of shard %d\n", side->label, side->home, shard->number);
+		printf("%s (%s): no move of shard %d\n", side->label, printable(side->home), shard->number);
 	else
-		printf("%s (%s): %s, %s, schema \"%s\", %s, since %s\n", side->label, side->home,
-			   role_name(j->at.role), step_name(j->at.step), j->schema, openness(j), j->changed_at);
+		printf("%s (%s): %s, %s, schema \"%s\", %s, since %s\n", side->label, printable(side->home),
+			   role_name(j->at.role), step_name(j->at.step), printable(j->schema), openness(j), j->changed_at);
 }
 
 /* What is true of shards that are in one situation. */
@@ -119,10 +119,10 @@ show_changes(const Move *part)
 		if (part->options->json)
 			print_object("#shard", text_of("%d", shard->number), tables != NULL ? "new_tables" : "changed", changes);
 		else if (tables != NULL)
-			printf("  shard %d: made since it was copied, and brought before it moves: %s\n", shard->number, *tables != '\0' ? tables : "nothing; what was brought is dropped");
+			printf("  shard %d: made since it was copied, and brought before it moves: %s\n", shard->number, *tables != '\0' ? printable(tables) : "nothing; what was brought is dropped");
 		else
 			printf("  shard %d: definitions have changed since they were copied: %s\n  It will not move so. To begin again, type: %s\n", shard->number,
-				   changes, whole_command(select_range(part, i, 1), is_way_back(shard) ? "finish" : "abort"));
+				   printable(changes), whole_command(select_range(part, i, 1), is_way_back(shard) ? "finish" : "abort"));
 	}
 }
 
@@ -136,7 +136,7 @@ status_of_part(Move *part)
 	else
 		printf("%s: %s\n", part->title, outlook(part));
 	for (int i = 0; what_to_type(part, i) != NULL && !part->options->json; i++)
-		printf("  %s\n", what_to_type(part, i));
+		printf("  %s\n", printable(what_to_type(part, i)));
 	show_changes(part);
 	for (int i = 0; i < part->nshards && in_detail; i++)
 	{
@@ -205,7 +205,7 @@ status_of_server(const MoveOptions *options, PGconn *conn)
 				print_object("#shards", text_of("[%s]", shard_list(make_set(&its))), "outlook", "closed by hand", "home", home);
 			else
 				printf("%s: closed by hand at %s\n  To open it, if it is open nowhere else, type there: SELECT snowid.unfence_shard(N);\n",
-					   make_set(&its)->title, home);
+					   make_set(&its)->title, printable(home));
 			found = EXIT_FAILED;
 		}
 		else

@@ -77,6 +77,18 @@ subtest 'the journal names what replicates others' => sub {
 			$give->($names[$key]);
 		}
 	}
+
+	# Nor does anything there command the terminal, or begin a line of ours.
+	$b->safe_psql('postgres', q{UPDATE snowid.moves SET schema = E'x\n\x1b[2Jy'});
+	$a->safe_psql('postgres', q{
+UPDATE snowid.shard_registry SET pool = E'p\x1b[2J';
+INSERT INTO snowid.shard_registry (shard, schema, home, pool) VALUES (9, 'insta9', 'host=/nowhere', E'p\x1b[2J')});
+	unlike(moves_ok($a, $b, 5, ['status'], 1, 'status', qr/schema "x",/), qr/\e|^.*2Jy/m, '... in its own words');
+	IPC::Run::run([ 'snowid-move', 'audit', '--registry', $a->connstr("postgres") ], '>&', \my $audit);
+	like($audit, qr/pool p\?\[2J leads to shards on several servers/, 'audit, too');
+	unlike($audit, qr/\e/, '... and nothing else');
+	$a->safe_psql('postgres', 'UPDATE snowid.shard_registry SET pool = NULL; DELETE FROM snowid.shard_registry WHERE shard = 9');
+	$b->safe_psql('postgres', "UPDATE snowid.moves SET schema = 'insta5'");
 	$b->safe_psql('postgres', 'ALTER TABLE insta5.users DISABLE TRIGGER snowid_fence');
 	moves_ok($a, $b, 5, ['abort'], 1, 'what is open is no copy', qr/made after it was closed: insta5\.users/);
 	$b->safe_psql('postgres', 'ALTER TABLE insta5.users ENABLE TRIGGER snowid_fence');

@@ -20,7 +20,7 @@ CREATE EXTENSION snowid;
 CREATE ROLE app LOGIN;
 CREATE SCHEMA own AUTHORIZATION app;
 CREATE FUNCTION public.fine(i int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN true; END';
-SELECT snowid.create_shard(n) FROM generate_series(1, 5) n;
+SELECT snowid.create_shard(n) FROM generate_series(1, 5) n UNION ALL SELECT snowid.create_shard(n) FROM generate_series(7, 8) n;
 CREATE TABLE insta1.p (id int PRIMARY KEY) PARTITION BY RANGE (id);
 ALTER TABLE insta1.p OWNER TO app;
 GRANT USAGE ON SCHEMA insta1 TO app;
@@ -38,12 +38,16 @@ CREATE TABLE own.rates (id int PRIMARY KEY);
 INSERT INTO own.rates VALUES (1);
 CREATE INDEX ON own.rates ((own.note('key')));
 CREATE DOMAIN own.email AS text;
+CREATE TABLE own.base (id int);
+CREATE TYPE own.like_it AS (id int);
 RESET ROLE;
 CREATE TABLE public.plans (id int PRIMARY KEY);
 CREATE INDEX ON public.plans ((own.note('index of a superuser''s')));
 CREATE TABLE insta3.t (id bigint PRIMARY KEY, rate int REFERENCES own.rates);
 CREATE TABLE insta4.t (id bigint PRIMARY KEY, mail own.email);
-CREATE TABLE insta5.t (id bigint PRIMARY KEY, plan int REFERENCES public.plans)}) for $a, $b;
+CREATE TABLE insta5.t (id bigint PRIMARY KEY, plan int REFERENCES public.plans);
+CREATE TABLE insta7.t () INHERITS (own.base); ALTER TABLE insta7.t OWNER TO app;
+CREATE TABLE insta8.t OF own.like_it; ALTER TABLE insta8.t OWNER TO app}) for $a, $b;
 my $superuser = $a->safe_psql('postgres', 'SELECT current_user');
 
 # What a command has run as the superuser, after it has ended so, and said so.
@@ -75,6 +79,9 @@ is(ran('shard 1: trusted', 0, qr/^insta1\.p: /m, sub { snowid_move($a, $b, 1, 'd
 refused($key, 3, 1, 'copy');
 refused(qr/a table has values of own\.email, whose owner/, 4, 1, 'copy');
 refused(qr/public\.plans is not read: app owns it, its schema, or what its indexes call/, 5, 1, 'copy');
+# He could give these a CHECK, or a domain for a column, without a right to use their schema.
+refused(qr/table insta7\.t has what it has of own\.base, whose owner is no superuser/, 7, 1, 'copy');
+refused(qr/table insta8\.t has what it has of own\.like_it, whose owner is no superuser/, 8, 1, 'copy');
 is(ran('create --like', 2, qr/is of another role: app, whose is own\.rates.*--trust-owners/s, sub { snowid_each(each_args($a), 'create', '--like', 3, '--shard', 6) }), '', '... and nothing runs');
 
 # Who may make a table in a superuser's shard does not get one compared that was not there when it was looked.
@@ -94,10 +101,11 @@ cmp_ok($said{meanwhile} // 0, '>=', 6, 'a table made meanwhile is told, at each 
 ok($said{compared}, '... and one made before is compared');
 
 # There it could move to.
-$b->safe_psql('postgres', 'SELECT snowid.drop_shard(n, true) FROM generate_series(1, 5) n');
+$b->safe_psql('postgres', q{SELECT snowid.drop_shard(shard, true) FROM snowid.shards WHERE schema <> 'insta6'});
 refused($part, 2, 1, 'plan');
 refused($key, 3, 1, 'plan');
 refused(qr/a table has values of own\.email, whose owner is no superuser, and the copy could run it as one/, 4, 1, 'plan');
 refused(qr/public\.plans is not read/, 5, 1, 'plan');
+refused(qr/table insta8\.t has what it has of own\.like_it/, 8, 1, 'plan');
 
 done_testing();

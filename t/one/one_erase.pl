@@ -225,7 +225,19 @@ fresh();
 $a->safe_psql('postgres', q{SET ROLE writer; INSERT INTO snowid.moves (shard, schema, role, step, closed) VALUES (20, 'payroll', 'source', 'moved', true)});
 like(erase(1, 'a row of the journal', '', @from, '--yes'), $strange, 'is not, either');
 is($a->safe_psql('postgres', q{SELECT to_regclass('payroll.p'), to_regclass('insta20.users')}), 'payroll.p|insta20.users', 'all is there');
-$a->safe_psql('postgres', q{DELETE FROM snowid.moves; DROP SCHEMA payroll CASCADE});
+$a->safe_psql('postgres', q{DELETE FROM snowid.moves});
+
+# Nor while it is at work.
+$stranger = $a->background_psql('postgres');
+$stranger->query_safe('BEGIN; LOCK TABLE insta20.photos IN ACCESS SHARE MODE');
+$run = IPC::Run::start([ 'snowid-move', 'erase', '--shard', 20, @from, '--yes' ], '>', \$out, '2>&1');
+$a->poll_query_until('postgres', $waits) or die 'does not wait';
+$stranger->query_safe(q{UPDATE snowid.shard_registry SET schema = 'payroll' WHERE shard = 20; COMMIT});
+$stranger->quit;
+$run->finish;
+is($run->full_result(0) >> 8, 0, 'a row that comes to name another schema') or diag $out;
+is($a->safe_psql('postgres', q{SELECT to_regclass('payroll.p'), to_regnamespace('insta20')}), 'payroll.p|', 'is not believed');
+$a->safe_psql('postgres', q{DROP SCHEMA payroll CASCADE});
 erase(0, 'without them', '', @registry, '--yes');
 
 # Names obey nobody's terminal.

@@ -162,7 +162,7 @@ $$ AS clocks_apart \gset
 -- exclusion constraints (whose operators they do not depend on), generated columns, range types and partition bounds for each row, of types of
 -- other schemas, too; of casts, which a foreign key may need; and, when a query is
 -- planned, of index expressions and statistics.  And what is elsewhere, where others can give it
--- such: domains, and parts of tables.
+-- such: domains, parts of tables, and the tables and types of which these have what they have.
 SELECT $$
 RECURSIVE used (classid, objid) AS (
  SELECT tableoid, oid FROM pg_class WHERE relnamespace :in_shard
@@ -176,6 +176,8 @@ RECURSIVE used (classid, objid) AS (
   UNION ALL SELECT k.tableoid, k.oid FROM pg_constraint k WHERE contypid = d.refobjid
   UNION ALL SELECT 'pg_class'::regclass, typrelid FROM pg_type t WHERE t.oid = d.refobjid AND typrelid <> 0) x (classid, objid)
  WHERE d.refclassid = 'pg_type'::regclass),
+model (oid, child) AS (
+ SELECT inhparent, inhrelid FROM pg_inherits UNION ALL SELECT typrelid, c.oid FROM pg_class c JOIN pg_type t ON t.oid = reloftype),
 part (oid, parent) AS (
  SELECT inhrelid, inhparent FROM pg_inherits JOIN pg_class c ON c.oid = inhparent WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'f')
  UNION SELECT inhrelid, inhparent FROM part JOIN pg_inherits ON inhparent = part.oid),
@@ -192,5 +194,8 @@ called (caller, code, is_super) AS (
  UNION ALL SELECT 'a table has values of', t.oid::regtype::text, false FROM used JOIN pg_type t ON (classid, objid) = (t.tableoid, t.oid)
  WHERE typtype = 'd' AND NOT typnamespace :in_shard AND typowner NOT IN (:trusted_roles)
  UNION ALL SELECT concat('table ', parent::regclass, ' has the part'), c.oid::regclass::text, false FROM part JOIN pg_class c USING (oid)
- WHERE NOT relnamespace :in_shard AND relowner NOT IN (:trusted_roles))
+ WHERE NOT relnamespace :in_shard AND relowner NOT IN (:trusted_roles)
+ UNION ALL SELECT concat('table ', k.oid::regclass, ' has what it has of'), p.oid::regclass::text, false
+ FROM model m JOIN pg_class k ON k.oid = child JOIN pg_class p ON p.oid = m.oid
+ WHERE k.relnamespace :in_shard AND k.relkind IN ('r', 'p') AND NOT p.relnamespace :in_shard AND p.relowner NOT IN (:trusted_roles))
 $$ AS called_code \gset

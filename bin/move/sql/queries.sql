@@ -668,12 +668,13 @@ UNION ALL SELECT concat((SELECT string_agg(format('ALTER SEQUENCE %s OWNED BY NO
  false, CASE WHEN relispartition THEN 1 ELSE 2 END
 FROM part p WHERE relkind IN ('r', 'p', 'm', 'f') ORDER BY 3;
 
--- With what is left, its rows; but for that of the registry, which names the others, while it is needed.
--- arguments: shard schemas keep
+-- With what is left, its rows; but for that of the registry, which names the others, while it is needed.  By then it may
+-- name another schema, which nobody has looked at.
+-- arguments: shard schemas keep schema
 \echo erased_rest_sql
 SELECT concat_ws('; ', format('DELETE FROM snowid.moves WHERE shard = %1$s; DELETE FROM snowid.copies WHERE shard = %1$s', :'shard'),
- CASE WHEN NOT :'keep' THEN format('SELECT snowid.drop_shard(shard, true) FROM snowid.shard_registry r WHERE shard = %1$s
-  AND snowid_internal.lives(r) IN (''here'', ''missing''); DELETE FROM snowid.shard_registry WHERE shard = %1$s', :'shard') END,
+ CASE WHEN NOT :'keep' THEN format('SELECT FROM snowid.shard_registry WHERE shard = %1$s FOR UPDATE; SELECT snowid.drop_shard(shard, true) FROM snowid.shard_registry r WHERE shard = %1$s
+  AND schema = %2$L AND snowid_internal.lives(r) IN (''here'', ''missing''); DELETE FROM snowid.shard_registry WHERE shard = %1$s', :'shard', :'schema') END,
  (SELECT format('DROP SCHEMA IF EXISTS %s CASCADE', string_agg(quote_ident(s), ', ')) FROM unnest(ARRAY[:'schemas']::text[]) s WHERE s IS NOT NULL HAVING count(*) > 0));
 
 -- What remains, in lines: what can be seen, and what not.
