@@ -16,6 +16,8 @@
  * it takes that for a server that refuses: it opens no connection of that pool for
  * server_login_retry.  So this is next to 0 from before PAUSE until after RESUME, and
  * such that whoever finds it, of several programs or after a kill, knows what it was.
+ * Until the next login is through, it also refuses who asks for the first time then:
+ * so PAUSE waits a moment for logins.
  *
  * So a journal that names poolers says that their pools are perhaps paused, or
  * lead to where the shards were.  settle_pools() ends that at the beginning of the next
@@ -77,7 +79,7 @@ typedef struct Console
 } Console;
 
 static const char no_retry[] = "SET server_login_retry";
-static const char *const before_pause[] = {no_retry, NULL};
+static const char *const before_pause[] = {no_retry, "SHOW POOLS", NULL};
 static const char *const before_resume[] = {"SHOW POOLS", no_retry, NULL};
 static const char *const before_route[] = {"RELOAD", "SHOW POOLS", no_retry, NULL};
 
@@ -584,6 +586,17 @@ holder_of(Console *c, const Side *side, const char *pool, const char *other)
 									 answer_field(c, row, "application_name"), does != NULL ? does : "");
 }
 
+/* Is that row of SHOW POOLS one of the move's, with some in that state? */
+static bool
+is_pool_with(const Console *c, int row, const Move *move, const char *state)
+{
+	int			i = 0;
+
+	while (i < move->nshards && strcmp(answer_field(c, row, "database"), move->shards[i]->pool) != 0)
+		i++;
+	return i < move->nshards && atoi(answer_field(c, row, state)) > 0;
+}
+
 /* Is a client of the move's pools waiting there, by SHOW POOLS?  Its longest wait, in ms; -1: none. */
 static int
 longest_wait(const Console *c, const Move *move)
@@ -591,11 +604,20 @@ longest_wait(const Console *c, const Move *move)
 	int			longest = -1;
 
 	for (int row = 0; row < PQntuples(c->answer); row++)
-		for (int i = 0; i < move->nshards; i++)
-			if (is_first_of_pool(move, i) && strcmp(answer_field(c, row, "database"), move->shards[i]->pool) == 0 &&
-				atoi(answer_field(c, row, "cl_waiting")) > 0)
-				longest = Max(longest, atoi(answer_field(c, row, "maxwait")) * 1000 + atoi(answer_field(c, row, "maxwait_us")) / 1000);
+		if (is_pool_with(c, row, move, "cl_waiting"))
+			longest = Max(longest, atoi(answer_field(c, row, "maxwait")) * 1000 + atoi(answer_field(c, row, "maxwait_us")) / 1000);
 	return longest;
+}
+
+/* Is a login of the move's pools under way at the server, by SHOW POOLS? */
+static bool
+is_logging_in(const Console *c, const Move *move)
+{
+	int			row = 0;
+
+	while (row < PQntuples(c->answer) && !is_pool_with(c, row, move, "sv_login"))
+		row++;
+	return row < PQntuples(c->answer);
 }
 
 /* Put server_login_retry back, once the waiting clients have been let in; false if one cannot. */
@@ -693,6 +715,7 @@ const char *
 pause_pools(const Move *move, const Side *from, int64 until)
 {
 	static bool at_exit = false;
+	int64		patience = (now_ms() + until) / 2;
 	Console    *c;
 
 	if (!has_poolers(move))
@@ -711,6 +734,11 @@ pause_pools(const Move *move, const Side *from, int64 until)
 			if (!has_obeyed(c) && c->asked >= 0)
 				return text_of("the pooler at %s does not pause pool \"%s\": %s%s", c->name, move->shards[c->asked]->pool, error_of(c),
 							   strstr(error_of(c), "already") == NULL ? "" : "; somebody has paused it, or told it to end: " RESUME_IT "; or start it again");
+			if (c->asked < 0 && *c->before == NULL && is_logging_in(c, move) && now_ms() < patience)
+			{
+				pg_usleep(LOGIN_POLL_MS * 1000);
+				c->before--;
+			}
 			ask_next(c, move, "PAUSE");
 		}
 		for (c = consoles; c < consoles + nconsoles && c->asked >= move->nshards; c++)
@@ -1002,7 +1030,7 @@ check_config(const Check *check, Console *c, const MoveOptions *options)
 				  "%s has search_path in track_extra_parameters: clients can run SQL before they log in (CVE-2025-12819)", c->name);
 	mode = config_of(c, "pool_mode");
 
-	/* One of its stats_users sees as much: what is as it was tells whether we may set it. */
+	/* One of its stats_users sees as much, but may set nothing. */
 	if (limit[0] != '\0')
 		(void) ask_and_wait(c, text_of("SET query_wait_timeout = '%s'", limit));
 	if (!has_obeyed(c))
