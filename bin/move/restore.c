@@ -414,8 +414,13 @@ fill_copied_views(const Copy *copy)
 	PGresult   *tables = query(copy->conn, "SELECT format('ANALYZE %%s', oid::regclass) FROM pg_class WHERE relkind = 'r' AND relnamespace = %s::regnamespace",
 							   literal(copy->conn, ident(copy->conn, copy->name)));
 
+	/*
+	 * What an index calls may look for the shard's name, which is another's
+	 * again.
+	 */
 	for (int i = 0; i < PQntuples(tables); i++)
-		run(copy->conn, "%s", PQgetvalue(tables, i, 0));
+		if (!try_run(copy->conn, "%s", PQgetvalue(tables, i, 0)))
+			report_warning("target: %s: %s", PQgetvalue(tables, i, 0), PQerrorMessage(copy->conn));
 	for (int i = 0; i < PQntuples(views); i++)
 		if (!run_as_shard(copy, text_of(SETTINGS_OF_VIEWS "; %s", "true", PQgetvalue(views, i, 0))))
 			return tell_failed(copy, PQgetvalue(views, i, 0));
@@ -476,6 +481,7 @@ make_copy(Copy *copy, bool definitions_only, int number)
 	else if (owners_are_trusted(copy->move, copy->schema, copy->from) && keys_are_trusted(copy))
 		done = dump_archive(copy->from, copy->move->options->bindir, &schema, 1, query_text(copy->from, "SELECT pg_export_snapshot()"), archive) &&
 			claim_name(copy) && make_tables(copy, archive, &owner) && copy_all_rows(copy, definitions_only) &&
+			(is_kept_from_owners(copy->move) || try_run(conn, "%s", owner)) &&
 			make_after_rows(copy, archive, query_text(copy->from, "SELECT coalesce(array_agg(conname), '{}') FROM pg_constraint "
 													  "WHERE connamespace = %s::regnamespace AND contype = 'f' AND NOT convalidated",
 													  literal(copy->from, ident(copy->from, copy->schema)))) &&

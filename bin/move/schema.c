@@ -81,7 +81,7 @@ take_schemas(const Move *move, PGconn *conn, bool again)
 }
 
 /* Does an owner gain something by what we run there?  Else he has his schema as soon as the rows are there. */
-static bool
+bool
 is_kept_from_owners(const Move *move)
 {
 	return !move->options->trust_owners && query_bool(move->target.conn, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user");

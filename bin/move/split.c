@@ -591,6 +591,12 @@ complete_split(const Move *set, int64 start)
 	/* Whoever demotes it ends our session; then it needs its slot. */
 	run(target->conn, "SELECT");
 	slot = split_detail(set, source, "slot");
+	if (slot != NULL && !query_bool(target->conn, "SELECT current_setting('primary_slot_name') = %s", literal(target->conn, slot)))
+	{
+		/* Who was let write the journal chooses no other's. */
+		report_warning("slot \"%s\" at %s is not what the target calls its own, and stays", slot, source->home);
+		slot = NULL;
+	}
 	if ((slot != NULL && drop_slot(source, slot) != STATUS_DONE) || tell_registry(set) != STATUS_DONE)
 		return failure();
 	record_step(set, source, MOVED);

@@ -61,6 +61,7 @@ extern char *being_extended_sql(const Move *move, PGconn *conn);
 extern bool calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas);
 extern char *lock_of_definitions(const MoveOptions *options, PGconn *conn, const char *schema, const char *tables);
 extern bool names_are_held(const MoveOptions *options, PGconn *conn, int pid, const char *schema, const char *tables);
+extern bool is_kept_from_owners(const Move *move);
 extern void give_back(const Move *move);
 extern bool hold_schemas(const Move *move);
 extern void tell_to_begin_anew(const Move *move, const char *or);

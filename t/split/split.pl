@@ -52,8 +52,13 @@ is(sqlstate($a, q{SELECT insta1.next_id()}), 'SN001', 'and none of the set on th
 is(read_only($b), 'off', 'the target takes writes');
 is($registry->safe_psql('postgres', q{SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shard_registry WHERE home LIKE '%port=} . $b->port . q{ %'}),
 	'1,2', 'the registry of all knows');
-$registry->stop;
 is($a->safe_psql('postgres', 'SELECT count(*) FROM pg_replication_slots'), '0', "the standby's slot is gone");
+
+# No other one, whatever the journal says.
+$a->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('prod'); UPDATE snowid.moves SET step = 'fenced', details = details || '{"slot": "prod"}'});
+moves_ok($a, $b, $all, ['split'], 0, 'told again', qr/slot "prod" at .* is not what the target calls its own, and stays/);
+is($a->safe_psql('postgres', q{SELECT pg_drop_replication_slot('prod'); SELECT string_agg(DISTINCT step, ' ') FROM snowid.moves}), "\nmoved", 'it is there');
+$registry->stop;
 
 moves_ok($a, $b, $all, ['split'], 0, 'again', qr/split off already; type: snowid-move finish/);
 moves_ok($a, $b, $all, ['abort'], 1, 'too late to abort', qr/has been promoted, and this cannot be undone/);
