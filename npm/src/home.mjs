@@ -32,6 +32,8 @@ export function parseHome(home, env = process.env, lacking = {}) {
 	const hosts = (get('host') ?? '').split(',');
 	const ports = (get('port') ?? '5432').split(',');
 	const count = Math.max(hosts.length, addresses.length);
+	if (env.PGSERVICE && !addresses.join('') && !hosts.join(''))
+		throw new Error('PGSERVICE names a service, which is in a file of libpq: give the host and port instead');
 	if (ports.length !== 1 && ports.length !== count)
 		throw new Error(`a home has ${count} hosts, and ${ports.length} ports`);
 	const user = get('user') ?? userInfo().username;

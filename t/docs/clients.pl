@@ -335,18 +335,21 @@ sub follow_ok
 }
 
 # The server of the shard is gone, and each client is told; then the registry leads to several
-# servers: one that is gone, one that is read-only, and the right one.
+# servers: one that is gone, a standby, and the right one.
 sub lost_ok
 {
 	my (@clients) = @_;
 	my $port = $other->port;
-	my $new = PostgreSQL::Test::Cluster::get_free_port();
 	my $read_only = move_node('read_only');
 
 	$read_only->append_conf('postgresql.conf', "listen_addresses = '127.0.0.1'");
 	$read_only->start;
 	$read_only->safe_psql('postgres', 'CREATE DATABASE app');
-	$read_only->safe_psql('postgres', 'CREATE ROLE app LOGIN; ALTER SYSTEM SET default_transaction_read_only = on; SELECT pg_reload_conf()');
+	$read_only->safe_psql('app', 'CREATE SCHEMA insta1341; CREATE TABLE insta1341.photos (id bigint DEFAULT 1, user_id bigint, caption text)');
+	$read_only->safe_psql('app', 'CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta1341 TO app; GRANT SELECT, INSERT ON insta1341.photos TO app');
+	$read_only->stop;
+	append_to_file($read_only->data_dir . '/standby.signal', '');
+	$read_only->start;
 	for my $client (@clients)
 	{
 		my ($built, undef, $err) = $client->{build} ? run_in($client, $client->{build}) : 1;
@@ -364,14 +367,24 @@ sub lost_ok
 		}
 	};
 	$each->(qr/^$port$/, 'is where the shard has moved to');
-	$other->stop;
-	$each->(qr/^lost /, 'is told that the server is lost');
-	$other->append_conf('postgresql.conf', "port = $new");
-	$other->{_port} = $new;
-	$other->start;
-	my $home = "host=127.0.0.1,127.0.0.1,127.0.0.1 port=$port," . $read_only->port . ",$new dbname=app target_session_attrs=read-write";
-	$node->safe_psql('app', "UPDATE snowid.shard_registry SET home = '$home' WHERE shard = 1341");
-	$each->(qr/^$new$/, 'is where the registry leads to by now');
+
+	# One that nobody can write any more; then the right one.
+	my $leads = sub { $node->safe_psql('app', "UPDATE snowid.shard_registry SET home = '$_[0]' WHERE shard = 1341"); return };
+	my $ro = $read_only->port;
+	for my $home ("host=127.0.0.1,127.0.0.1,127.0.0.1 port=$port,$ro,%d dbname=app target_session_attrs=read-write",
+		"postgresql://app\@127.0.0.1:$port,127.0.0.1:$ro,127.0.0.1:%d/app?target_session_attrs=read-write")
+	{
+		my $new = PostgreSQL::Test::Cluster::get_free_port();
+		$other->stop;
+		$leads->("host=127.0.0.1 port=$ro dbname=app");
+		$each->(qr/^lost /, 'is told that the server is lost');
+		$each->(qr/^lost .*read-(only|write)/, 'a server that cannot be written');
+		$other->append_conf('postgresql.conf', "port = $new");
+		$other->{_port} = $new;
+		$other->start;
+		$leads->(sprintf($home, $new));
+		$each->(qr/^$new$/, 'is where the registry leads to by now');
+	}
 	$_->{running}{harness}->kill_kill for @clients;
 	$read_only->stop;
 	return;

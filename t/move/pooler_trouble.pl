@@ -335,26 +335,25 @@ subtest 'resumed by somebody' => sub {
 # PAUSE would end it, and until the next one is through, PgBouncer would refuse who asks then.
 subtest 'a login that comes through before the pause' => sub {
 	make_shard($a, 9, 'insta9');
-	write_entries($p, $a);
-	system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
-	moves_ok($a, $b, 9, [ pooler_options($p), '--stop-after', 'copied' ], 0, 'copied');
+	my $own = start_pooler($a);
+	moves_ok($a, $b, 9, [ pooler_options($own), '--stop-after', 'copied' ], 0, 'copied');
 	my ($in, $out, $err) = ("SELECT 'first';\n", '', '');
-	my $keeper = IPC::Run::start([ 'psql', '-XAtq', '-d', pooled($p, 'insta9') ], '<', \$in, '>', \$out, '2>', \$err, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	my $keeper = IPC::Run::start([ 'psql', '-XAtq', '-d', pooled($own, 'insta9') ], '<', \$in, '>', \$out, '2>', \$err, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
 	$keeper->pump until $out =~ /first/;
 	my $hold = hold_at_step($a, 'verified');
-	my $run = IPC::Run::start([ move_command($a, $b, 9, pooler_options($p), '--pause-limit', 30_000) ], '>', \my $said, '2>', \my $errors);
+	my $run = IPC::Run::start([ move_command($a, $b, 9, pooler_options($own), '--pause-limit', 30_000) ], '>', \my $said, '2>', \my $errors);
 	wait_until_held($a) or die "does not get there: $errors";
 
 	my ($lock, $later) = map { my $psql = $_->background_psql('postgres'); $psql->query_safe('BEGIN; LOCK TABLE pg_db_role_setting'); $psql } $a, $b;
-	system_or_bail('psql', '-Xqc', 'RECONNECT insta9', console($p));
-	my $client = IPC::Run::start([ 'psql', '-XAtqc', "SELECT current_setting('port')", '-d', pooled($p, 'insta9') ], '>', \my $home, '2>', \my $error);
-	await_pooler($p, 'SHOW SERVERS', qr/^S\|[^|]*\|insta9\|(\w+\|)?new\|/m);
+	system_or_bail('psql', '-Xqc', 'RECONNECT insta9', console($own));
+	my $client = IPC::Run::start([ 'psql', '-XAtqc', "SELECT current_setting('port')", '-d', pooled($own, 'insta9') ], '>', \my $home, '2>', \my $error);
+	await_pooler($own, 'SHOW SERVERS', qr/^S\|[^|]*\|insta9\|(\w+\|)?new\|/m);
 	$hold->{run}->kill_kill;
 	$a->poll_query_until('postgres', "SELECT details ? 'poolers' FROM snowid.moves WHERE shard = 9", 't') or die "does not get there: $errors";
 	usleep(300_000);
 	$lock->query_safe('COMMIT');
-	await_pooler($p, 'SHOW DATABASES', qr/^insta9\|[^|]*\|@{[$b->port]}\|/m);
-	usleep(10_000) while led_to($p, 'insta9') =~ /paused/;
+	await_pooler($own, 'SHOW DATABASES', qr/^insta9\|[^|]*\|@{[$b->port]}\|/m);
+	usleep(10_000) while led_to($own, 'insta9') =~ /paused/;
 	$in .= "SELECT current_setting('port');\n";
 	for (1 .. 5)
 	{
@@ -365,10 +364,11 @@ subtest 'a login that comes through before the pause' => sub {
 	$keeper->finish;
 	is("$out$err", "first\n" . $b->port . "\n", 'a client that keeps its connection is not refused');
 	$client->finish;
-	is($home, $a->port . "\n", '... and the login was waited for') or diag($error);
+	is($error, '', '... nor one that waits');
 	$run->finish;
-	let_go_steps($a);
 	is($? >> 8, 0, 'moved') or diag($errors);
+	let_go_steps($a);
+	stop_pooler($own);
 };
 
 $_->stop for $a, $b;

@@ -54,7 +54,7 @@ def in_shard_of(user_id, work, seconds=30):
             # Of psycopg 3, or of psycopg2.
             state = getattr(error.__cause__, "sqlstate", None) or getattr(error.__cause__, "pgcode", None)
             if state not in REFUSALS or time.monotonic() > deadline:
-                if not state or state.startswith("57P"):
+                if not state or state.startswith(("57P", "25006")):
                     homes.pop(shard, None)  # that server may be no more; the first one knows
                 raise
             with connections[server].cursor() as cursor:

@@ -37,7 +37,7 @@ function in_shard_of(int $user, callable $work, float $seconds = 30): mixed
 			$server->close();  // which rolls back; the next query connects again
 			// DBAL's exceptions have the SQLSTATE; COMMIT's can be one of PDO.
 			$state = $e instanceof DriverException ? $e->getSQLState() : ($e instanceof PDOException ? $e->errorInfo[0] ?? '' : '');
-			if (preg_match('/^(08|57P|HY)/', $state))
+			if (preg_match('/^(08|57P|HY|25006)/', $state))
 				unset($homes[$shard]);  // that server may be no more; the first one knows
 			if (!in_array($state, REFUSALS, true) || microtime(true) > $deadline)
 				throw $e;
@@ -58,10 +58,7 @@ function on_server(string $home): Connection
 {
 	static $servers = [];
 	if (!isset($servers[$home])) {
-		preg_match_all("/(\w+)\s*=\s*(?:'((?:[^'\\\\]|\\\\.)*)'|(\S+))/", $home, $pairs, PREG_SET_ORDER);
-		$given = [];
-		foreach ($pairs as $pair)
-			$given[$pair[1]] = stripslashes($pair[3] ?? $pair[2]);
+		$given = given($home);
 		// PDO gives libpq what stands there: several hosts, target_session_attrs, sslmode and so on.
 		$more = '';
 		foreach (array_diff_key($given, array_flip(['host', 'port', 'dbname', 'user', 'password'])) as $key => $value)
@@ -78,4 +75,22 @@ function on_server(string $home): Connection
 		]));
 	}
 	return $servers[$home];
+}
+
+// What a connection string says, as the registry has it: pairs, or a URI.
+function given(string $home): array
+{
+	$given = [];
+	if (preg_match('~^postgres(?:ql)?://(?:([^:@/?]*)(?::([^@/?]*))?@)?([^/?]*)/?([^?]*)\??(.*)$~s', $home, $uri)) {
+		$hosts = preg_replace('/:\d*(?=,|$)|[][]/', '', $uri[3]);
+		$ports = preg_replace('/(\[[^]]*]|[^,:]*):?(\d*)/', '$2', $uri[3]);
+		foreach (explode('&', "host=$hosts&port=$ports&user=$uri[1]&password=$uri[2]&dbname=$uri[4]&$uri[5]") as $pair)
+			if (preg_match('/^(.+?)=(.+)$/s', $pair, $found))
+				$given[$found[1]] = rawurldecode($found[2]);
+		return $given;
+	}
+	preg_match_all("/(\w+)\s*=\s*(?:'((?:[^'\\\\]|\\\\.)*)'|(\S+))/", $home, $pairs, PREG_SET_ORDER);
+	foreach ($pairs as $pair)
+		$given[$pair[1]] = stripslashes($pair[3] ?? $pair[2]);
+	return $given;
 }

@@ -1,3 +1,4 @@
+import java.net.URLDecoder;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.sql.Connection;
@@ -5,6 +6,7 @@ import java.sql.DriverManager;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -52,7 +54,7 @@ public class Shards {
 				return work.in(url, shard);
 			} catch (Exception e) {
 				String state = sqlState(e);
-				if (state.startsWith("08") || state.startsWith("57P"))
+				if (state.startsWith("08") || state.startsWith("57P") || state.equals("25006"))
 					urls.remove(shard); // that server may be no more; the first one knows
 				if (!REFUSALS.contains(state) || System.nanoTime() - deadline > 0)
 					throw e;
@@ -77,34 +79,59 @@ public class Shards {
 		}
 	}
 
-	/**
-	 * The URL of a connection string as the registry has it. What that lacks is as in the
-	 * first URL.
-	 */
+	/** What a connection string says, as the registry has it: pairs, or a URI. */
+	private static Map<String, String> given(String home) {
+		Map<String, String> given = new HashMap<>();
+		Matcher uri = Pattern.compile("postgres(?:ql)?://(?:([^:@/?]*)(?::([^@/?]*))?@)?([^/?]*)/?([^?]*)\\??(.*)").matcher(home);
+		if (uri.matches()) {
+			String pairs = "host=" + hosts(uri.group(3)) + "&port=" + ports(uri.group(3)) + uri.replaceFirst("&user=$1&password=$2&dbname=$4&$5");
+			for (String pair : pairs.split("&"))
+				if (pair.matches("[^=]+=.+"))
+					given.put(pair.split("=")[0], URLDecoder.decode(pair.split("=", 2)[1].replace("+", "%2B"), StandardCharsets.UTF_8));
+			return given;
+		}
+		Matcher pair = Pattern.compile("(\\w+)\\s*=\\s*(?:'((?:[^'\\\\]|\\\\.)*)'|(\\S*))").matcher(home);
+		while (pair.find())
+			given.put(pair.group(1), (pair.group(2) == null ? pair.group(3) : pair.group(2)).replaceAll("\\\\(.)", "$1"));
+		return given;
+	}
+
+	/** Of host:port,[v6]:port: the hosts, without brackets. */
+	private static String hosts(String places) {
+		return places.replaceAll(":\\d*(?=,|$)|[\\[\\]]", "");
+	}
+
+	private static String ports(String places) {
+		return places.replaceAll("(\\[[^\\]]*\\]|[^,:]*):?(\\d*)", "$2");
+	}
+
+	/** Its URL. What it lacks is as in the first URL. */
 	private String url(String home) {
 		Matcher url = Pattern.compile("jdbc:postgresql://([^/]*)/([^?]*)\\??(.*)").matcher(first);
 		if (!url.matches())
 			throw new IllegalArgumentException(first);
-		String hosts = url.group(1).replaceAll(":\\d+", ""), ports = url.group(1).replaceAll("[^,:]*:?(\\d*)", "$1");
-		String database = url.group(2);
+		String hosts = hosts(url.group(1)), ports = ports(url.group(1)), database = url.group(2);
 		StringBuilder options = new StringBuilder(url.group(3));
-		Matcher given = Pattern.compile("(\\w+)\\s*=\\s*(?:'((?:[^'\\\\]|\\\\.)*)'|(\\S*))").matcher(home);
-		while (given.find()) {
-			String key = given.group(1);
-			String value = (given.group(2) == null ? given.group(3) : given.group(2)).replaceAll("\\\\(.)", "$1");
+		for (Map.Entry<String, String> given : given(home).entrySet()) {
+			String key = given.getKey(), value = given.getValue();
 			String encoded = URLEncoder.encode(key.equals("target_session_attrs") ? TYPES.get(value) : value, StandardCharsets.UTF_8);
 			switch (key) {
 				case "host": hosts = value; break;
 				case "port": ports = value; break;
 				case "dbname": database = encoded; break;
 				case "target_session_attrs": options.append("&targetServerType=").append(encoded); break;
-				case "user": case "sslmode": case "sslrootcert": case "sslcert": case "sslkey": case "options":
+				case "sslrootcert":
+					if (value.equals("system")) {
+						options.append("&sslmode=verify-full&sslfactory=org.postgresql.ssl.DefaultJavaSSLFactory");
+						break;
+					}
+				case "user": case "password": case "sslmode": case "sslcert": case "sslkey": case "options":
 					options.append("&" + key + "=").append(encoded);
 			}
 		}
 		String[] host = hosts.split(","), port = ports.split(",", -1);
 		for (int n = 0; n < host.length; n++)
-			host[n] += ":" + (port[n % port.length].isEmpty() ? "5432" : port[n % port.length]);
+			host[n] = (host[n].contains(":") ? "[" + host[n] + "]" : host[n]) + ":" + (port[n % port.length].isEmpty() ? "5432" : port[n % port.length]);
 		return "jdbc:postgresql://" + String.join(",", host) + "/" + database + "?" + options;
 	}
 

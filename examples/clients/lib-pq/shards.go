@@ -44,6 +44,7 @@ func (s *Shards) Of(ctx context.Context, user int64, work func(tx *sql.Tx, schem
 	for {
 		pool, err := s.pool(shard)
 		if err != nil {
+			s.setHome(shard, "")
 			return err
 		}
 		err = transact(ctx, pool, func(tx *sql.Tx) error { return work(tx, fmt.Sprintf("insta%d", shard)) })
@@ -51,7 +52,8 @@ func (s *Shards) Of(ctx context.Context, user int64, work func(tx *sql.Tx, schem
 		// SN001: the shard has moved.  SN002: it is not open there yet.  3F000, 42P01:
 		// the copy that the move has left has been renamed, or dropped.
 		var refusal *pq.Error
-		if err != nil && (!errors.As(err, &refusal) || strings.HasPrefix(string(refusal.Code), "57P")) {
+		// 25006, 0A000: a standby can only be read; BEGIN says READ WRITE here.
+		if err != nil && (!errors.As(err, &refusal) || strings.Contains("25006 0A000", string(refusal.Code)) || strings.HasPrefix(string(refusal.Code), "57P")) {
 			s.setHome(shard, "") // that server may be no more; the first one knows
 		}
 		if refusal == nil || !strings.Contains("SN001 SN002 3F000 42P01", string(refusal.Code)) || time.Now().After(deadline) {
@@ -107,14 +109,11 @@ func (s *Shards) pool(shard int64) (*sql.DB, error) {
 	if pool := s.pools[name]; pool != nil {
 		return pool, nil
 	}
-	pairs := name
-	if strings.HasPrefix(name, "postgres") {
-		var err error
-		if pairs, err = pq.ParseURL(name); err != nil {
-			return nil, err
-		}
+	home, err := parseHome(name)
+	if err != nil {
+		return nil, err
 	}
-	s.pools[name] = sql.OpenDB(parseHome(pairs))
+	s.pools[name] = sql.OpenDB(home)
 	return s.pools[name], nil
 }
 
@@ -126,7 +125,26 @@ type home struct {
 
 var pair = regexp.MustCompile(`(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
 
-func parseHome(pairs string) *home {
+var uri = regexp.MustCompile(`^(postgres(?:ql)?://(?:[^@/]*@)?)([^/?]*)(.*)$`)
+
+func parseHome(text string) (*home, error) {
+	parts := uri.FindStringSubmatch(text)
+	if parts == nil {
+		return parsePairs(text), nil
+	}
+	h := &home{}
+	for _, place := range strings.Split(parts[2], ",") {
+		pairs, err := pq.ParseURL(parts[1] + place + parts[3])
+		if err != nil {
+			return nil, err
+		}
+		one := parsePairs(pairs)
+		h.wanted, h.servers = one.wanted, append(h.servers, one.servers...)
+	}
+	return h, nil
+}
+
+func parsePairs(pairs string) *home {
 	given := map[string]string{"target_session_attrs": "any"}
 
 	// For PgBouncer before 1.21: a statement is prepared and executed in one round trip.

@@ -43,6 +43,7 @@ func (s *Shards) Of(ctx context.Context, user int64, work func(tx pgx.Tx, schema
 	for {
 		pool, err := s.pool(ctx, shard)
 		if err != nil {
+			s.setHome(shard, "")
 			return err
 		}
 		err = pool.BeginFunc(ctx, func(tx pgx.Tx) error { return work(tx, fmt.Sprintf("insta%d", shard)) })
@@ -50,7 +51,7 @@ func (s *Shards) Of(ctx context.Context, user int64, work func(tx pgx.Tx, schema
 		// SN001: the shard has moved.  SN002: it is not open there yet.  3F000, 42P01:
 		// the copy that the move has left has been renamed, or dropped.
 		var refusal *pgconn.PgError
-		if err != nil && (!errors.As(err, &refusal) || strings.HasPrefix(refusal.Code, "57P")) {
+		if err != nil && (!errors.As(err, &refusal) || refusal.Code == "25006" || strings.HasPrefix(refusal.Code, "57P")) {
 			s.setHome(shard, "") // that server may be no more; the first one knows
 		}
 		if refusal == nil || !strings.Contains("SN001 SN002 3F000 42P01", refusal.Code) || time.Now().After(deadline) {

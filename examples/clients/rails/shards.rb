@@ -32,7 +32,7 @@ def in_shard_of(user, seconds: 30)
     end
   rescue ActiveRecord::StatementInvalid, ActiveRecord::ConnectionNotEstablished => e
     state = e.cause.respond_to?(:result) && e.cause.result&.error_field(PG::PG_DIAG_SQLSTATE)
-    HOMES.delete(shard) if !state || state.start_with?("57P")    # that server may be no more; the first one knows
+    HOMES.delete(shard) if !state || state.start_with?("57P", "25006")    # that server may be no more; the first one knows
     raise unless REFUSALS.include?(state) && Time.now < deadline
 
     home = on_server(HOMES[shard]) { |c| c.select_value("SELECT snowid.shard_home(#{shard})") }

@@ -52,7 +52,7 @@ impl Shards {
             };
             let state = error.code().map_or("", |state| state.code());
             if !REFUSALS.contains(&state) || begin.elapsed() > Duration::from_secs(30) {
-                if state.is_empty() || state.starts_with("57P") {
+                if state.is_empty() || state.starts_with("57P") || state == "25006" {
                     self.homes.remove(&shard);
                 }
                 return Err(error);
