@@ -64,7 +64,7 @@ may_go(const Plan *plan, const PlanPool *pool, int server)
 	return !pool->stays && server != pool->to && !plan->servers[server].drains &&
 		(plan->servers[server].takes || server == pool->server) &&
 		(pool->to != pool->server || plan->limits->max_moves == 0 || plan->nmoves < plan->limits->max_moves) &&
-		(pool->to != pool->server || plan->limits->max_bytes == 0 || plan->bytes + pool->bytes <= plan->limits->max_bytes) &&
+		(pool->to != pool->server || plan->limits->max_bytes <= 0 || plan->bytes + pool->bytes <= plan->limits->max_bytes) &&
 		may_be_at(plan, pool, server);
 }
 

@@ -31,7 +31,7 @@ typedef struct PlanPool
 typedef struct PlanLimits
 {
 	int			threshold;		/* of an imbalance, in percent beyond 1 */
-	int64		max_bytes;		/* 0: none */
+	int64		max_bytes;		/* 0 or less: none */
 	int			max_moves;		/* 0: none */
 } PlanLimits;
 

@@ -6,7 +6,7 @@
 #include <limits.h>
 
 struct Options options = {
-	.by = "bytes",.limits.threshold = 5,.max_lag = -1,.at_once = 1
+	.by = "bytes",.limits.threshold = 5,.limits.max_bytes = -1,.max_lag = -1,.at_once = 1
 };
 
 #define OF_ADD		(1 << 0)
@@ -123,6 +123,8 @@ main(int argc, char *argv[])
 		return refuse(EXIT_USAGE, "Type the same command with --registry=CONNSTR, which leads to the directory.", "--registry is needed");
 	if (strcmp(options.by, "bytes") != 0 && strcmp(options.by, "inserts") != 0 && strcmp(options.by, "shards") != 0)
 		refuse_usage("invalid value \"%s\" for option --by: it must be bytes, inserts or shards", options.by);
+	if (options.limits.max_bytes == 0)
+		refuse_usage("invalid value \"0\" for option --max-bytes: it must be over 0");
 	if ((directory = open_directory(options.registry)) == NULL)
 		return EXIT_USAGE;
 	if (options.weight != NULL &&

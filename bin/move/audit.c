@@ -39,6 +39,12 @@ collect(Audit *audit, bool tells)
 		{
 			const Server *asked = &servers[servers[i].at];
 
+			/* It is not missed, nor asked again. */
+			if (asked->answer == NULL && query_bool(conn, AUDIT_FORMER_SQL, literal(conn, servers[i].home)))
+			{
+				run(conn, "INSERT INTO answer VALUES (-1, %s)", literal(conn, servers[i].home));
+				continue;
+			}
 			if (asked->answer == NULL && asked == &servers[i] && (round == 0 || tells))
 			{
 				char	   *name = query_text(conn, "SELECT name FROM snowid.servers WHERE home = %s", literal(conn, asked->home));

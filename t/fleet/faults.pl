@@ -92,6 +92,7 @@ fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'add s3');
 my $size = $s1->safe_psql('postgres', q{SELECT max(bytes) FROM snowid.shard_load()});
 fleet_ok([ 'balance', '--max-bytes', int(2.5 * $size / 1024) . 'kB' ], 0, 'at most two of them', qr/^[12] jobs/m);
 homes_ok({ s1 => 4 }, 'no more bytes than that', %nodes);
+fleet_ok([ 'balance', '--max-bytes', $_ ], 2, "no bytes at all: $_", qr/invalid value "0" for option --max-bytes/) for '0', '0GB';
 
 # Of the four that are left, the first two would go.
 my @apart = (split /,/, $s1->safe_psql('postgres', q{SELECT string_agg(shard::text, ',' ORDER BY shard) FROM snowid.shards WHERE lives = 'here'}))[ 1 .. 3 ];

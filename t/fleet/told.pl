@@ -21,7 +21,7 @@ $s1->safe_psql('postgres', q{CALL snowid.create_shards(0, 11, ddl => 'CREATE TAB
 # A server that lets a client in, and says nothing more, is given up, while the rest of this test runs.
 my $mute = PostgreSQL::Test::Utils::tempdir_short();
 my $speaker = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$mute/.s.PGSQL.5432", Listen => 5) or die "no socket: $!";
-my $waits = IPC::Run::start([ fleet_command('add', 's9', "host=$mute port=5432 dbname=postgres", '--dry-run') ], '>&', \my $given_up, IPC::Run::timeout(120));
+my $waits = IPC::Run::start([ fleet_command('add', 's9', "host=$mute port=5432 dbname=postgres", '--dry-run') ], '>&', \my $given_up, IPC::Run::timeout(1200));
 my $let_in = $speaker->accept;
 sysread $let_in, my $hello, 10_000;
 syswrite $let_in, pack('aNN aNa', 'R', 8, 0, 'Z', 5, 'I');

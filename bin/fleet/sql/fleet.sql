@@ -16,7 +16,7 @@ SELECT :lag FROM pg_stat_replication;
 -- arguments: period
 \echo fleet_facts_sql
 SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database()),
- 'is_standby', pg_is_in_recovery(), 'standby_lag', (SELECT :lag FROM pg_stat_replication), 'role', current_user,
+ 'is_standby', pg_is_in_recovery(), 'standby_lag', (SELECT :lag FROM pg_stat_replication), 'role', current_user, 'closed', ARRAY(SELECT shard FROM snowid.moves WHERE closed),
  'follows', EXISTS (SELECT FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid WHERE subenabled AND srrelid = 'snowid.shard_registry'::regclass),
  'shards', ARRAY(SELECT json_build_object('shard', l.shard, 'schema', l.schema, 'lives', snowid_internal.lives(r),
    'bytes', bytes, 'rows', rows, 'inserts', inserts_per_second) FROM snowid.shard_load(:'period'::interval) l JOIN snowid.shard_registry r ON r.shard = l.shard),
@@ -29,8 +29,7 @@ SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg
   WHERE details ? 'move_id' AND step NOT IN ('moved', 'open') AND a.application_name !~ '^(snowid|pg_)' AND clock_timestamp() - xact_start > interval '1 s'),
  'roles', ARRAY(SELECT DISTINCT rolname FROM pg_shdepend JOIN pg_roles r ON r.oid = refobjid LEFT JOIN pg_class c ON c.oid = objid AND classid = 'pg_class'::regclass
   JOIN pg_namespace n ON n.oid = CASE classid WHEN 'pg_namespace'::regclass THEN objid ELSE relnamespace END JOIN snowid.shard_registry ON schema = nspname
-  WHERE dbid = :this_database AND refclassid = 'pg_authid'::regclass),
- 'moves', ARRAY(SELECT json_build_object('shard', shard, 'role', role, 'step', step, 'peer', peer, 'id', details ->> 'move_id',
+  WHERE dbid = :this_database AND refclassid = 'pg_authid'::regclass), 'moves', ARRAY(SELECT json_build_object('shard', shard, 'role', role, 'step', step, 'peer', peer, 'id', details ->> 'move_id',
    'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'since', changed_at, 'begun', started_at, 'keeps', coalesce((details ->> 'reverse')::bool, false),
    'goes_on', EXISTS (SELECT FROM pg_locks l WHERE locktype = 'advisory' AND (l.classid, l.objid) = (1397641047, m.shard) AND l.database = :this_database),
    'fleet_move', details ->> 'fleet_move', 'bytes', (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
@@ -50,14 +49,14 @@ CREATE TEMP TABLE going AS SELECT DISTINCT ON (m.shard, id) m.*, CASE WHEN is_so
  CASE m.role WHEN 'source' THEN n ELSE p END AS leaves, CASE m.role WHEN 'source' THEN p ELSE n END AS enters, (m.role = 'source') <> is_source AS is_back,
  bool_or(goes_on) OVER w AS has_program, count(*) OVER w AS nsides
 FROM known, jsonb_to_recordset(facts -> 'moves') m (shard int, role text, step text, peer text, id text, is_source bool, since timestamptz, begun timestamptz, keeps bool,
-  goes_on bool, fleet_move text), LATERAL (SELECT coalesce((SELECT min(o.n) FROM address o WHERE m.peer IN (o.home, o.place)), -1)) x (p)
+  goes_on bool, fleet_move text), LATERAL (SELECT coalesce((SELECT min(o.n) FROM address o WHERE m.peer IN (o.home, o.place)),
+ (SELECT min(k.n) FROM known k, jsonb_array_elements(k.facts -> 'moves') e WHERE k.n <> known.n AND (e ->> 'id', e ->> 'shard') = (m.id, m.shard::text)), -1)) x (p)
 WINDOW w AS (PARTITION BY m.shard, id) ORDER BY m.shard, id, (m.role = 'source') DESC;
 
 -- The pools: what moves as a whole.  One that cannot be moved now stays.
 -- arguments: drained
 \echo fleet_pools_sql
-DROP TABLE IF EXISTS pg_temp.pool, pg_temp.torn, pg_temp.job;
-CREATE TEMP TABLE pool AS WITH rule AS MATERIALIZED (SELECT row_number() OVER () AS n, p.* FROM snowid.placements p),
+DROP TABLE IF EXISTS pg_temp.pool, pg_temp.torn, pg_temp.job; CREATE TEMP TABLE pool AS WITH rule AS MATERIALIZED (SELECT row_number() OVER () AS n, p.* FROM snowid.placements p),
  ruled AS MATERIALIZED (SELECT l.pool, bool_or(rule = 'stay') AS stays, array_agg(DISTINCT n) FILTER (WHERE rule = 'only') AS rules,
    array_agg(DISTINCT n) FILTER (WHERE rule = 'apart') AS apart FROM rule r JOIN lives l ON r.shards @> l.shard GROUP BY 1),
  allowed AS MATERIALIZED (SELECT rules, string_agg(is_in, '' ORDER BY n) AS allowed FROM (
@@ -89,8 +88,7 @@ UNION ALL SELECT server, target, string_agg(shard::text, ',' ORDER BY shard), su
 WITH r AS MATERIALIZED (SELECT k.*, coalesce(b.load, 0) / total AS now, coalesce(t.load, 0) / total AS "then" FROM known k
   CROSS JOIN (SELECT greatest(sum(load), 1e-9) AS total FROM pool) x LEFT JOIN (SELECT l.server, sum(l.load) AS load FROM lives l JOIN pool USING (pool) GROUP BY 1) b ON b.server = k.n
   LEFT JOIN (SELECT target, sum(load) AS load FROM pool GROUP BY 1) t ON t.target = k.n), w AS (SELECT greatest(6, max(length(name))) AS w FROM r)
-SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g'), E'\n' ORDER BY part, n) FROM (
- SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('now', 30), 'then') FROM w
+SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g'), E'\n' ORDER BY part, n) FROM ( SELECT 1, 0, format('%s  %s  %s', rpad('server', w), rpad('now', 30), 'then') FROM w
  UNION ALL SELECT 2, n, format('%s  %s %s %%  %s %s %%', rpad(shown, greatest(w, length(shown))), rpad(repeat('#', round(now * 24)::int), 24), lpad(round(now * 100)::text, 3),
    rpad(repeat('#', round("then" * 24)::int), 24), lpad(round("then" * 100)::text, 3)) FROM r, w WHERE name IS NOT NULL OR now > 0
  UNION ALL SELECT 3, row_number() OVER (ORDER BY server, target), format('%s -> %s: %s, shards %s', f.shown, t.shown, pg_size_pretty(bytes::bigint), shards)
@@ -99,15 +97,15 @@ SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')
    WHEN 'stay' = ANY (rules) AND substr(allowed, server + 1, 1) = '0' THEN 'one rule has it stay, another one live elsewhere'
    WHEN pool IN (SELECT t.pool FROM torn t) THEN 'it first comes together there; then type the same command again'
    WHEN EXISTS (SELECT FROM lives l JOIN going g USING (shard) WHERE l.pool = pool.pool) THEN 'an earlier move of it has not ended'
-   WHEN stays THEN 'it is pinned, moving, not whole, or its server is down'
-   WHEN EXISTS (SELECT FROM generate_series(1, length(apart)) g WHERE substr(apart, g, 1) = '1'
+   WHEN stays THEN 'it is pinned, moving, not whole, or its server is down' WHEN EXISTS (SELECT FROM generate_series(1, length(apart)) g WHERE substr(apart, g, 1) = '1'
      AND (SELECT count(*) FROM pool p WHERE substr(p.apart, g, 1) = '1') > (SELECT count(*) FROM snowid.servers))
    THEN 'more pools are to be apart than there are servers' ELSE 'no server may take it, or none within the limits' END,
    '; to see its rules, at the directory type: SELECT * FROM snowid.placements WHERE shards && ' || CASE WHEN rules IS NOT NULL THEN quote_literal(ranges::text) || ';' END)
   FROM pool JOIN known r ON r.n = server, LATERAL (SELECT range_agg(int4range(s, s + 1)) AS ranges FROM unnest(string_to_array(shards, ',')::int[]) s) x,
   LATERAL (SELECT array_agg(rule) AS rules FROM snowid.placements p WHERE p.shards && ranges) y WHERE stuck
  UNION ALL SELECT 4, -3, format($$to end the earlier move of shards %s, type: snowid-%s$$, shards, CASE WHEN has_moved THEN format($$move finish --shard %s --from '%s' --to '%s' $$,
-   shards, replace(coalesce(a.name, a.home, :'directory', peer), $$'$$, $$'\''$$), replace(coalesce(b.name, b.home, :'directory', peer), $$'$$, $$'\''$$))
+   shards, replace(coalesce(a.name, a.home, CASE WHEN source < 0 THEN peer END, :'directory'), $$'$$, $$'\''$$),
+   replace(coalesce(b.name, b.home, CASE WHEN target < 0 THEN peer END, :'directory'), $$'$$, $$'\''$$))
    ELSE 'fleet status ' END || :'registry') FROM (SELECT string_agg(shard::text, ',' ORDER BY shard) AS shards, bool_and(step IN ('moved', 'open')) AS has_moved,
    min(source) AS source, min(target) AS target, min(peer) AS peer FROM going GROUP BY id HAVING bool_or(shard IN (SELECT shard FROM lives l JOIN pool p USING (pool) WHERE stuck))) g
   LEFT JOIN answer a ON a.n = source LEFT JOIN answer b ON b.n = target
@@ -198,9 +196,9 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
  UNION ALL SELECT 6, 'FAILED', CASE WHEN is_alike THEN format('shard %s is there, and at %s', r.shard, s.server)
    ELSE format('shard %s is %s there, and shard %s is %s at %s', r.shard, r.schema, s.shard, s.schema, s.server) END,
    CASE WHEN NOT is_here THEN format('There, type: DELETE FROM snowid.shard_registry WHERE shard = %s;', r.shard) WHEN NOT is_alike THEN 'Drop one of the two, or give it another name or number.'
-   ELSE format('If one is an old one, as of a server that was put back from a backup, type: snowid-move audit --fix %s; '
-     'else drop the one that has no rows (snowid-move diff compares them), or give it another number.', :'registry') END
-  FROM d, jsonb_to_recordset(shards) s (shard int, schema name, server text, is_there bool) JOIN snowid.shard_registry r ON r.shard = s.shard OR r.schema = s.schema,
+   ELSE format('If one is an old one, as of a clone, or a server that was put back from a backup, type%s; else drop the one that has no rows (snowid-move diff compares them), '
+     'or give it another number.', coalesce(' there: SELECT snowid.fence_shard(' || s.shard || closes || ')', ': snowid-move audit --fix ' || :'registry')) END
+  FROM d, jsonb_to_recordset(shards) s (shard int, schema name, closes text, server text, is_there bool) JOIN snowid.shard_registry r ON r.shard = s.shard OR r.schema = s.schema,
   LATERAL (SELECT r.shard = s.shard AND r.schema = s.schema, snowid_internal.lives(r) = 'here') x (is_alike, is_here) WHERE NOT is_alike OR (is_there IS NOT TRUE AND is_here)
  UNION ALL SELECT DISTINCT 7, 'FAILED', CASE WHEN oid IS NULL THEN format('the directory publishes table %s, which is not there', t)
    ELSE format('table %s lacks column %s of the directory''s', t, a) END, CASE WHEN oid IS NULL THEN 'Make' ELSE 'Add' END || ' it, as it is on the directory.'
@@ -230,9 +228,9 @@ WITH RECURSIVE shared (oid) AS (SELECT c.oid FROM pg_publication_tables JOIN pg_
 SELECT jsonb_build_object('is_same', :'identity' = :'own', 'reads', NOT (:'identity' = :'own' OR :'trusts'::bool), 'untrusted', (TABLE untrusted), 'level', :level,
  'used', ARRAY(SELECT to_jsonb(v) FROM (VALUES ('max_replication_slots', (SELECT count(*) FROM pg_replication_slots)), ('max_wal_senders', (SELECT count(*) FROM pg_stat_replication)))
   v (name, used) WHERE used + 2 > current_setting(name)::int),
- 'shards', ARRAY(SELECT jsonb_build_object('shard', shard, 'schema', schema, 'server', coalesce(a.name, l.home, 'the directory'), 'is_there', a.facts ->> 'run' = :'identity' OR a.name = :'name')
-  FROM lives l LEFT JOIN answer a ON a.n = l.server),
- 'roles', ARRAY(SELECT DISTINCT r FROM answer, jsonb_array_elements(facts -> 'roles') r),
+ 'shards', ARRAY(SELECT jsonb_build_object('shard', shard, 'schema', schema, 'server', coalesce(a.name, l.home, 'the directory'), 'is_there', a.facts ->> 'run' = :'identity' OR a.name = :'name',
+   'closes', CASE WHEN lives = 'here' AND NOT EXISTS (SELECT FROM snowid.servers s WHERE s.name = :'name') THEN coalesce(', ' || quote_literal(l.home), '') END)
+  FROM lives l LEFT JOIN answer a ON a.n = l.server), 'roles', ARRAY(SELECT DISTINCT r FROM answer, jsonb_array_elements(facts -> 'roles') r),
  'columns', ARRAY(SELECT jsonb_build_object('t', format('%I.%I', schemaname, tablename), 'a', a) FROM pg_publication_tables, unnest(attnames) a
   WHERE pubname = 'shard_registry' AND schemaname <> 'snowid'));
 
@@ -279,8 +277,8 @@ WITH s AS MATERIALIZED (SELECT k.* FROM snowid.servers v JOIN address d USING (h
   FROM lives LEFT JOIN known ON n = server WHERE server IS NULL OR (lives IS DISTINCT FROM 'here' AND facts IS NOT NULL) HAVING count(*) > 0
  UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)), 'To see what ends each, type: snowid-fleet status ' || :'registry'
   FROM going JOIN s ON s.n IN (source, target) HAVING count(*) > 0
- UNION ALL SELECT 7, format('closed copies of %s shards are there, the first of shard %s', count(*), min(shard)), 'To see what is only in them, type: snowid-move audit ' || :'registry'
-  FROM s JOIN told USING (n) WHERE told.lives <> 'here' HAVING count(*) > 0
+ UNION ALL SELECT 7, format('closed copies of %s shards are there, the first of shard %s', count(*), min(c::int)), 'To see what is only in them, type: snowid-move audit ' || :'registry'
+  FROM s, jsonb_array_elements_text(facts -> 'closed') c HAVING count(*) > 0
  UNION ALL SELECT 4, 'a row of snowid.placements names it', format('At the directory, type: UPDATE snowid.placements SET servers = array_remove(servers, %1$L) WHERE %1$L = ANY (servers);', :'name')
   FROM snowid.placements WHERE :'name' = ANY (servers)
  UNION ALL SELECT 5, 'its home leads to a standby', format('With the hosts of all, type first: snowid-fleet add %s ''HOSTS target_session_attrs=read-write'' %s', name, :'registry')

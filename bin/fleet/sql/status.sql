@@ -6,8 +6,8 @@ CREATE TEMP TABLE document AS WITH shard_at AS MATERIALIZED (SELECT n, s.* FROM 
    bool_or(has_program OR (nsides = 1 AND NOT EXISTS (SELECT FROM known WHERE facts IS NULL))) AS is_told, bool_or(is_back) AS is_back, bool_or(step IN ('moved', 'open')) AS is_moved,
    bool_or(NOT is_back AND (keeps OR outcome ~ 'kept|to keep$')) AND bool_and(EXISTS (SELECT FROM lives o WHERE o.shard = g.shard AND o.lives = 'here')) AS is_kept,
    sum(x.bytes) AS bytes, sum(y.bytes) AS done, min(begun) AS begun, min(coalesce(CASE WHEN f.facts IS NULL THEN f.shown END, CASE WHEN t.facts IS NULL THEN t.shown END)) AS down,
-   format($$--shard %s --from '%s' --to '%s' $$, string_agg(g.shard::text, ',' ORDER BY g.shard), replace(coalesce(min(f.name), min(f.home), :'directory', min(peer)), $$'$$, $$'\''$$),
-    replace(coalesce(min(t.name), min(t.home), :'directory', min(peer)), $$'$$, $$'\''$$)) || :'registry' AS sides
+   format($$--shard %s --from '%s' --to '%s' $$, string_agg(g.shard::text, ',' ORDER BY g.shard), replace(coalesce(min(f.name), min(f.home), CASE WHEN min(g.source) < 0 THEN min(peer) END,
+     :'directory'), $$'$$, $$'\''$$), replace(coalesce(min(t.name), min(t.home), CASE WHEN min(g.target) < 0 THEN min(peer) END, :'directory'), $$'$$, $$'\''$$)) || :'registry' AS sides
   FROM going g LEFT JOIN shard_at x ON x.n = g.leaves AND x.shard = g.shard LEFT JOIN shard_at y ON y.n = g.enters AND y.shard = g.shard LEFT JOIN known f ON f.n = g.source
   LEFT JOIN known t ON t.n = g.target LEFT JOIN snowid.fleet_moves l ON l.at::text = fleet_move GROUP BY id)
 SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'directory', :'directory',

@@ -39,6 +39,14 @@ UNION SELECT m ->> 'peer' FROM answer, jsonb_array_elements(facts -> 'moves') m 
 UNION SELECT s ->> 'home' FROM answer, jsonb_array_elements(facts -> 'servers') s WHERE s ->> 'name' NOT IN (SELECT name FROM snowid.servers)
 EXCEPT SELECT address FROM answer ORDER BY 1;
 
+-- Is that an address of old, of a server that a move has met and that answers at another one?
+-- arguments: address
+\echo audit_former_sql
+SELECT bool_and(coalesce((m ->> 'move_id', m ->> 'shard') IN (SELECT o ->> 'move_id', o ->> 'shard' FROM answer b, jsonb_array_elements(b.facts -> 'moves') o
+  GROUP BY 1, 2 HAVING count(DISTINCT b.facts ->> 'run') > 1), false))
+FROM answer a, jsonb_array_elements(a.facts -> 'moves') m WHERE m ->> 'peer' = :'address'
+AND NOT EXISTS (SELECT FROM snowid.shard_registry WHERE home = :'address') AND NOT EXISTS (SELECT FROM snowid.servers WHERE home = :'address');
+
 -- A server that has several addresses is there once, by the first: audit_address leads from each.
 -- The result is sorted by what is worst: what is found, where to type, what; and whether that
 -- loses nothing, so that --fix may.
@@ -47,7 +55,7 @@ EXCEPT SELECT address FROM answer ORDER BY 1;
 WITH audit AS MATERIALIZED (SELECT DISTINCT ON (facts ->> 'run') address AS name, n = 1 AS is_directory, facts
  FROM answer WHERE facts IS NOT NULL ORDER BY facts ->> 'run', n),
 audit_address AS MATERIALIZED (SELECT address, name FROM answer JOIN audit ON answer.facts ->> 'run' = audit.facts ->> 'run'),
-audit_missing AS MATERIALIZED (SELECT FROM answer WHERE facts IS NULL),
+audit_missing AS MATERIALIZED (SELECT address FROM answer WHERE facts IS NULL AND n > 0),
 server AS MATERIALIZED (SELECT name, is_directory, f.* FROM audit, jsonb_to_record(facts) f (
   run text, system text, is_standby bool, version text, read_only bool, servers jsonb, shards jsonb, moves jsonb, made jsonb, ahead jsonb, followers jsonb)),
 -- As a shell takes it.
@@ -68,7 +76,8 @@ typed AS MATERIALIZED (SELECT m.*, o.name AS other,
   format($$--shard %s --from '%s' --to '%s' --registry '%s'$$, (SELECT string_agg(n.shard::text, ',' ORDER BY n.shard) FROM move n WHERE n.name = m.name AND n.move_id = m.move_id),
    replace(CASE WHEN is_source THEN m.name ELSE coalesce(o.name, m.peer) END, $$'$$, $$'\''$$),
    replace(CASE WHEN is_source THEN coalesce(o.name, m.peer) ELSE m.name END, $$'$$, $$'\''$$), registry) AS sides
- FROM shell, move m LEFT JOIN audit_address o ON o.address = m.peer WHERE move_id IS NOT NULL),
+ FROM shell, move m LEFT JOIN LATERAL (SELECT coalesce((SELECT a.name FROM audit_address a WHERE a.address = m.peer),
+   (SELECT min(n.name) FROM move n WHERE n.shard = m.shard AND n.move_id = m.move_id AND n.name <> m.name)) AS name) o ON true WHERE move_id IS NOT NULL),
 untold AS MATERIALIZED (SELECT shard, array_agg(name ORDER BY name) AS open FROM shard
  WHERE lives = 'here' AND shard NOT IN (SELECT shard FROM directory) AND name NOT IN (SELECT name FROM server WHERE is_standby) GROUP BY 1)
 SELECT what, place, type, is_safe FROM (
@@ -100,6 +109,11 @@ SELECT what, place, type, is_safe FROM (
    FROM typed t WHERE t.shard = p.shard), (SELECT format('SELECT snowid.unfence_shard(%s);', p.shard) FROM move m WHERE m.shard = p.shard AND m.name = p.home AND m.closed),
    'Restore it: no server has it.'), false
  FROM place p LEFT JOIN LATERAL (SELECT (array_agg(name ORDER BY since DESC))[1] AS kept FROM move m WHERE m.shard = p.shard HAVING bool_and(role = 'source' AND step = 'moved' AND move_id IS NOT NULL)) k ON true WHERE open IS NULL AND NOT EXISTS (SELECT FROM audit_missing)
+ -- Only who knows that the other server will never come back may open its copy; not while the one that the directory names may have it.
+ UNION ALL SELECT 2, format('shard %s has moved to %s, which gives no answer; if that is lost for ever, the copy is the last', m.shard, m.peer), m.name,
+  format('UPDATE snowid.moves SET peer = NULL WHERE shard = %s; SELECT snowid.unfence_shard(%1$s);', m.shard), false
+ FROM place p JOIN move m USING (shard) WHERE open IS NULL AND role = 'source' AND step = 'moved' AND move_id IS NOT NULL AND m.peer IN (SELECT address FROM audit_missing)
+ AND p.home NOT IN (SELECT address FROM audit_missing)
  -- What the directory, and other servers, say of a shard that is open in one place.
  UNION ALL SELECT 3, format('shard %s is open at %s, and the directory names %s', shard, open[1], home), (SELECT name FROM server WHERE is_directory),
   format('UPDATE snowid.shard_registry SET home = %L WHERE shard = %s;', open[1], shard), true
