@@ -149,13 +149,14 @@ is(script('options.mjs', q{
 import { makeId } from 'snowid';
 import { Shards, parseHome } from 'snowid/shards';
 const service = (home) => { try { return parseHome(home, { PGSERVICE: 'x' }).servers[0].host; } catch (error) { return error.name; } };
-console.log(service(''), service('dbname=x'), service('host=a'));
+const standby = new Shards({ home: 'host=a target_session_attrs=primary', open: () => 1, rows: () => [{ standby: true }], close() {} });
+console.log(service(''), service('dbname=x'), service('host=a'), await standby.in(5, () => 0).catch((error) => error.code));
 const shards = new Shards({ home: process.env.NOTHING, onMove: undefined, seconds: undefined, open() {}, rows() {}, close() {} });
 const refused = (promise) => promise.catch((error) => error.name);
 console.log(await shards.in(5, (db, schema) => schema), await shards.ofId(makeId(new Date(), 7, 1), (db, schema) => schema), await refused(shards.in("0); SELECT ('here'", () => 0)), await refused(shards.in(8192, () => 0)), await refused(shards.of(null, () => 0)));
 await shards.end();
 console.log(await refused(shards.in(5, () => 0)));
-}), "Error Error a\ninsta5 insta7 RangeError RangeError TypeError\nError", 'what is undefined is not given, an id and a number say the shard, and the end is the end');
+}), "Error Error a 08001\ninsta5 insta7 RangeError RangeError TypeError\nError", 'what is undefined is not given, an id and a number say the shard, and the end is the end');
 
 # Two clients lose a home of several servers, the second when a third has opened it again.
 is(script('lost.mjs', q{
