@@ -199,7 +199,9 @@ is_our_name(const char *name)
 {
 	int			end = 0;
 
-	(void) sscanf(name != NULL ? name : "", "snowid_%*[a-z]_%*d_%*8[0-9a-f]%n", &end);
+	if (name == NULL)
+		return false;
+	(void) sscanf(name, "snowid_%*[a-z]_%*d_%*8[0-9a-f]%n", &end);
 	return end > 0 && name[end] == '\0';
 }
 
