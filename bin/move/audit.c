@@ -35,9 +35,18 @@ collect(Audit *audit, bool tells)
 		PGresult   *homes;
 
 		ask_all(servers, n, text_of(AUDIT_FACTS_SQL), 0, conn);
-		for (int i = 0; i < n; i++)
+
+		/*
+		 * First those that answer, since they tell which are former
+		 * addresses.
+		 */
+		for (int k = 0; k < 2 * n; k++)
 		{
+			int			i = k % n;
 			const Server *asked = &servers[servers[i].at];
+
+			if ((asked->answer == NULL) != (k >= n))
+				continue;
 
 			/* It is not missed, nor asked again. */
 			if (asked->answer == NULL && query_bool(conn, AUDIT_FORMER_SQL, literal(conn, servers[i].home)))

@@ -13,7 +13,7 @@ use PostgreSQL::Test::Utils;
 use SnowidTest;
 use Test::More;
 
-my ($dir, $s1, $s2, $s3) = fleet_nodes(qw(s1 s2 s3));
+my ($dir, $s1, $s2, $s3, $s4) = fleet_nodes(qw(s1 s2 s3 s4));
 $s1->safe_psql('postgres', q{CALL snowid.create_shards(0, 5, ddl => 'CREATE TABLE t (id bigint PRIMARY KEY DEFAULT next_id()); INSERT INTO t DEFAULT VALUES')});
 fleet_ok([ 'add', 's1', home_of($s1) ], 0, 'add s1');
 fleet_ok([ 'add', 's2', home_of($s2) ], 0, 'add s2');
@@ -45,7 +45,8 @@ cmp_ok($s1->safe_psql('postgres', 'INSERT INTO insta0.t DEFAULT VALUES RETURNING
 mended_ok();
 homes_ok({ s1 => 6, s2 => 0 }, 'put back', s1 => $s1, s2 => $old);
 
-# The directory is put back to before a server was added, which has shards now; one copy of them is kept.
+# The directory is put back to before a server was added, which has shards now, and no journal names it; copies of
+# others are kept.
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET state = 'open'});
 $dir->stop;
 $dir->backup_fs_cold('before');
@@ -53,23 +54,27 @@ $dir->start;
 fleet_ok([ 'add', 's3', home_of($s3) ], 0, 'add s3');
 fleet_ok([ 'balance', '--by', 'shards', '--keep' ], 0, 'balanced');
 homes_ok({ s1 => 2, s2 => 2, s3 => 2 }, 'balanced', s1 => $s1, s2 => $old, s3 => $s3);
+my $new = $s3->safe_psql('postgres', q{SELECT string_agg(shard::text, ',') FROM snowid.shards WHERE lives = 'here'});
+IPC::Run::run([ 'snowid-move', 'finish', '--shard', $new, '--from', 's1', '--to', 's3', '--registry', home_of($dir) ], '>&', \my $finished);
 $dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2 s3);
 $dir->stop;
 my $old_dir = as_it_was($dir, 'old_dir');
-$said = fleet_ok([ 'status' ], 1, 'the directory put back', qr/^FAILED the directory does not know s3, which .* does/m);
+$said = fleet_ok([ 'status' ], 1, 'the directory put back', qr/^s1 .*NOT FOLLOWED: type: snowid-fleet add s1 /m, qr/^FAILED the directory does not know s3, which .* does type: snowid-fleet add s3 /m);
 unlike($said, qr/Restore it|open nowhere/, '... no shard is called lost');
+fleet_ok([ 'add', 's1' ], 1, 'what would forget it is refused', qr/^FAILED +it knows s3, and the directory does not\n +Type first: snowid-move audit --registry/m);
+my @typed;
 for (1 .. 8)
 {
-	$said = (fleet('status'))[1];
-	my ($type) = $said =~ /type: (snowid-fleet add .*)$/m;
+	my ($type) = (fleet('status'))[1] =~ /^FAILED .* type: (snowid-fleet add .*)$/m;
 	last if !defined $type;
+	push @typed, $type;
 	my $added = `$type 2>&1`;
-	system('sh', '-c', "$1 >/dev/null 2>&1") if $added =~ /type: (snowid-move audit --fix --registry '[^']*')/;
+	system('sh', '-c', "$1 >/dev/null 2>&1") if $added =~ /(snowid-move audit --fix --registry '[^']*')/;
 }
-for my $command (keys %{ { map { ($_ => 1) } (fleet('status'))[1] =~ /can go type: (snowid-move finish .*)$/mg } })
-{
-	is(system('sh', '-c', "$command >/dev/null 2>&1"), 0, 'a copy that nobody knows to be kept can go');
-}
+like($typed[0], qr/^snowid-fleet add s3 /, 'the server that is not known comes first');
+my %can_go = map { ($_ => 1) } (fleet('status'))[1] =~ /can go type: (snowid-move finish .*)$/mg;
+isnt(scalar(keys %can_go), 0, 'nobody knows any more that copies are kept');
+is(system('sh', '-c', "$_ >/dev/null 2>&1"), 0, '... they can go') for keys %can_go;
 mended_ok();
 homes_ok({ s1 => 2, s2 => 2, s3 => 2 }, 'put back', s1 => $s1, s2 => $old, s3 => $s3);
 
@@ -86,6 +91,12 @@ unlike($said, qr/no program goes on/, '... told once');
 is(system('sh', '-c', ($said =~ /knows nothing type: (.*)/)[0] . ' >/dev/null 2>&1'), 0, '... and ends there, too');
 mended_ok();
 
+# One to a server that is not in the fleet is told, too.
+IPC::Run::run([ 'snowid-move', 'move', '--shard', $shard, '--from', 's1', '--to', home_of($s4), '--stop-after', 'copied', '--registry', home_of($dir) ], '>&', \$moved);
+$said = fleet_ok([ 'status' ], 1, 'to a server of its own', qr/^FAILED no program goes on with the move of shards $shard: copied since .* type: snowid-move move /m);
+IPC::Run::run([ 'snowid-move', 'abort', '--shard', $shard, '--from', 's1', '--to', home_of($s4), '--registry', home_of($dir) ], '>&', \$moved);
+mended_ok();
+
 # A slot of a copy that was given up.
 $old_dir->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('pg_1_sync_2_3', 'pgoutput')});
 $said = fleet_ok([ 'status' ], 1, 'a slot of a copy', qr/^slot pg_1_sync_2_3 of the directory is that of no copy that goes on/m);
@@ -96,7 +107,25 @@ fleet_ok([ 'status' ], 0, '... is dropped');
 unlike(fleet_ok([ 'add', 's2', home_of($dir) ], 2, 'a name that another has, which answers', qr/the name s2 is that of another server/), qr/UPDATE/, '... has no new address');
 fleet_ok([ 'balance', '--', '--pooler-file', '/x' ], 2, 'no poolers', qr/the directory has no poolers, for --pooler-file\n.*type: INSERT INTO snowid.poolers/);
 like(($old_dir->psql('postgres', q{INSERT INTO snowid.placements VALUES ('{[8192,8192]}', 'stay')}))[2], qr/violates check constraint/, 'a rule for no shard');
-$_->stop for $s1, $s3, $old, $old_dir;
+
+# A server and the directory are put back together: what has come to another server since is not closed.
+$_->stop for $s1, $old_dir;
+$_->backup_fs_cold('before') for $s1, $old_dir;
+$_->start for $s1, $old_dir;
+for my $command ('move', 'finish')
+{
+	IPC::Run::run([ 'snowid-move', $command, '--shard', $shard, '--from', 's1', '--to', 's2', '--registry', home_of($dir) ], '>&', \$moved);
+	is($?, 0, $command) or diag $moved;
+}
+$old->safe_psql('postgres', "INSERT INTO insta$shard.t DEFAULT VALUES");
+$old_dir->wait_for_catchup("snowid_registry_$_", 'replay', $old_dir->lsn('insert')) for qw(s1 s2 s3);
+$_->stop for $s1, $old_dir;
+my @put_back = (as_it_was($s1, 'old_s1'), as_it_was($old_dir, 'older_dir'));
+IPC::Run::run([ 'snowid-move', 'audit', '--fix', '--registry', home_of($dir) ], '>&', \my $audited);
+like($audited, qr/shard $shard is open at .*, and at .*\n.*snowid-move diff .*; that of .* has come there last; to keep it, /, 'both put back: it is told which is newer');
+is($old->safe_psql('postgres', "SELECT lives FROM snowid.shards WHERE shard = $shard"), 'here', '... and that stays open');
+$_->stop for $s3, $s4, $old;
+$_->stop('immediate') for @put_back;
 done_testing();
 
 # What is left, audit mends; then all is well, but for what is kept.

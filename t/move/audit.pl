@@ -157,6 +157,8 @@ $standby->init_from_backup($a, 'a', has_streaming => 1);
 $standby->start;
 $dir->safe_psql('postgres', "UPDATE snowid.shard_registry SET home = '" . address($standby) . "' WHERE shard = 3");
 audit(1, 'a home that leads to a standby', [qr/ is a standby$/m]);
+audit(1, '... with --fix', [qr/, 0 mended$/m], '--fix');
+is($a->safe_psql('postgres', 'SELECT lives FROM snowid.shards WHERE shard = 3'), 'here', '... which closes nothing at its primary');
 $dir->safe_psql('postgres', "UPDATE snowid.shard_registry SET home = '$address{a}' WHERE shard = 3");
 
 $b->stop;

@@ -59,8 +59,7 @@ WINDOW w AS (PARTITION BY m.shard, id) ORDER BY m.shard, id, (m.role = 'source')
 DROP TABLE IF EXISTS pg_temp.pool, pg_temp.torn, pg_temp.job; CREATE TEMP TABLE pool AS WITH rule AS MATERIALIZED (SELECT row_number() OVER () AS n, p.* FROM snowid.placements p),
  ruled AS MATERIALIZED (SELECT l.pool, bool_or(rule = 'stay') AS stays, array_agg(DISTINCT n) FILTER (WHERE rule = 'only') AS rules,
    array_agg(DISTINCT n) FILTER (WHERE rule = 'apart') AS apart FROM rule r JOIN lives l ON r.shards @> l.shard GROUP BY 1),
- allowed AS MATERIALIZED (SELECT rules, string_agg(is_in, '' ORDER BY n) AS allowed FROM (
-   SELECT rules, a.n, CASE WHEN bool_and(coalesce(a.name = ANY (servers), false)) THEN '1' ELSE '0' END AS is_in
+ allowed AS MATERIALIZED (SELECT rules, string_agg(is_in, '' ORDER BY n) AS allowed FROM ( SELECT rules, a.n, CASE WHEN bool_and(coalesce(a.name = ANY (servers), false)) THEN '1' ELSE '0' END AS is_in
    FROM (SELECT DISTINCT rules FROM ruled WHERE rules IS NOT NULL) o JOIN rule r ON r.n = ANY (rules) CROSS JOIN answer a GROUP BY 1, 2) x GROUP BY 1)
 SELECT (row_number() OVER (ORDER BY load DESC, pool) - 1)::int AS i, pool, server, load, bytes, shards, l.n, l.stays OR coalesce(r.stays, false) AS stays, allowed,
  CASE WHEN r.apart IS NOT NULL THEN (SELECT string_agg(CASE WHEN g.n = ANY (r.apart) THEN '1' ELSE '0' END, '' ORDER BY g.n) FROM rule g WHERE g.rule = 'apart') END AS apart,
@@ -163,7 +162,7 @@ FROM pg_locks LEFT JOIN pg_stat_activity a USING (pid) WHERE locktype = 'advisor
 -- What a server must be like; what the directory knows is in facts: reads, whether rows of shared tables are read whose owners are not trusted.
 -- arguments: name facts registry
 \echo fleet_add_checks_sql
-WITH RECURSIVE d AS (SELECT * FROM jsonb_to_record(CAST(:'facts' AS jsonb)) x (is_same bool, reads bool, untrusted text, level text, used jsonb, shards jsonb, roles jsonb, columns jsonb)),
+WITH RECURSIVE d AS (SELECT * FROM jsonb_to_record(:'facts'::jsonb) x (is_same bool, reads bool, untrusted text, level text, used jsonb, shards jsonb, roles jsonb, columns jsonb, servers jsonb)),
  c AS MATERIALIZED (SELECT c.*, to_regclass(t) AS oid FROM d, jsonb_to_recordset(columns) c (t text, a name)),
  shared (oid) AS (SELECT c.oid FROM d, c WHERE reads UNION SELECT srrelid FROM d, pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid
    WHERE reads AND subname = 'snowid_registry_' || :'name' AND srrelid::regclass::text !~ '^snowid\.'),
@@ -172,6 +171,8 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
  bool_or(severity = 'FAILED') FROM ( SELECT 1, 'FAILED', 'it is a standby', 'Give the primary, or all hosts and target_session_attrs=read-write.' WHERE pg_is_in_recovery()
  UNION ALL SELECT 2, 'FAILED', 'it has servers of its own', 'Is it a directory? If it was one and is no more, type there: TRUNCATE snowid.servers, snowid.placements, snowid.poolers;'
   FROM d WHERE NOT is_same AND EXISTS (SELECT FROM snowid.servers) AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'snowid.shard_registry'::regclass AND tgname = 'directory_is_right')
+ UNION ALL SELECT 2, 'FAILED', format('it knows %s, and the directory does not', string_agg(v.name, ', ')), 'Type first: snowid-move audit ' || :'registry' ||
+  '; or, if that was retired, type there: DELETE FROM snowid.servers WHERE name = …;' FROM d, snowid.servers v WHERE NOT is_same AND servers ? :'name' AND NOT servers ? v.name HAVING count(*) > 0
  UNION ALL SELECT 2, 'FAILED', format('role %s does not own the tables of snowid there', current_user), format('As a superuser, type there: GRANT %I TO %I; or give a HOME with that role.',
    relowner::regrole, current_user) FROM pg_class WHERE oid = 'snowid.shard_registry'::regclass AND NOT pg_has_role(relowner, 'USAGE')
  UNION ALL SELECT 2, 'FAILED', format('role %s may not make subscriptions there', current_user),
@@ -196,7 +197,7 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
  UNION ALL SELECT 6, 'FAILED', CASE WHEN is_alike THEN format('shard %s is there, and at %s', r.shard, s.server)
    ELSE format('shard %s is %s there, and shard %s is %s at %s', r.shard, r.schema, s.shard, s.schema, s.server) END,
    CASE WHEN NOT is_here THEN format('There, type: DELETE FROM snowid.shard_registry WHERE shard = %s;', r.shard) WHEN NOT is_alike THEN 'Drop one of the two, or give it another name or number.'
-   ELSE format('If one is an old one, as of a clone, or a server that was put back from a backup, type%s; else drop the one that has no rows (snowid-move diff compares them), '
+   ELSE format('If that one is old, as of a clone, or a server that was put back from a backup, type%s; else drop the one that has no rows (snowid-move diff compares them), '
      'or give it another number.', coalesce(' there: SELECT snowid.fence_shard(' || s.shard || closes || ')', ': snowid-move audit --fix ' || :'registry')) END
   FROM d, jsonb_to_recordset(shards) s (shard int, schema name, closes text, server text, is_there bool) JOIN snowid.shard_registry r ON r.shard = s.shard OR r.schema = s.schema,
   LATERAL (SELECT r.shard = s.shard AND r.schema = s.schema, snowid_internal.lives(r) = 'here') x (is_alike, is_here) WHERE NOT is_alike OR (is_there IS NOT TRUE AND is_here)
@@ -229,8 +230,8 @@ SELECT jsonb_build_object('is_same', :'identity' = :'own', 'reads', NOT (:'ident
  'used', ARRAY(SELECT to_jsonb(v) FROM (VALUES ('max_replication_slots', (SELECT count(*) FROM pg_replication_slots)), ('max_wal_senders', (SELECT count(*) FROM pg_stat_replication)))
   v (name, used) WHERE used + 2 > current_setting(name)::int),
  'shards', ARRAY(SELECT jsonb_build_object('shard', shard, 'schema', schema, 'server', coalesce(a.name, l.home, 'the directory'), 'is_there', a.facts ->> 'run' = :'identity' OR a.name = :'name',
-   'closes', CASE WHEN lives = 'here' AND NOT EXISTS (SELECT FROM snowid.servers s WHERE s.name = :'name') THEN coalesce(', ' || quote_literal(l.home), '') END)
-  FROM lives l LEFT JOIN answer a ON a.n = l.server), 'roles', ARRAY(SELECT DISTINCT r FROM answer, jsonb_array_elements(facts -> 'roles') r),
+   'closes', CASE WHEN lives = 'here' AND NOT EXISTS (SELECT FROM snowid.servers s WHERE s.name = :'name') THEN ', ' || quote_literal(coalesce(l.home, a.place)) END)
+  FROM lives l LEFT JOIN answer a ON a.n = l.server), 'servers', ARRAY(SELECT name FROM snowid.servers), 'roles', ARRAY(SELECT DISTINCT r FROM answer, jsonb_array_elements(facts -> 'roles') r),
  'columns', ARRAY(SELECT jsonb_build_object('t', format('%I.%I', schemaname, tablename), 'a', a) FROM pg_publication_tables, unnest(attnames) a
   WHERE pubname = 'shard_registry' AND schemaname <> 'snowid'));
 

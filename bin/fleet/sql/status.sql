@@ -3,9 +3,9 @@
 \echo status_document_sql
 CREATE TEMP TABLE document AS WITH shard_at AS MATERIALIZED (SELECT n, s.* FROM known, jsonb_to_recordset(facts -> 'moves') s (shard int, bytes float8)),
  move AS MATERIALIZED (SELECT id, array_agg(g.shard ORDER BY g.shard) AS shards, min(leaves) AS leaves, min(enters) AS enters, min(step) AS step, min(since) AS since,
-   bool_or(has_program OR (nsides = 1 AND NOT EXISTS (SELECT FROM known WHERE facts IS NULL))) AS is_told, bool_or(is_back) AS is_back, bool_or(step IN ('moved', 'open')) AS is_moved,
-   bool_or(NOT is_back AND (keeps OR outcome ~ 'kept|to keep$')) AND bool_and(EXISTS (SELECT FROM lives o WHERE o.shard = g.shard AND o.lives = 'here')) AS is_kept,
-   sum(x.bytes) AS bytes, sum(y.bytes) AS done, min(begun) AS begun, min(coalesce(CASE WHEN f.facts IS NULL THEN f.shown END, CASE WHEN t.facts IS NULL THEN t.shown END)) AS down,
+   bool_or(has_program OR (nsides = 1 AND least(g.source, g.target) >= 0 AND NOT EXISTS (SELECT FROM known WHERE facts IS NULL))) AS is_told, bool_or(is_back) AS is_back,
+   bool_or(step IN ('moved', 'open')) AS is_moved, bool_or(NOT is_back AND (keeps OR outcome ~ 'kept|to keep$')) AND bool_and(g.shard IN (SELECT shard FROM lives WHERE lives = 'here')) AS is_kept,
+   sum(x.bytes) AS bytes, sum(y.bytes) AS done, min(begun) AS begun, min(f.shown) FILTER (WHERE f.facts IS NULL) AS away, min(t.shown) FILTER (WHERE t.facts IS NULL) AS lost,
    format($$--shard %s --from '%s' --to '%s' $$, string_agg(g.shard::text, ',' ORDER BY g.shard), replace(coalesce(min(f.name), min(f.home), CASE WHEN min(g.source) < 0 THEN min(peer) END,
      :'directory'), $$'$$, $$'\''$$), replace(coalesce(min(t.name), min(t.home), CASE WHEN min(g.target) < 0 THEN min(peer) END, :'directory'), $$'$$, $$'\''$$)) || :'registry' AS sides
   FROM going g LEFT JOIN shard_at x ON x.n = g.leaves AND x.shard = g.shard LEFT JOIN shard_at y ON y.n = g.enters AND y.shard = g.shard LEFT JOIN known f ON f.n = g.source
@@ -24,13 +24,12 @@ SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'direct
    'seconds_left', CASE WHEN done > 0 AND bytes > 0 THEN round(extract(epoch FROM clock_timestamp() - begun) * greatest(bytes - done, 0) / done) END)
   FROM move LEFT JOIN known f ON f.n = leaves LEFT JOIN known t ON t.n = enters WHERE NOT is_moved ORDER BY since),
  'copies', ARRAY(SELECT jsonb_build_object('shards', shards, 'at', shown, 'since', since, 'kept', is_kept, 'finish', 'snowid-move finish ' || sides)
-  FROM move LEFT JOIN known ON n = leaves WHERE is_moved ORDER BY since),
- 'findings', ARRAY(SELECT f FROM jsonb_array_elements_text(:'findings') WITH ORDINALITY e (f, n) WHERE NOT EXISTS (
+  FROM move LEFT JOIN known ON n = leaves WHERE is_moved ORDER BY since), 'findings', ARRAY(SELECT f FROM jsonb_array_elements_text(:'findings') WITH ORDINALITY e (f, n) WHERE NOT EXISTS (
     SELECT FROM move WHERE is_kept AND is_moved AND substring(f FROM '^FAILED the copy of shard (\d+) at .* can go')::int = ANY (shards)) ORDER BY n)
   || ARRAY(SELECT format('FAILED no program goes on with the move of shards %s: %s since %s%s type: snowid-move %s %s%s%s', array_to_string(shards, ','), step,
-    date_trunc('second', since), '; bring ' || down || ' back, and', CASE WHEN is_back THEN 'back' ELSE 'move' END, sides,
+    date_trunc('second', since), '; bring ' || coalesce(away, lost) || ' back, and', CASE WHEN is_back THEN 'back' ELSE 'move' END, sides,
     (SELECT string_agg(format($$ --pooler '%s'$$, replace(console, $$'$$, $$'\''$$)), '') || ' --pooler-file PATH' FROM snowid.poolers),
-    CASE WHEN NOT is_back AND step NOT IN ('fenced', 'ready') THEN '; or, if ' || down || ' is lost for ever: snowid-move abort ' || sides END)
+    CASE WHEN NOT is_back AND step NOT IN ('fenced', 'ready') THEN '; or, if ' || lost || ' is lost for ever: snowid-move abort ' || sides END)
    FROM move WHERE NOT is_moved AND NOT is_told ORDER BY since)
   || ARRAY(SELECT format('slot %s of the directory is that of no %s, and keeps %s of log; type there: SELECT pg_drop_replication_slot(%1$L);', slot_name,
     CASE WHEN slot_name ^@ 'pg_' THEN 'copy that goes on' ELSE 'server' END, pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)))
