@@ -2929,7 +2929,7 @@ BEGIN
 	FOR m IN
 		SELECT u AS shard, j.shard AS found, j.peer, j.step, j.schema, r.schema AS own,
 			   EXISTS (SELECT FROM snowid.shard_registry o WHERE o.schema = j.schema AND o.shard <> u)
-			   OR j.schema <> snowid_internal.clip_name(r.schema, coalesce(substring(j.schema FROM '_moved[0-9]*$'), '')) AS is_strange
+			   OR j.schema <> r.schema AND j.schema <> snowid_internal.clip_name(r.schema, coalesce(substring(j.schema FROM '_moved[0-9]*$'), '')) AS is_strange
 		FROM unnest(shards) u LEFT JOIN snowid.moves j ON j.shard = u AND j.closed
 		LEFT JOIN snowid.shard_registry r ON r.shard = u ORDER BY u
 	LOOP
@@ -2942,6 +2942,9 @@ BEGIN
 				MESSAGE = format('shard %s is being moved', m.shard),
 				DETAIL = format('It may be open on the other server: %s', m.peer),
 				HINT = format('Type snowid-move to go on, or snowid-move abort. Only if that server is lost for ever, type: UPDATE snowid.moves SET peer = NULL WHERE shard = %s; and repeat this call.', m.shard);
+		END IF;
+		IF m.own IS NULL THEN
+			PERFORM snowid_internal.refuse_unknown(m.shard);
 		END IF;
 		-- It is what is opened: sequences get the states that the journal has.
 		IF m.is_strange THEN
@@ -2972,7 +2975,9 @@ BEGIN
 
 	WITH v AS (
 		-- In a list of results, so that it is called for these sequences alone.
-		SELECT q.seqrelid AS oid, x.*, e.key = r.sequence AS makes_ids,
+		SELECT q.seqrelid AS oid, x.*, e.key = r.sequence OR EXISTS (
+				SELECT FROM pg_depend d WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
+				  AND d.refobjid = q.seqrelid AND snowid_internal.makes_ids(d.objid)) AS makes_ids,
 			(snowid_internal.sequence_value(q.seqrelid, snowid_internal.epoch_of(r))).last AS "at"
 		FROM snowid.moves j JOIN pg_namespace n ON n.nspname = j.schema
 		LEFT JOIN snowid.shard_registry r ON r.schema = n.nspname
@@ -3023,8 +3028,9 @@ COMMENT ON FUNCTION snowid_internal.open_shards(int[], text) IS
  * snowid-move has closed, only that program knows whether it is open on the
  * other server; so this refuses, unless the program has said so in the journal.
  *
- * Errors: 55000 not closed, or closed by a move; 42501 not the owner of the
- * tables or no right to the journal, 55P03 lock_timeout.
+ * Errors: 42704 unknown shard; 55000 not closed, closed by a move, or called
+ * otherwise in the journal; 42501 not the owner of the tables or no right to the
+ * journal, 55P03 lock_timeout.
  */
 CREATE FUNCTION snowid.unfence_shard(shard int, home text DEFAULT NULL)
 RETURNS void

@@ -355,9 +355,27 @@ UPDATE snowid.moves SET schema = 'insta5', details = jsonb_set(details, '{sequen
 WHERE shard = 5;
 CREATE TABLE ended AS SELECT last_value FROM insta5.id_seq;
 
+-- Nor of a number that is no shard's; nor another one's ids, that a table makes from a sequence of its own.
+INSERT INTO snowid.moves (shard, schema, role, step, closed, details) SELECT 4000, 'public', 'source', 'closed', true, details FROM snowid.moves WHERE shard = 5;
+SELECT snowid.unfence_shard(4000);
+\echo :LAST_ERROR_SQLSTATE
+DELETE FROM snowid.moves WHERE shard = 4000;
+SELECT snowid.create_shard(9, 'europe_moved');
+CREATE TABLE europe_moved.own (id bigint PRIMARY KEY);
+SET client_min_messages = warning;
+SELECT snowid.set_default('europe_moved.own', own_sequence => true);
+RESET client_min_messages;
+INSERT INTO europe_moved.own DEFAULT VALUES;
+SELECT snowid.fence_shard(9);
+UPDATE snowid.moves SET details = jsonb_set(details, '{sequences,own_id_seq}', '{"last": 1, "called": true, "min": 1, "max": 9223372036854775807, "start": 1, "cycle": true}')
+WHERE shard = 9;
+SELECT snowid.unfence_shard(9);
+SELECT last_value >= (id >> 23) << 10 AS stays FROM europe_moved.own, europe_moved.own_id_seq;
+SELECT count(*) FROM snowid.moves WHERE shard = 9;
+
 SET client_min_messages = warning;
 SELECT snowid.unfence_shard(5);
 SELECT e.last_value > 1 AND s.last_value = e.last_value AS stays FROM ended e, insta5.id_seq s;
-SELECT snowid.drop_shard(5, true), snowid.drop_shard(6, true);
+SELECT snowid.drop_shard(5, true), snowid.drop_shard(6, true), snowid.drop_shard(9, true);
 DROP TABLE visited, before, logs_of_all, ended;
 DROP ROLE regress_fence_writer;

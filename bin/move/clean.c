@@ -378,10 +378,11 @@ check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be
 					  "the server at %s is not that which %s came to: its system identifier is %s, and was %s",
 					  owner->home, move->title, owner->system, system);
 	if (missing != NULL)
-		return refuse(STATUS_FAILED, text_of("What it has lost is in these copies, as it was when the shards left. To open them again, if no server has newer ones, type at %s: "
-											 "UPDATE snowid.moves SET peer = NULL WHERE shard IN (%s); SELECT snowid.unfence_shard(u) FROM unnest(ARRAY[%s]) u; "
-											 "if the shards were dropped on purpose, for each: DROP SCHEMA ... CASCADE; DELETE FROM snowid.moves WHERE shard = ...;",
-											 copies->home, missing, missing),
+		return refuse(STATUS_FAILED, set_journal(move, copies)->at.role == TARGET ? "Find the shards before you drop anything." :
+					  text_of("What it has lost is in these copies, as it was when the shards left. To open them again, if no server has newer ones, type at %s: "
+							  "UPDATE snowid.moves SET peer = NULL WHERE shard IN (%s); SELECT snowid.unfence_shard(u) FROM unnest(ARRAY[%s]) u; "
+							  "if the shards were dropped on purpose, for each: DROP SCHEMA ... CASCADE; DELETE FROM snowid.moves WHERE shard = ...;",
+							  copies->home, missing, missing),
 					  "shard %s does not live at %s, and the copies at %s may be the last; nothing was dropped",
 					  missing, owner->home, copies->home);
 	return STATUS_DONE;

@@ -379,7 +379,7 @@ drop_slot(const Side *side, const char *name)
 	int64		until = now_ms() + END_WAIT_MS;
 
 	while (query_bool(side->conn,
-					  "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s)",
+					  "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s AND coalesce(database = current_database(), true))",
 					  literal(side->conn, name)))
 	{
 		if (try_run(side->conn, "SELECT pg_drop_replication_slot(%s)",

@@ -481,7 +481,7 @@ make_copy(Copy *copy, bool definitions_only, int number)
 	else if (owners_are_trusted(copy->move, copy->schema, copy->from) && keys_are_trusted(copy))
 		done = dump_archive(copy->from, copy->move->options->bindir, &schema, 1, query_text(copy->from, "SELECT pg_export_snapshot()"), archive) &&
 			claim_name(copy) && make_tables(copy, archive, &owner) && copy_all_rows(copy, definitions_only) &&
-			(is_kept_from_owners(copy->move) || try_run(conn, "%s", owner)) &&
+			(is_kept_from_owners(copy->move) || try_run(conn, "%s", owner) || tell_failed(copy, "the owner")) &&
 			make_after_rows(copy, archive, query_text(copy->from, "SELECT coalesce(array_agg(conname), '{}') FROM pg_constraint "
 													  "WHERE connamespace = %s::regnamespace AND contype = 'f' AND NOT convalidated",
 													  literal(copy->from, ident(copy->from, copy->schema)))) &&

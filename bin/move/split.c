@@ -595,6 +595,7 @@ complete_split(const Move *set, int64 start)
 	{
 		/* Who was let write the journal chooses no other's. */
 		report_warning("slot \"%s\" at %s is not what the target calls its own, and stays", slot, source->home);
+		report_hint("If nobody needs it, type there: SELECT pg_drop_replication_slot(%s);", literal(source->conn, slot));
 		slot = NULL;
 	}
 	if ((slot != NULL && drop_slot(source, slot) != STATUS_DONE) || tell_registry(set) != STATUS_DONE)

@@ -20,7 +20,7 @@ CREATE EXTENSION snowid;
 CREATE ROLE app LOGIN;
 CREATE SCHEMA own AUTHORIZATION app;
 CREATE FUNCTION public.fine(i int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN true; END';
-SELECT snowid.create_shard(n) FROM generate_series(1, 5) n UNION ALL SELECT snowid.create_shard(n) FROM generate_series(7, 8) n;
+SELECT snowid.create_shard(n) FROM generate_series(1, 5) n UNION ALL SELECT snowid.create_shard(n) FROM generate_series(7, 10) n;
 CREATE TABLE insta1.p (id int PRIMARY KEY) PARTITION BY RANGE (id);
 ALTER TABLE insta1.p OWNER TO app;
 GRANT USAGE ON SCHEMA insta1 TO app;
@@ -40,6 +40,7 @@ CREATE INDEX ON own.rates ((own.note('key')));
 CREATE DOMAIN own.email AS text;
 CREATE TABLE own.base (id int);
 CREATE TYPE own.like_it AS (id int);
+CREATE TYPE own.addr AS (street int);
 RESET ROLE;
 CREATE TABLE public.plans (id int PRIMARY KEY);
 CREATE INDEX ON public.plans ((own.note('index of a superuser''s')));
@@ -47,7 +48,10 @@ CREATE TABLE insta3.t (id bigint PRIMARY KEY, rate int REFERENCES own.rates);
 CREATE TABLE insta4.t (id bigint PRIMARY KEY, mail own.email);
 CREATE TABLE insta5.t (id bigint PRIMARY KEY, plan int REFERENCES public.plans);
 CREATE TABLE insta7.t () INHERITS (own.base); ALTER TABLE insta7.t OWNER TO app;
-CREATE TABLE insta8.t OF own.like_it; ALTER TABLE insta8.t OWNER TO app}) for $a, $b;
+CREATE TABLE insta8.t OF own.like_it; ALTER TABLE insta8.t OWNER TO app;
+CREATE TABLE insta9.t (id int PRIMARY KEY, home own.addr);
+CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO reader;
+CREATE TABLE insta10.t (id int PRIMARY KEY); ALTER TABLE insta10.t OWNER TO reader}) for $a, $b;
 my $superuser = $a->safe_psql('postgres', 'SELECT current_user');
 
 # What a command has run as the superuser, after it has ended so, and said so.
@@ -82,6 +86,9 @@ refused(qr/public\.plans is not read: app owns it, its schema, or what its index
 # He could give these a CHECK, or a domain for a column, without a right to use their schema.
 refused(qr/table insta7\.t has what it has of own\.base, whose owner is no superuser/, 7, 1, 'copy');
 refused(qr/table insta8\.t has what it has of own\.like_it, whose owner is no superuser/, 8, 1, 'copy');
+# An attribute of that type could become one of his domain; and who may use all schemas needs no right on this one.
+refused(qr/a table has values of own\.addr, whose owner is no superuser/, 9, 1, 'copy');
+refused(qr/reader may use all schemas, and alter insta10\.t, whose owner is no superuser/, 10, 1, 'copy');
 is(ran('create --like', 2, qr/is of another role: app, whose is own\.rates.*--trust-owners/s, sub { snowid_each(each_args($a), 'create', '--like', 3, '--shard', 6) }), '', '... and nothing runs');
 
 # Who may make a table in a superuser's shard does not get one compared that was not there when it was looked.

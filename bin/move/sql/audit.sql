@@ -140,13 +140,13 @@ SELECT what, place, type, is_safe FROM (
  UNION ALL SELECT 5, format('the copy of shard %s at %s can go', m.shard, m.name), NULL, 'snowid-move finish ' || sides, false
  FROM typed m JOIN place p ON p.shard = m.shard AND cardinality(open) = 1 AND open[1] = other WHERE role = 'source' AND step = 'moved'
  UNION ALL SELECT 6, format('the journal of %s has a move of shard %s (%s, %s), of which %s knows nothing', m.name, m.shard, role, step, coalesce(other, peer)), NULL,
-  CASE WHEN role = 'source' AND step = 'moved' AND p.open[1] <> other THEN
+  CASE WHEN role = 'source' AND step = 'moved' AND p.open IS NOT NULL THEN
     format($$snowid-move diff --shard %s --from '%s' --to '%s' --as %I; rows only at --to are nowhere else; if none is needed, at %5$s, type: DROP SCHEMA %4$I CASCADE; DELETE FROM snowid.moves WHERE shard = %1$s;$$,
      m.shard, replace(p.open[1], $$'$$, $$'\''$$), replace(m.name, $$'$$, $$'\''$$), m.schema, m.name)
    ELSE format('snowid-move %s %s', CASE WHEN role = 'target' AND step = 'open' THEN 'finish' ELSE 'abort' END, sides) END, false
  FROM typed m LEFT JOIN place p USING (shard)
  WHERE NOT EXISTS (SELECT FROM move o WHERE o.shard = m.shard AND o.name <> m.name AND o.move_id = m.move_id) AND NOT EXISTS (SELECT FROM audit_missing)
- AND (role <> 'source' OR step <> 'moved' OR p.shard IS NULL OR p.open[1] <> other)
+ AND (role <> 'source' OR step <> 'moved' OR p.shard IS NULL OR (p.open IS NOT NULL AND p.open[1] IS DISTINCT FROM other))
  -- What no move uses any more.
  UNION ALL SELECT 7, format('%s has a %s that no move uses: %s', server.name, x.what, x.name), server.name, CASE x.what
   WHEN 'slot' THEN format('SELECT pg_drop_replication_slot(%L);', x.name)

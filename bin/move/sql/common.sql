@@ -192,10 +192,15 @@ called (caller, code, is_super) AS (
   UNION ALL SELECT k.tableoid, k.oid, oprcode FROM pg_constraint k JOIN pg_operator o ON o.oid = ANY (conexclop) WHERE connamespace :in_shard) t
  JOIN pg_proc p ON p.oid = code WHERE p.oid >= 16384
  UNION ALL SELECT 'a table has values of', t.oid::regtype::text, false FROM used JOIN pg_type t ON (classid, objid) = (t.tableoid, t.oid)
- WHERE typtype = 'd' AND NOT typnamespace :in_shard AND typowner NOT IN (:trusted_roles)
+ WHERE typtype IN ('c', 'd') AND NOT typnamespace :in_shard AND typowner NOT IN (:trusted_roles)
  UNION ALL SELECT concat('table ', parent::regclass, ' has the part'), c.oid::regclass::text, false FROM part JOIN pg_class c USING (oid)
  WHERE NOT relnamespace :in_shard AND relowner NOT IN (:trusted_roles)
  UNION ALL SELECT concat('table ', k.oid::regclass, ' has what it has of'), p.oid::regclass::text, false
  FROM model m JOIN pg_class k ON k.oid = child JOIN pg_class p ON p.oid = m.oid
- WHERE k.relnamespace :in_shard AND k.relkind IN ('r', 'p') AND NOT p.relnamespace :in_shard AND p.relowner NOT IN (:trusted_roles))
+ WHERE k.relnamespace :in_shard AND k.relkind IN ('r', 'p') AND NOT p.relnamespace :in_shard AND p.relowner NOT IN (:trusted_roles)
+ UNION ALL SELECT format('%I may use all schemas, and alter', rolname), o.name, false FROM (
+  SELECT relowner, oid::regclass::text FROM pg_class WHERE relnamespace :in_shard AND relkind IN ('r', 'p')
+  UNION ALL SELECT typowner, oid::regtype::text FROM pg_type WHERE typnamespace :in_shard AND typtype IN ('c', 'd')) o (owner, name)
+ JOIN pg_roles m ON pg_has_role(m.oid, owner, 'USAGE') AND (pg_has_role(m.oid, 'pg_read_all_data', 'USAGE') OR pg_has_role(m.oid, 'pg_write_all_data', 'USAGE'))
+ WHERE m.oid NOT IN (:trusted_roles))
 $$ AS called_code \gset

@@ -647,7 +647,7 @@ SELECT coalesce(string_agg(quote_literal(nspname), ', '), 'NULL') FROM pg_namesp
 WHERE (nspname IN (SELECT schema FROM snowid.shard_registry WHERE shard = number UNION ALL SELECT schema FROM snowid.moves WHERE shard = number
   UNION ALL SELECT schema FROM snowid.copies WHERE shard = number)
  OR starts_with(nspname, :'schema' || '_') AND substr(nspname, length(:'schema') + 1) ~ '^_(moved\d*|before_.*)$')
-AND :of_shard;
+AND nspname NOT IN (SELECT schema FROM snowid.shard_registry WHERE shard <> number) AND :of_shard;
 
 -- arguments: schemas shard
 \echo erased_sizes_sql
