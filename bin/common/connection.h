@@ -59,6 +59,7 @@ extern char *home_of_connection(PGconn *conn);
 /* servers_by_name.c */
 
 extern PGconn *open_directory(const char *conninfo);
+extern bool can_gather(PGconn *directory);
 extern char *identity_of(PGconn *conn);
 extern bool is_server_name(const char *name);
 extern char *home_of_server(PGconn *directory, const char *name);

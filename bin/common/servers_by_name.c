@@ -30,6 +30,16 @@ open_directory(const char *conninfo)
 	return conn;
 }
 
+/* May what servers answer be gathered there? */
+bool
+can_gather(PGconn *directory)
+{
+	char	   *rights = query_text(directory, "SELECT format('GRANT TEMP ON DATABASE %%I TO %%I;', d, current_user) FROM current_database() d "
+									"WHERE NOT has_database_privilege(d, 'TEMP')");
+
+	return rights == NULL || refuse(false, text_of("There, type: %s", rights), "at the directory you may make no temporary tables");
+}
+
 /* What identifies a database of a server, whatever address leads there; a clone has another. */
 char *
 identity_of(PGconn *conn)

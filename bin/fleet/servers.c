@@ -131,7 +131,8 @@ drop_slot(const char *name, const char *slot, const char *what)
 static bool
 has_rows(PGconn *conn, const char *subscription)
 {
-	static const char registry[] = "(SELECT coalesce(jsonb_object_agg(shard, home), '{}') FROM snowid.shard_registry)";
+	static const char registry[] = "(SELECT coalesce(jsonb_object_agg(k, home), '{}') FROM (SELECT shard::text, home FROM snowid.shard_registry "
+	"UNION ALL SELECT name, home FROM snowid.servers) r (k))";
 	char	   *tables = query_text(conn, "SELECT coalesce(jsonb_agg(srrelid::regclass), '[]') FROM pg_subscription_rel JOIN pg_subscription s "
 									"ON s.oid = srsubid WHERE srsubstate = 'r' AND subname = %s", here(subscription));
 	char	   *sums = query_text(directory, FLEET_SUMS_SQL, here(tables));

@@ -93,7 +93,6 @@ main(int argc, char *argv[])
 		{"drain", OF_DRAIN, 1, 1, command_balance}, {"status", OF_STATUS, 0, 0, command_status}
 	};
 	const char *command;
-	const char *rights;
 	char	  **for_move = argv + 1;
 	int			i = 0,
 				nargs;
@@ -132,10 +131,8 @@ main(int argc, char *argv[])
 		refuse_usage("invalid value \"%s\" for option --weight: it must be a number over 0", options.weight);
 	if (query_bool(directory, "SELECT pg_is_in_recovery()"))
 		return refuse(EXIT_USAGE, "Give the primary, or all hosts and target_session_attrs=read-write.", "the server of --registry is a standby");
-	rights = query_text(directory, "SELECT format('GRANT TEMP ON DATABASE %%I TO %%I;', d, current_user) FROM current_database() d "
-						"WHERE NOT has_database_privilege(d, 'TEMP')");
-	if (rights != NULL)
-		return refuse(EXIT_USAGE, text_of("There, type: %s", rights), "at the directory you may make no temporary tables");
+	if (!can_gather(directory))
+		return EXIT_USAGE;
 	if (options.period != NULL && !try_run(directory, "SELECT 1 / (%s::interval BETWEEN '1 ms' AND '1 hour')::int", here(options.period)))
 		refuse_usage("invalid value \"%s\" for option --period: it must be an interval up to an hour, such as 10s", options.period);
 	if (commands[i].bit != OF_STATUS && !options.dry_run && !lock_fleet((commands[i].bit & OF_PLAN) == 0))

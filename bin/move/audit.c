@@ -153,6 +153,8 @@ command_audit(const MoveOptions *options)
 	audit.directory = open_connection("directory", options->registry);
 	if (PQstatus(audit.directory) != CONNECTION_OK)
 		return report_error("%s", PQerrorMessage(audit.directory)), EXIT_USAGE;
+	if (!can_gather(audit.directory))
+		return EXIT_USAGE;
 
 	/* What is mended shows what else there is: a closed copy can go. */
 	for (int before = -1; options->fix && before < audit.nfixed;)

@@ -388,6 +388,26 @@ check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be
 	return STATUS_DONE;
 }
 
+/*
+ * Has the target forgotten the shards because we are finishing?  Else it may have been restored
+ * to a time before, at which it had them once already: what it has is older than the copies.
+ */
+static Status
+check_came(const Move *move)
+{
+	const Side *source = &move->source;
+	const Side *target = &move->target;
+
+	if (move->options->cascade || is_any_known(move, target) ||
+		query_bool(source->conn, "SELECT bool_and(details ? 'finishing') FROM snowid.moves WHERE shard IN (%s)", shard_list(move)))
+		return STATUS_DONE;
+	return refuse(STATUS_FAILED, text_of("Compare each; rows only at --to are nowhere else: snowid-move diff --shard %d --from %s --to %s --as %s; if none is needed, type: %s",
+										 move->shards[0]->number, shell_word(target->home), shell_word(source->home),
+										 shell_word(set_journal(move, source)->schema), whole_command(move, "finish --cascade")),
+				  "the server at %s does not know that %s came to it: it may have been restored to a time before; the copies at %s may be newer, and nothing was dropped",
+				  target->home, move->title, source->home);
+}
+
 /* What finish would drop. */
 Status
 tell_copies(const Move *move, const Side *source)
@@ -403,7 +423,7 @@ finish(const Move *move)
 	const Side *source = &move->source;
 	const Side *target = &move->target;
 
-	if (check_owner(move, target, source, false) != STATUS_DONE ||
+	if (check_owner(move, target, source, false) != STATUS_DONE || check_came(move) != STATUS_DONE ||
 		(move->options->dry_run && check_copies(move, source) != STATUS_DONE))
 		return STATUS_FAILED;
 	if (move->options->dry_run)
@@ -413,6 +433,7 @@ finish(const Move *move)
 		end_replication(target, source, move->reverse_name) != STATUS_DONE)
 		return STATUS_FAILED;
 	remove_fence(move, target);
+	record_detail(move, source->conn, "finishing", "");
 	forget_journal(move, target);
 	return drop_copies(move, source, false);
 }

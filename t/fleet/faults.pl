@@ -115,6 +115,8 @@ $dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = replace(home, ' u
 $dir->safe_psql('postgres', 'CREATE ROLE joe LOGIN; REVOKE TEMP ON DATABASE postgres FROM PUBLIC');
 for my $needs (qr/at the directory you may make no temporary tables\n.*hint: There, type: (GRANT .*;)$/m, qr/the directory cannot be asked what it has: .*; type there: (GRANT .*;)$/m, undef)
 {
+	IPC::Run::run([ 'snowid-move', 'audit', '--registry', home_of($dir) . ' user=joe' ], '>&', \$said);
+	like($said, $needs, '... so audit') if $needs && $needs =~ /temporary/;
 	IPC::Run::run([ 'snowid-fleet', 'status', '--registry', home_of($dir) . ' user=joe' ], '>&', \$said);
 	is($? != 0, defined $needs || '', 'a role that may only look') or diag $said;
 	next unless $needs;

@@ -106,6 +106,9 @@ $said = audit(1, 'a move that is not finished', [qr/the copy of shard 4 at .* ca
 	local $address{dir} = "$address{dir} passfile='/it\\'s so'";
 	$said = audit(1, 'a registry with quotes', [qr/snowid-move finish --shard 4/]);
 }
+$b->safe_psql('postgres', 'CREATE TABLE public.kept AS TABLE snowid.moves; DELETE FROM snowid.moves');
+unlike(audit(1, 'one of which the target knows nothing', [qr/moved\), of which .* knows nothing\n.*snowid-move diff --shard 4 .* --as insta4_moved; rows only at --to are nowhere else/]), qr/ can go/, '... is not said to go');
+$b->safe_psql('postgres', 'INSERT INTO snowid.moves TABLE public.kept; DROP TABLE public.kept');
 my ($finish) = $said =~ /type: (snowid-move finish [^\n]*)/;
 is(system("$finish >/dev/null 2>&1"), 0, 'the command that it names does it');
 audit(0, 'a move that is finished', []);

@@ -68,6 +68,34 @@ subtest 'a target without the shard' => sub {
 	nothing_left_ok($_, 'a target without the shard') for $a, $b;
 };
 
+# There once, back, and there again: a target that was restored to the first time has it, but as it was then.
+subtest 'a target that had the shard before' => sub {
+	fresh_shard($a, $b);
+	moves_ok(@$_, 0, 'there and back') for [ $a, $b, 5, [] ], [ $a, $b, 5, ['finish'] ];
+	$b->stop;
+	$b->backup_fs_cold('then');
+	$b->start;
+	moves_ok(@$_, 0, 'there and back') for [ $b, $a, 5, [] ], [ $b, $a, 5, ['finish'] ];
+	my $id = $a->safe_psql('postgres', q{INSERT INTO insta5.users (name) VALUES ('newer') RETURNING id});
+	moves_ok($a, $b, 5, [], 0, 'there again');
+	$b->stop;
+	rename $b->data_dir, $b->data_dir . '_newer' or die $!;
+	my $old = PostgreSQL::Test::Cluster->new('old');
+	$old->init_from_backup($b, 'then');
+	$old->append_conf('postgresql.conf', 'port = ' . $b->port . "\nunix_socket_directories = '" . $b->host . "'\nlisten_addresses = ''");
+	rename $old->data_dir, $b->data_dir or die $!;
+	$b->start;
+	for my $command ([ 'finish', '--dry-run' ], ['finish'])
+	{
+		my $said = moves_ok($a, $b, 5, $command, 1, "@$command", qr/does not know that shard 5 came to it.* nothing was dropped\n.*snowid-move finish --cascade --shard 5 /s);
+		my $diff = $said =~ /nowhere else: (snowid-move diff .*?);/ ? `$1 2>&1` : 'no command';
+		like($diff, qr/users.*only at --to/, '... and what it tells shows what would be lost');
+	}
+	is($a->safe_psql('postgres', "SELECT count(*) FROM insta5_moved.users WHERE id = $id"), '1', 'the newer copy is there');
+	moves_ok($a, $b, 5, [ 'finish', '--cascade' ], 0, 'who has looked may');
+	nothing_left_ok($_, 'a target that had the shard before') for $a, $b;
+};
+
 # So may the copy that a move has begun, if the source was restored to before it had the shard.
 subtest 'a source without the shard' => sub {
 	fresh_shard($a, $b);

@@ -161,7 +161,7 @@ $session->quit;
 my $hold = $live->background_psql('postgres');
 $hold->query_safe('SELECT pg_advisory_lock(47)');
 append_to_file(my $script = PostgreSQL::Test::Utils::tempdir() . '/half.sql', "-- no transaction\nCREATE TABLE half (); SELECT pg_advisory_xact_lock_shared(47); DROP TABLE half;");
-my $each = IPC::Run::start([ 'snowid-each', '--registry', $live->connstr('postgres'), '--shard', 5, '--trust-owners', '--name', 'half', '--file', $script ], '>', \my $out, '2>&1');
+my $each = IPC::Run::start([ 'snowid-each', '--registry', $live->connstr('postgres'), '--shard', 5, '--trust-owners', '--lock-timeout', 600000, '--name', 'half', '--file', $script ], '>', \my $out, '2>&1');
 wait_until_held($live) or die 'snowid-each does not get there';
 ($code, $said) = snowid_move($then, $live, 5, 'restore', '--retries', 0);
 is($code, 1, 'snowid-each is at work') or diag $said;

@@ -15,7 +15,7 @@ SELECT json_build_object(
  'shards', ARRAY(SELECT json_build_object('shard', r.shard, 'schema', r.schema, 'home', r.home, 'lives', snowid_internal.lives(r),
    'has_schema', to_regnamespace(quote_ident(r.schema)) IS NOT NULL, 'since', r.homes -> -1 ->> 'since') FROM snowid.shard_registry r),
  'moves', ARRAY(SELECT json_build_object('shard', shard, 'schema', schema, 'role', role, 'step', step, 'closed', closed, 'peer', peer, 'since', changed_at,
-   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'move_id', details ->> 'move_id', 'name_made', details ->> 'name', 'reverse_name', details ->> 'reverse_name') FROM snowid.moves),
+   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'move_id', details ->> 'move_id', 'name_made', details ->> 'name', 'reverse_name', details ->> 'reverse_name', 'is_finishing', details ? 'finishing') FROM snowid.moves),
  'made', ARRAY(SELECT json_build_object('what', what, 'name', name) FROM (
    SELECT 'slot', slot_name FROM pg_replication_slots WHERE database = current_database()
    UNION ALL SELECT 'publication', pubname FROM pg_publication
@@ -66,7 +66,7 @@ follower AS MATERIALIZED (SELECT server.name AS server, f.*, EXISTS (SELECT FROM
  FROM server, jsonb_to_recordset(followers) f (name text, slot text, enabled bool, works bool, lacks jsonb)),
 shard AS MATERIALIZED (SELECT server.name, is_directory, s.* FROM server, jsonb_to_recordset(shards) s (shard int, schema text, home text, lives text, has_schema bool, since timestamptz)),
 move AS MATERIALIZED (SELECT server.name, m.* FROM server, jsonb_to_recordset(moves) m (
-  shard int, schema text, role text, step text, closed bool, peer text, since timestamptz, is_source bool, move_id text, name_made text, reverse_name text)),
+  shard int, schema text, role text, step text, closed bool, peer text, since timestamptz, is_source bool, move_id text, name_made text, reverse_name text, is_finishing bool)),
 directory AS MATERIALIZED (SELECT shard, schema, coalesce((SELECT a.name FROM audit_address a WHERE a.address = s.home), s.home, s.name) AS home
  FROM shard s WHERE is_directory),
 -- Where each shard is open, and what a command for its move is.
@@ -76,7 +76,8 @@ place AS MATERIALIZED (SELECT d.shard, d.schema, d.home, array_agg(s.name) FILTE
 typed AS MATERIALIZED (SELECT m.*, o.name AS other,
   format($$--shard %s --from '%s' --to '%s' --registry '%s'$$, (SELECT string_agg(n.shard::text, ',' ORDER BY n.shard) FROM move n WHERE n.name = m.name AND n.move_id = m.move_id),
    replace(CASE WHEN is_source THEN m.name ELSE coalesce(o.name, m.peer) END, $$'$$, $$'\''$$),
-   replace(CASE WHEN is_source THEN coalesce(o.name, m.peer) ELSE m.name END, $$'$$, $$'\''$$), registry) AS sides
+   replace(CASE WHEN is_source THEN coalesce(o.name, m.peer) ELSE m.name END, $$'$$, $$'\''$$), registry) AS sides,
+  EXISTS (SELECT FROM move n WHERE n.shard = m.shard AND n.name <> m.name AND n.move_id = m.move_id) AS is_told
  FROM shell, move m LEFT JOIN LATERAL (SELECT coalesce((SELECT a.name FROM audit_address a WHERE a.address = m.peer),
    (SELECT min(n.name) FROM move n WHERE n.shard = m.shard AND n.move_id = m.move_id AND n.name <> m.name)) AS name) o ON true WHERE move_id IS NOT NULL),
 untold AS MATERIALIZED (SELECT shard, array_agg(name ORDER BY name) AS open FROM shard
@@ -138,15 +139,14 @@ SELECT what, place, type, is_safe FROM (
  FROM move m JOIN place p ON p.shard = m.shard AND cardinality(open) = 1 AND open[1] <> m.name WHERE m.closed AND move_id IS NULL
  -- Moves: one that is done, and one of which the other server knows nothing.
  UNION ALL SELECT 5, format('the copy of shard %s at %s can go', m.shard, m.name), NULL, 'snowid-move finish ' || sides, false
- FROM typed m JOIN place p ON p.shard = m.shard AND cardinality(open) = 1 AND open[1] = other WHERE role = 'source' AND step = 'moved'
+ FROM typed m JOIN place p ON p.shard = m.shard AND cardinality(open) = 1 AND open[1] = other WHERE role = 'source' AND step = 'moved' AND (is_finishing OR is_told)
  UNION ALL SELECT 6, format('the journal of %s has a move of shard %s (%s, %s), of which %s knows nothing', m.name, m.shard, role, step, coalesce(other, peer)), NULL,
   CASE WHEN role = 'source' AND step = 'moved' AND p.open IS NOT NULL THEN
     format($$snowid-move diff --shard %s --from '%s' --to '%s' --as %I; rows only at --to are nowhere else; if none is needed, at %5$s, type: DROP SCHEMA %4$I CASCADE; DELETE FROM snowid.moves WHERE shard = %1$s;$$,
      m.shard, replace(p.open[1], $$'$$, $$'\''$$), replace(m.name, $$'$$, $$'\''$$), m.schema, m.name)
    ELSE format('snowid-move %s %s', CASE WHEN role = 'target' AND step = 'open' THEN 'finish' ELSE 'abort' END, sides) END, false
  FROM typed m LEFT JOIN place p USING (shard)
- WHERE NOT EXISTS (SELECT FROM move o WHERE o.shard = m.shard AND o.name <> m.name AND o.move_id = m.move_id) AND NOT EXISTS (SELECT FROM audit_missing)
- AND (role <> 'source' OR step <> 'moved' OR p.shard IS NULL OR (p.open IS NOT NULL AND p.open[1] IS DISTINCT FROM other))
+ WHERE NOT is_told AND NOT EXISTS (SELECT FROM audit_missing) AND (role <> 'source' OR step <> 'moved' OR p.shard IS NULL OR (p.open IS NOT NULL AND (p.open[1] IS DISTINCT FROM other OR NOT is_finishing)))
  -- What no move uses any more.
  UNION ALL SELECT 7, format('%s has a %s that no move uses: %s', server.name, x.what, x.name), server.name, CASE x.what
   WHEN 'slot' THEN format('SELECT pg_drop_replication_slot(%L);', x.name)
