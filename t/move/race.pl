@@ -152,7 +152,7 @@ my @calls = (
 	[ [ @each, 'status' ], 1, 'ledger' ],
 	[ [ @each, 'status' ], 5, 'registry', 'ledger with code' ],
 	[ [ @each, 'query', 'SELECT v FROM a', '--partial', '--then', 'TABLE answers' ], 9, @reads ],
-	[ [ @each, '--name', 'x', '--file', $script ], 8, 'view', 'code', 'registry', 'ledger', 'ledger with code' ],
+	[ [ @each, '--wait', 1, '--name', 'x', '--file', $script ], 8, 'view', 'code', 'registry', 'ledger', 'ledger with code' ],
 	[ [ @each, 'diff' ], 23, @reads ],
 	[ [ @each, 'create', '--like', 4, '--shard', 6 ], 25, 'registry' ],
 	[ [ @each, 'create', '--like', 5, '--shard', 6 ], 5, 'view', 'code', 'ledger with code' ],
