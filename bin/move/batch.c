@@ -201,7 +201,7 @@ is_our_name(const char *name)
 
 	if (name == NULL)
 		return false;
-	(void) sscanf(name, "snowid_%*[a-z]_%*d_%*8[0-9a-f]%n", &end);
+	(void) sscanf(name, "snowid_%*[a-z]_%*[0-9]_%*8[0-9a-f]%n", &end);
 	return end > 0 && name[end] == '\0';
 }
 

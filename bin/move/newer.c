@@ -92,7 +92,7 @@ is_following(const Move *move, Shard *shard, const void *name)
 {
 	const Journal *journal = journal_of(shard, &move->source);
 
-	return journal->exists && strcmp(journal->name, name) == 0 && situation_of(shard) == COPYING && !is_way_back(shard);
+	return journal->exists && journal->name != NULL && strcmp(journal->name, name) == 0 && situation_of(shard) == COPYING && !is_way_back(shard);
 }
 
 /*
