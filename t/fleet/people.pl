@@ -184,6 +184,7 @@ $s3->safe_psql('postgres', 'CREATE TABLE insta41.t (id bigint PRIMARY KEY)');
 $dir->safe_psql('postgres', q{INSERT INTO snowid.servers (name, home) VALUES ('twin', '} . home_of($s3) . q{ application_name=y')});
 fleet_ok([ 'balance', '--by', 'shards' ], 1, 'a server twice', qr/s3 and twin are one server|twin and s3 are one server/);
 $dir->safe_psql('postgres', q{DELETE FROM snowid.servers WHERE name = 'twin'});
+$s3->poll_query_until('postgres', q{SELECT count(*) = 0 FROM snowid.servers WHERE name = 'twin'}) or die 'it does not go';
 
 # A member that has lost its subscription.
 $s3->safe_psql('postgres', q{ALTER SUBSCRIPTION snowid_registry_s3 DISABLE; ALTER SUBSCRIPTION snowid_registry_s3 SET (slot_name = NONE); DROP SUBSCRIPTION snowid_registry_s3});
