@@ -373,7 +373,7 @@ check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be
 	const char *system = set_journal(move, copies)->peer_system;
 
 	failure_exit_code = EXIT_FAILED;
-	if (system != NULL && strcmp(system, owner->system) != 0)
+	if (system != NULL && strcmp(system, owner->system) != 0 && !is_known(move, owner))
 		return refuse(STATUS_FAILED, "Look for the server that has the shards. Nothing was dropped.",
 					  "the server at %s is not that which %s came to: its system identifier is %s, and was %s",
 					  owner->home, move->title, owner->system, system);
@@ -389,17 +389,16 @@ check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be
 }
 
 /*
- * Has the target forgotten the shards because we are finishing?  Else it may have been restored
+ * Does the target know that the shards came to it?  It forgets that last; else it may have been restored
  * to a time before, at which it had them once already: what it has is older than the copies.
  */
-static Status
+Status
 check_came(const Move *move)
 {
 	const Side *source = &move->source;
 	const Side *target = &move->target;
 
-	if (move->options->cascade || is_any_known(move, target) ||
-		query_bool(source->conn, "SELECT bool_and(details ? 'finishing') FROM snowid.moves WHERE shard IN (%s)", shard_list(move)))
+	if (move->options->cascade || is_known(move, target))
 		return STATUS_DONE;
 	return refuse(STATUS_FAILED, text_of("Compare each; rows only at --to are nowhere else: snowid-move diff --shard %d --from %s --to %s --as %s; if none is needed, type: %s",
 										 move->shards[0]->number, shell_word(target->home), shell_word(source->home),
@@ -433,9 +432,10 @@ finish(const Move *move)
 		end_replication(target, source, move->reverse_name) != STATUS_DONE)
 		return STATUS_FAILED;
 	remove_fence(move, target);
-	record_detail(move, source->conn, "finishing", "");
+	if (drop_copies(move, source, false) != STATUS_DONE)
+		return STATUS_FAILED;
 	forget_journal(move, target);
-	return drop_copies(move, source, false);
+	return STATUS_DONE;
 }
 
 /* Does none of the shards live on a server, as far as that knows? */

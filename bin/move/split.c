@@ -896,16 +896,23 @@ finish_split(Move *set)
 	const Side *source = &set->source;
 	const Side *target = &set->target;
 	Move	   *staying;
+	Move	   *told;
 
 	if (!check_servers(set, true))
 		return EXIT_USAGE;
+	told = select_shards(set, is_in_journal, target);
 	set = select_shards(set, is_in_journal, source);
+	if (set->nshards == 0 && told->nshards > 0 && is_at(told, target, OPEN) && !is_standby(target) && check_gone(told, source) == STATUS_DONE)
+	{
+		run(target->conn, "DELETE FROM snowid.moves WHERE " OF_SET " AND shard IN (%s)", shard_list(told));
+		return EXIT_DONE;
+	}
 	if (set->nshards == 0 || !is_at(set, source, MOVED) || is_standby(target))
 		return refuse(set->nshards > 0 && is_at(set, source, FENCED) ? EXIT_INCOMPLETE : EXIT_FAILED,
 					  "Type: snowid-move status", "the split is not complete");
 	failure_exit_code = EXIT_INCOMPLETE;
 	staying = staying_shards(set);
-	if (check_owner(set, target, source, false) != STATUS_DONE ||
+	if (check_owner(set, target, source, false) != STATUS_DONE || check_came(set) != STATUS_DONE ||
 		(staying->nshards > 0 && check_owner(staying, source, target, true) != STATUS_DONE))
 		return failure();
 	if (set->options->dry_run)
@@ -921,9 +928,9 @@ finish_split(Move *set)
 								  drop_copies(staying, &staying->source, true) != STATUS_DONE)))
 		return failure();
 	remove_fence(set, target);
-	run(target->conn, "DELETE FROM snowid.moves WHERE " OF_SET " AND shard IN (%s)", shard_list(set));
 	if (drop_copies(set, source, true) != STATUS_DONE)
 		return failure();
+	run(target->conn, "DELETE FROM snowid.moves WHERE " OF_SET " AND shard IN (%s)", shard_list(told));
 	failure_exit_code = EXIT_FAILED;
 	return EXIT_DONE;
 }

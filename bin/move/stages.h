@@ -222,6 +222,7 @@ extern void tell_publications(const Move *move);
 extern Status clean_up_after(const Move *move, bool is_complete);
 extern Status tell_registry(const Move *move);
 extern Status check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be_gone);
+extern Status check_came(const Move *move);
 extern bool schemas_are_of(const Side *side, const char *numbers, const char *names, const char *table);
 extern Status check_copies(const Move *move, const Side *source);
 extern Status drop_copies(const Move *move, const Side *source, bool throttled);

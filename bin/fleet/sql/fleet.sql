@@ -217,7 +217,8 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
 \echo fleet_other_sql
 SELECT format(CASE name WHEN :'name' THEN 'the name %s is that of another server' ELSE 'that server is in the fleet, as %s' END, name), (SELECT
  format('; or, if %2$s has another address now, at the directory: UPDATE snowid.servers SET home = %1$L WHERE name = %2$L; '
-  'UPDATE snowid.shard_registry SET home = %1$L WHERE home IN (', :'home', :'name') || string_agg(quote_literal(d.home), ', ') || ');' FROM address d JOIN address e ON e.n = d.n
+  'UPDATE snowid.shard_registry SET home = %1$L, homes = jsonb_set(homes, ''{-1,home}'', to_jsonb(%1$L::text)) WHERE home IN (',
+  :'home', :'name') || string_agg(quote_literal(d.home), ', ') || ');' FROM address d JOIN address e ON e.n = d.n
  JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND coalesce(a.facts ->> 'is_standby', 'true') = 'true'
   AND NOT EXISTS (SELECT FROM answer o WHERE o.name <> a.name AND o.facts ->> 'run' = :'identity')) FROM answer
 WHERE name IS NOT NULL AND (name = :'name') <> (CASE WHEN facts IS NULL THEN place = :'place' ELSE facts ->> 'run' = :'identity' END) ORDER BY name = :'name';
@@ -264,8 +265,9 @@ WHERE pubname = 'shard_registry' AND schemaname <> 'snowid' AND CAST(:'tables' A
 INSERT INTO snowid.servers AS s (name, home, weight, note) VALUES (:'name', :'home', coalesce(:'weight'::float8, 1), :'note')
 ON CONFLICT (name) DO UPDATE SET home = excluded.home, weight = coalesce(:'weight'::float8, s.weight), note = coalesce(excluded.note, s.note);
 INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool, entry_options, home) SELECT shard, schema, sequence, epoch, pool, entry_options, :'home'
-FROM jsonb_populate_recordset(NULL::snowid.shard_registry, :'shards') ON CONFLICT (shard) DO UPDATE SET home = excluded.home WHERE shard_registry.home IS NULL OR shard_registry.home
-IN (SELECT d.home FROM address d JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND a.home <> excluded.home);
+FROM jsonb_populate_recordset(NULL::snowid.shard_registry, :'shards') ON CONFLICT (shard) DO UPDATE SET home = excluded.home, homes = jsonb_set(shard_registry.homes, '{-1,home}', to_jsonb(excluded.home))
+WHERE shard_registry.home IS NULL OR shard_registry.home IN (
+ SELECT d.home FROM address d JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND a.home <> excluded.home);
 
 -- Why a server cannot go, and what to do; no row if it can.
 -- arguments: name registry

@@ -13,9 +13,9 @@ SELECT json_build_object(
  'version', (SELECT substring(obj_description(oid) FROM '[0-9.]+$') FROM pg_proc WHERE oid = to_regprocedure('snowid.version()')),
  'servers', ARRAY(SELECT json_build_object('name', name, 'home', home) FROM snowid.servers),
  'shards', ARRAY(SELECT json_build_object('shard', r.shard, 'schema', r.schema, 'home', r.home, 'lives', snowid_internal.lives(r),
-   'has_schema', to_regnamespace(quote_ident(r.schema)) IS NOT NULL, 'since', r.homes -> -1 ->> 'since') FROM snowid.shard_registry r),
+   'has_schema', to_regnamespace(quote_ident(r.schema)) IS NOT NULL, 'since', r.homes -> -1 ->> 'since', 'homes', jsonb_path_query_array(r.homes, '$[*].home')) FROM snowid.shard_registry r),
  'moves', ARRAY(SELECT json_build_object('shard', shard, 'schema', schema, 'role', role, 'step', step, 'closed', closed, 'peer', peer, 'since', changed_at,
-   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'move_id', details ->> 'move_id', 'name_made', details ->> 'name', 'reverse_name', details ->> 'reverse_name', 'is_finishing', details ? 'finishing') FROM snowid.moves),
+   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'move_id', details ->> 'move_id', 'name_made', details ->> 'name', 'reverse_name', details ->> 'reverse_name') FROM snowid.moves),
  'made', ARRAY(SELECT json_build_object('what', what, 'name', name) FROM (
    SELECT 'slot', slot_name FROM pg_replication_slots WHERE database = current_database()
    UNION ALL SELECT 'publication', pubname FROM pg_publication
@@ -64,9 +64,9 @@ shell AS MATERIALIZED (SELECT replace(:'registry', $$'$$, $$'\''$$) AS registry)
 follower AS MATERIALIZED (SELECT server.name AS server, f.*, EXISTS (SELECT FROM server d WHERE d.is_directory AND d.ahead ? f.slot) AS is_ahead,
   (SELECT format($$snowid-fleet add %s --registry '%s'$$, v.name, registry) FROM snowid.servers v, shell WHERE f.name = 'snowid_registry_' || v.name) AS anew
  FROM server, jsonb_to_recordset(followers) f (name text, slot text, enabled bool, works bool, lacks jsonb)),
-shard AS MATERIALIZED (SELECT server.name, is_directory, s.* FROM server, jsonb_to_recordset(shards) s (shard int, schema text, home text, lives text, has_schema bool, since timestamptz)),
+shard AS MATERIALIZED (SELECT server.name, is_directory, s.* FROM server, jsonb_to_recordset(shards) s (shard int, schema text, home text, lives text, has_schema bool, since timestamptz, homes jsonb)),
 move AS MATERIALIZED (SELECT server.name, m.* FROM server, jsonb_to_recordset(moves) m (
-  shard int, schema text, role text, step text, closed bool, peer text, since timestamptz, is_source bool, move_id text, name_made text, reverse_name text, is_finishing bool)),
+  shard int, schema text, role text, step text, closed bool, peer text, since timestamptz, is_source bool, move_id text, name_made text, reverse_name text)),
 directory AS MATERIALIZED (SELECT shard, schema, coalesce((SELECT a.name FROM audit_address a WHERE a.address = s.home), s.home, s.name) AS home
  FROM shard s WHERE is_directory),
 -- Where each shard is open, and what a command for its move is.
@@ -101,10 +101,12 @@ SELECT what, place, type, is_safe FROM (
  -- Nor if it has come there later than the directory knows, which may have been put back, too.
  UNION ALL SELECT 1, format('shard %s is open at %s, and at %s', p.shard, s.name, p.home), CASE WHEN NOT is_newer THEN s.name END,
   CASE WHEN NOT is_newer THEN format('SELECT snowid.fence_shard(%s, %L);', p.shard, p.home)
-   ELSE format($$snowid-move diff --shard %s --from '%s' --to '%s'; that of %4$s has come there last; to keep it, at %5$s, type: SELECT snowid.fence_shard(%1$s, %4$L); or the other way round$$,
+   ELSE format($$snowid-move diff --shard %s --from '%s' --to '%s'; that of %4$s may be newer; to keep it, at %5$s, type: SELECT snowid.fence_shard(%1$s, %4$L); or the other way round$$,
     p.shard, replace(p.home, $$'$$, $$'\''$$), replace(s.name, $$'$$, $$'\''$$), s.name, p.home) END, NOT is_newer
  FROM place p JOIN shard d ON d.shard = p.shard AND d.is_directory JOIN shard s ON s.shard = p.shard AND s.lives = 'here' AND s.name <> p.home,
-  LATERAL (SELECT s.home IS NOT NULL AND s.since > d.since OR EXISTS (SELECT FROM move m WHERE m.shard = p.shard AND m.name = s.name AND role = 'target' AND step = 'open') AS is_newer) n
+  LATERAL (SELECT s.home IS NOT NULL AND (s.since > d.since OR NOT EXISTS (SELECT FROM audit_address a WHERE a.name = s.name AND d.homes ? a.address))
+   OR EXISTS (SELECT FROM move m WHERE m.shard = p.shard AND m.name = s.name AND role = 'target' AND step = 'open'
+    AND NOT EXISTS (SELECT FROM move o WHERE o.shard = m.shard AND o.name = p.home AND o.move_id = m.move_id AND o.role = 'target' AND o.is_source)) AS is_newer) n
  WHERE cardinality(open) > 1 AND is_home
  UNION ALL SELECT 1, format('shard %s is open at %s, and the directory names %s', shard, array_to_string(open, ' and '), home), NULL,
   format('Close all but the right one there: SELECT snowid.fence_shard(%s, ''HOME OF THE RIGHT ONE'');', shard), false
@@ -115,7 +117,7 @@ SELECT what, place, type, is_safe FROM (
    (SELECT 'snowid-move ' || CASE WHEN bool_or(step = 'ready') OR bool_or(role = 'target' AND step = 'open') THEN 'move ' ELSE 'abort ' END || min(sides)
    FROM typed t WHERE t.shard = p.shard), (SELECT format('SELECT snowid.unfence_shard(%s);', p.shard) FROM move m WHERE m.shard = p.shard AND m.name = p.home AND m.closed),
    'Restore it: no server has it.'), false
- FROM place p LEFT JOIN LATERAL (SELECT (array_agg(name ORDER BY since DESC))[1] AS kept FROM move m WHERE m.shard = p.shard HAVING bool_and(role = 'source' AND step = 'moved' AND move_id IS NOT NULL)) k ON true WHERE open IS NULL AND NOT EXISTS (SELECT FROM audit_missing)
+ FROM place p LEFT JOIN LATERAL (SELECT (array_agg(name ORDER BY since DESC))[1] AS kept FROM move m WHERE m.shard = p.shard AND move_id IS NOT NULL HAVING bool_and(role = 'source' AND step = 'moved' AND move_id IS NOT NULL)) k ON true WHERE open IS NULL AND NOT EXISTS (SELECT FROM audit_missing)
  -- Only who knows that the other server will never come back may open its copy; not while the one that the directory names may have it.
  UNION ALL SELECT 2, format('shard %s has moved to %s, which gives no answer; if that is lost for ever, the copy is the last', m.shard, m.peer), m.name,
   format('UPDATE snowid.moves SET peer = NULL WHERE shard = %s; SELECT snowid.unfence_shard(%1$s);', m.shard), false
@@ -139,14 +141,14 @@ SELECT what, place, type, is_safe FROM (
  FROM move m JOIN place p ON p.shard = m.shard AND cardinality(open) = 1 AND open[1] <> m.name WHERE m.closed AND move_id IS NULL
  -- Moves: one that is done, and one of which the other server knows nothing.
  UNION ALL SELECT 5, format('the copy of shard %s at %s can go', m.shard, m.name), NULL, 'snowid-move finish ' || sides, false
- FROM typed m JOIN place p ON p.shard = m.shard AND cardinality(open) = 1 AND open[1] = other WHERE role = 'source' AND step = 'moved' AND (is_finishing OR is_told)
+ FROM typed m JOIN place p ON p.shard = m.shard AND cardinality(open) = 1 AND open[1] = other WHERE role = 'source' AND step = 'moved' AND is_told
  UNION ALL SELECT 6, format('the journal of %s has a move of shard %s (%s, %s), of which %s knows nothing', m.name, m.shard, role, step, coalesce(other, peer)), NULL,
   CASE WHEN role = 'source' AND step = 'moved' AND p.open IS NOT NULL THEN
-    format($$snowid-move diff --shard %s --from '%s' --to '%s' --as %I; rows only at --to are nowhere else; if none is needed, at %5$s, type: DROP SCHEMA %4$I CASCADE; DELETE FROM snowid.moves WHERE shard = %1$s;$$,
-     m.shard, replace(p.open[1], $$'$$, $$'\''$$), replace(m.name, $$'$$, $$'\''$$), m.schema, m.name)
+    format($$snowid-move diff --shard %s --from '%s' --to '%s' --as '%6$s'; rows only at --to are nowhere else; if none is needed, at %5$s, type: DROP SCHEMA %4$I CASCADE; DELETE FROM snowid.moves WHERE shard = %1$s;$$,
+     m.shard, replace(p.open[1], $$'$$, $$'\''$$), replace(m.name, $$'$$, $$'\''$$), m.schema, m.name, replace(m.schema, $$'$$, $$'\''$$))
    ELSE format('snowid-move %s %s', CASE WHEN role = 'target' AND step = 'open' THEN 'finish' ELSE 'abort' END, sides) END, false
  FROM typed m LEFT JOIN place p USING (shard)
- WHERE NOT is_told AND NOT EXISTS (SELECT FROM audit_missing) AND (role <> 'source' OR step <> 'moved' OR p.shard IS NULL OR (p.open IS NOT NULL AND (p.open[1] IS DISTINCT FROM other OR NOT is_finishing)))
+ WHERE NOT is_told AND NOT EXISTS (SELECT FROM audit_missing) AND (role <> 'source' OR step <> 'moved' OR p.shard IS NULL OR p.open IS NOT NULL)
  -- What no move uses any more.
  UNION ALL SELECT 7, format('%s has a %s that no move uses: %s', server.name, x.what, x.name), server.name, CASE x.what
   WHEN 'slot' THEN format('SELECT pg_drop_replication_slot(%L);', x.name)
