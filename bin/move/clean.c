@@ -370,6 +370,8 @@ check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be
 									 "LEFT JOIN snowid.shard_registry r ON r.shard = u "
 									 "WHERE r.shard IS NULL OR snowid_internal.lives(r) %s", shard_list(move),
 									 may_be_gone ? "IN ('closed', 'missing')" : "<> 'here'");
+	char	   *elsewhere = query_text(owner->conn, "SELECT min(l) FROM snowid.shard_registry r, snowid_internal.lives(r) l "
+									   "WHERE shard IN (%s) AND l NOT IN ('here', 'closed', 'missing')", shard_list(move));
 	const char *system = set_journal(move, copies)->peer_system;
 
 	failure_exit_code = EXIT_FAILED;
@@ -377,6 +379,11 @@ check_owner(const Move *move, const Side *owner, const Side *copies, bool may_be
 		return refuse(STATUS_FAILED, "Look for the server that has the shards. Nothing was dropped.",
 					  "the server at %s is not that which %s came to: its system identifier is %s, and was %s",
 					  owner->home, move->title, owner->system, system);
+	if (elsewhere != NULL && !is_home_of(elsewhere, owner->system, owner))
+		return refuse(STATUS_FAILED, text_of("Compare them with what is there, snowid-move diff with --as. If nothing is missing, for each, type at %s: DROP SCHEMA ... CASCADE; DELETE FROM snowid.moves WHERE shard = ...;",
+											 copies->home),
+					  "%s has gone on from %s, which says where: %s; the copies at %s were not dropped",
+					  move->title, owner->home, elsewhere, copies->home);
 	if (missing != NULL)
 		return refuse(STATUS_FAILED, set_journal(move, copies)->at.role == TARGET ? "Find the shards before you drop anything." :
 					  text_of("What it has lost is in these copies, as it was when the shards left. To open them again, if no server has newer ones, type at %s: "

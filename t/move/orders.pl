@@ -57,6 +57,9 @@ subtest 'a target without the shard' => sub {
 	moves_ok($a, $b, 5, [], 0, 'moved');
 	$b->safe_psql('postgres', q{ALTER SCHEMA insta5 RENAME TO kept});
 	moves_ok($a, $b, 5, [$_], 1, "$_: its schema is gone", qr/shard 5 does not live at .*may be the last; nothing was dropped/) for 'finish', 'move';
+	$b->safe_psql('postgres', q{UPDATE snowid.shard_registry SET home = 'host=third dbname=postgres' WHERE shard = 5});
+	my $said = moves_ok($a, $b, 5, ['finish'], 1, 'it has gone on', qr/shard 5 has gone on from .*, which says where: host=third dbname=postgres; the copies at .* were not dropped/);
+	unlike($said, qr/unfence_shard/, '... and nobody is told to open it twice');
 	$b->safe_psql('postgres', q{CREATE TABLE public.was AS TABLE snowid.moves; DELETE FROM snowid.moves; CREATE TABLE public.had AS TABLE snowid.shard_registry; DELETE FROM snowid.shard_registry});
 	moves_ok($a, $b, 5, ['finish'], 1, 'it was restored to before the move', qr/may be the last/);
 	is($a->safe_psql('postgres', 'SELECT count(*) > 0 FROM insta5_moved.users'), 't', 'the copy is there');
