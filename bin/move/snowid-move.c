@@ -114,7 +114,10 @@ check_journals(const Move *move, Shard *shard, int *exit_code)
 									 "Type there: SELECT snowid.unfence_shard(%d);", shard->number),
 					  "shard %d is closed by hand on the %s", shard->number, s->exists && s->move_id == NULL ? "source" : "target");
 	if (s->exists && t->exists && strcmp(s->move_id, t->move_id) != 0)
-		return refuse(false, "Each knows its other server: SELECT * FROM snowid.moves; Finish or abort those first.",
+		return refuse(false, is_peer(s, &move->target) && is_peer(t, &move->source) ?
+					  text_of("One of the two was put back to a time before. See where it is open: SELECT * FROM snowid.shards; compare: snowid-move diff; and on the other server, if nothing is missing, type: "
+							  "DROP SCHEMA ... CASCADE; DELETE FROM snowid.moves WHERE shard = %d;", shard->number) :
+					  "Each knows its other server: SELECT * FROM snowid.moves; Finish or abort those first.",
 					  "the two servers have shard %d in different moves", shard->number);
 	*exit_code = EXIT_USAGE;
 	return check_peer(s, &move->source, t, &move->target, "--to", shard->number) &&

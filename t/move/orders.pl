@@ -181,6 +181,16 @@ subtest 'an abort of one while replication stalls' => sub {
 	nothing_left_ok($_, 'an abort while it stalls') for $a, $b;
 };
 
+# A server that was put back to an earlier move of the same two.
+subtest 'two moves of one pair' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [], 0, 'moved');
+	$b->safe_psql('postgres', q{UPDATE snowid.moves SET details = details || '{"move_id": "01234567"}'});
+	moves_ok($a, $b, 5, [$_], 1, $_, qr/put back to a time before.*snowid-move diff.*DELETE FROM snowid.moves WHERE shard = 5;/s) for 'finish', 'abort';
+	$b->safe_psql('postgres', q{UPDATE snowid.moves m SET details = details || jsonb_build_object('move_id', '} . $a->safe_psql('postgres', q{SELECT details ->> 'move_id' FROM snowid.moves}) . q{')});
+	moves_ok($a, $b, 5, ['finish'], 0, 'finished');
+};
+
 subtest 'options that a command does not have' => sub {
 	for (map { [ split / / ] } 'split --reverse', 'split --stop-after copied', 'split --verify checksums', 'finish --target-ddl x', 'move --cascade',
 		'back --reverse', 'status --fix-script x', 'abort --batch 1', 'plan --cascade', 'split --max-wal 1GB')
