@@ -119,11 +119,11 @@ bool night;						/* the last operator is at work */
 #define IS_THERE(x)		(s[x].copy == OPEN)
 #endif
 
-/* ... and goes on though one journal is gone already. */
+/* ... and goes on though the copy is gone already. */
 #ifdef NO_HALF_FINISH
-#define MAY_BE_HALF(f, t)	(s[t].role == TARGET)
+#define MAY_BE_HALF	false
 #else
-#define MAY_BE_HALF(f, t)	(s[t].role == TARGET || s[t].role == NONE)
+#define MAY_BE_HALF	true
 #endif
 
 /* All rows are compared if the follower may have lost some. */
@@ -337,13 +337,14 @@ inline step_of_back(p2, bf, bt)
 inline step_of_finish(ff, ft)
 {
 	if
-	:: s[ff].role == SOURCE && (s[ff].step == MOVED || (s[ff].step == FENCED && s[ft].role == NONE)) && IS_THERE(ft) && MAY_BE_HALF(ff, ft) && (s[ft].role != TARGET || s[ft].id == s[ff].id) ->
+	/* A target that has forgotten it: with --cascade, by who has compared the two. */
+	:: s[ff].role == SOURCE && (s[ff].step == MOVED || (s[ff].step == FENCED && s[ft].role == NONE)) && IS_THERE(ft) && (s[ft].role == NONE || (s[ft].role == TARGET && s[ft].id == s[ff].id)) ->
 		if
-		:: s[ft].role == TARGET -> follower = NOBODY; CLEAR(ft)
+		:: follower == ff -> follower = NOBODY
 		:: else -> DROP(ff); CLEAR(ff)
 		fi
 	/* The other half: the copy is gone. */
-	:: s[ff].role == NONE && s[ff].copy == NOTHING && s[ft].role == TARGET && s[ft].step == OPENED && s[ft].copy == OPEN -> CLEAR(ft)
+	:: MAY_BE_HALF && s[ff].role == NONE && s[ff].copy == NOTHING && s[ft].role == TARGET && s[ft].step == OPENED && s[ft].copy == OPEN -> CLEAR(ft)
 	:: else -> over = true
 	fi
 }
@@ -424,7 +425,7 @@ inline step_of_audit()
 		DROP(OTHER(o));
 		CLEAR(OTHER(o));
 		follower = NOBODY
-	:: o != NOBODY && s[OTHER(o)].role == NONE && s[OTHER(o)].copy == NOTHING && s[o].role != NONE -> CLEAR(o)
+	:: o != NOBODY && (MAY_BE_HALF || s[o].role != TARGET) && s[OTHER(o)].role == NONE && s[OTHER(o)].copy == NOTHING && s[o].role != NONE -> CLEAR(o)
 	:: o != NOBODY && home != o && s[0].role == NONE && s[1].role == NONE -> home = o
 	:: o != NOBODY && (pool != o || paused) && s[0].role == NONE && s[1].role == NONE -> pool = o; paused = false
 	:: else -> over = true
