@@ -390,8 +390,8 @@ COMMENT ON TABLE snowid.poolers IS
 /*
  * directory_is_right: trigger on the registry of a server that subscribes to the directory's, which
  * fires for what replication brings.  The directory's row replaces one that is there, but not that of a
- * shard that was made here, if the directory says that another server has it.  Its argument
- * is the server's own home.
+ * shard that was made here, if the directory says that another server has it.  Nor does it forget
+ * a shard that lives here because the directory has.  Its argument is the server's own home.
  */
 CREATE FUNCTION snowid_internal.directory_is_right()
 RETURNS trigger
@@ -399,6 +399,9 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	IF TG_OP = 'DELETE' THEN
+		RETURN CASE WHEN pg_trigger_depth() > 1 OR snowid_internal.lives(OLD) <> 'here' THEN OLD END;
+	END IF;
 	DELETE FROM snowid.shard_registry r
 	WHERE r.shard = NEW.shard AND r.schema = NEW.schema AND (r.home IS NOT NULL OR NEW.home = TG_ARGV[0]);
 	RETURN NEW;

@@ -218,7 +218,7 @@ subscribe(Side *server, const char *name, const char *home)
 	publisher.conninfo = options.for_servers == NULL ? conninfo_of_connection(directory)
 		: without_password("--directory-for-servers", options.for_servers);
 	publisher.password = options.for_servers == NULL ? NULL : password_of(options.for_servers);
-	run(conn, "CREATE OR REPLACE TRIGGER directory_is_right BEFORE INSERT ON snowid.shard_registry FOR EACH ROW "
+	run(conn, "CREATE OR REPLACE TRIGGER directory_is_right BEFORE INSERT OR DELETE ON snowid.shard_registry FOR EACH ROW "
 		"EXECUTE FUNCTION snowid_internal.directory_is_right(%s)", here(home));
 	run(conn, "ALTER TABLE snowid.shard_registry ENABLE REPLICA TRIGGER directory_is_right");
 	if (query_bool(directory, "SELECT count(*) FROM pg_replication_slots "

@@ -518,7 +518,7 @@ begin_opening(const Move *set, const char *from)
 
 	(void) PQsendQuery(conn, text_of("BEGIN READ WRITE; "
 									 "UPDATE snowid.moves SET role = 'target', step = 'open', peer = %s, "
-									 "changed_at = clock_timestamp(), details = details - 'poolers' WHERE shard IN (%s) AND " OF_SET "; "
+									 "changed_at = clock_timestamp(), details = details - 'poolers' || '{\"begun_as\": \"target\"}' WHERE shard IN (%s) AND " OF_SET "; "
 									 "SELECT snowid_internal.open_shards(ARRAY[%s], %s)",
 									 literal(conn, from), shard_list(set), shard_list(set), literal(conn, target->home)));
 }
@@ -904,7 +904,9 @@ finish_split(Move *set)
 	set = select_shards(set, is_in_journal, source);
 	if (set->nshards == 0 && told->nshards > 0 && is_at(told, target, OPEN) && !is_standby(target) && check_gone(told, source) == STATUS_DONE)
 	{
-		run(target->conn, "DELETE FROM snowid.moves WHERE " OF_SET " AND shard IN (%s)", shard_list(told));
+		if (!set->options->dry_run)
+			run(target->conn, "DELETE FROM snowid.moves WHERE " OF_SET " AND shard IN (%s)", shard_list(told));
+		report_info("%s: lives at %s; the source had nothing of it", told->title, target->home);
 		return EXIT_DONE;
 	}
 	if (set->nshards == 0 || !is_at(set, source, MOVED) || is_standby(target))

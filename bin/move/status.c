@@ -115,7 +115,7 @@ show_changes(const Move *part)
 			continue;
 		tables = newer_tables(part, shard);
 		changes = tables != NULL ? tables :
-			name_changes(source->conn, part->target.conn != NULL ? part->target.conn : source->conn, shard->schema, noted);
+			name_changes(source->conn, part->target.conn != NULL ? part->target.conn : source->conn, journal_of(shard, source)->schema, noted);
 		if (part->options->json)
 			print_object("#shard", text_of("%d", shard->number), tables != NULL ? "new_tables" : "changed", changes);
 		else if (tables != NULL)

@@ -325,7 +325,7 @@ SELECT snowid.shard_home(100);
 SELECT snowid_internal.prepare_table('insta100.photos'), snowid_internal.id_call(oid) FROM pg_catalog.pg_attrdef;
 SELECT snowid.fence_shard(1), snowid.fence_shard(100, 'host=b');
 BEGIN;
-CREATE TRIGGER directory_is_right BEFORE INSERT ON snowid.shard_registry FOR EACH ROW EXECUTE FUNCTION snowid_internal.directory_is_right('host=c');
+CREATE TRIGGER directory_is_right BEFORE INSERT OR DELETE ON snowid.shard_registry FOR EACH ROW EXECUTE FUNCTION snowid_internal.directory_is_right('host=c');
 INSERT INTO snowid.shard_registry (shard, schema, home) VALUES (4001, 'nowhere', 'host=c');
 ROLLBACK;
 INSERT INTO insta100.photos VALUES (1);

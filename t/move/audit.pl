@@ -70,6 +70,7 @@ sub type_at
 audit(0, 'all is well', [qr/^3 servers looked at, 0 contradictions$/m]);
 
 # A server that was restored says "here" of a shard that lives elsewhere: it is closed, and can go.
+$dir->safe_psql('postgres', "UPDATE snowid.shard_registry SET home = '$address{$_}' WHERE shard = 1") for 'b', 'a';
 $b->safe_psql('postgres', 'SELECT snowid.create_shard(1)');
 audit(1, 'open twice', [qr/shard 1 is open at \Q$address{b}\E, and at \Q$address{a}\E\n.*fence_shard\(1, /]);
 my $said = audit(1, 'open twice, with --fix', [ qr/^mended: shard 1 is open/m, qr/closed copy of shard 1/ ], '--fix');

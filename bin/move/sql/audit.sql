@@ -104,7 +104,7 @@ SELECT what, place, type, is_safe FROM (
    ELSE format($$snowid-move diff --shard %s --from '%s' --to '%s'; that of %4$s may be newer; to keep it, at %5$s, type: SELECT snowid.fence_shard(%1$s, %4$L); or the other way round$$,
     p.shard, replace(p.home, $$'$$, $$'\''$$), replace(s.name, $$'$$, $$'\''$$), s.name, p.home) END, NOT is_newer
  FROM place p JOIN shard d ON d.shard = p.shard AND d.is_directory JOIN shard s ON s.shard = p.shard AND s.lives = 'here' AND s.name <> p.home,
-  LATERAL (SELECT s.home IS NOT NULL AND (s.since > d.since OR NOT EXISTS (SELECT FROM audit_address a WHERE a.name = s.name AND d.homes ? a.address))
+  LATERAL (SELECT s.home IS NOT NULL AND s.since > d.since OR NOT EXISTS (SELECT FROM audit_address a WHERE a.name = s.name AND d.homes ? a.address)
    OR EXISTS (SELECT FROM move m WHERE m.shard = p.shard AND m.name = s.name AND role = 'target' AND step = 'open'
     AND NOT EXISTS (SELECT FROM move o WHERE o.shard = m.shard AND o.name = p.home AND o.move_id = m.move_id AND o.role = 'target' AND o.is_source)) AS is_newer) n
  WHERE cardinality(open) > 1 AND is_home
@@ -146,6 +146,8 @@ SELECT what, place, type, is_safe FROM (
   CASE WHEN role = 'source' AND step = 'moved' AND p.open IS NOT NULL THEN
     format($$snowid-move diff --shard %s --from '%s' --to '%s' --as '%6$s'; rows only at --to are nowhere else; if none is needed, at %5$s, type: DROP SCHEMA %4$I CASCADE; DELETE FROM snowid.moves WHERE shard = %1$s;$$,
      m.shard, replace(p.open[1], $$'$$, $$'\''$$), replace(m.name, $$'$$, $$'\''$$), m.schema, m.name, replace(m.schema, $$'$$, $$'\''$$))
+   WHEN role = 'target' AND step = 'open' AND p.open[1] <> m.name AND EXISTS (SELECT FROM shard s WHERE s.name = m.name AND s.shard = m.shard AND NOT has_schema) THEN
+    format('at %s: DELETE FROM snowid.moves WHERE shard = %s;', m.name, m.shard)
    ELSE format('snowid-move %s %s', CASE WHEN role = 'target' AND step = 'open' THEN 'finish' ELSE 'abort' END, sides) END, false
  FROM typed m LEFT JOIN place p USING (shard)
  WHERE NOT is_told AND NOT EXISTS (SELECT FROM audit_missing) AND (role <> 'source' OR step <> 'moved' OR p.shard IS NULL OR p.open IS NOT NULL)
