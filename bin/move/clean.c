@@ -566,23 +566,6 @@ others_need_replication(const Move *move, const char *move_id)
 					  literal(source->conn, move_id), shard_list(move));
 }
 
-/* Does the source have what is to be dropped on the target?  Somebody may have dropped it in the middle of the move. */
-static Status
-check_left(const Move *move)
-{
-	const Side *source = &move->source;
-	const Side *target = &move->target;
-	char	   *gone = is_at(move, target, CLAIMED) || move->options->cascade ? NULL :
-	query_text(source->conn, "SELECT string_agg(quote_ident(schema), ', ' ORDER BY shard) FROM snowid.moves "
-			   "WHERE shard IN (%s) AND to_regnamespace(quote_ident(schema)) IS NULL", shard_list(move));
-
-	if (gone == NULL)
-		return STATUS_DONE;
-	failure_exit_code = EXIT_FAILED;
-	return refuse(STATUS_FAILED, text_of("Bring it back from there with pg_dump --schema, and there type: DROP TRIGGER snowid_fence ON each table; or, if it was dropped on purpose, type: %s", whole_command(move, "abort --cascade")),
-				  "schema %s is not at %s any more, and the copy at %s may be the last; nothing was dropped", gone, source->home, target->home);
-}
-
 /*
  * Undo a move that has not been completed, of a batch or of a part of one.
  *
@@ -618,8 +601,6 @@ abort_move(const Move *move)
 	 * before it had them.
 	 */
 	if (on_target && !on_source && !is_at(move, target, CLAIMED) && check_owner(move, source, target, false) != STATUS_DONE)
-		return STATUS_FAILED;
-	if (on_target && on_source && check_left(move) != STATUS_DONE)
 		return STATUS_FAILED;
 	if (on_target && (check_names(move) != STATUS_DONE || refuse_newer(move, target, target->conn) != STATUS_DONE))
 	{

@@ -515,16 +515,23 @@ check_target(const Copy *copy)
 	return false;
 }
 
-/* Has the piece whose COMMIT was not answered been committed? */
+/* Has the piece whose COMMIT was not answered been committed?  After a crash, its number may have been given to nobody. */
 static bool
 is_committed(const Copy *copy, const char *xid)
 {
+	PGconn	   *conn = copy->move->target.conn;
+	PGresult   *res = NULL;
 	char	   *state;
 
 	do
-		state = query_text(copy->move->target.conn, "SELECT pg_xact_status(%s)", literal(copy->move->target.conn, xid));
-	while (state != NULL && strcmp(state, "in progress") == 0);
-	return state != NULL && strcmp(state, "committed") == 0;
+	{
+		PQclear(res);
+		res = try_query(conn, "SELECT pg_xact_status(%s)", literal(conn, xid));
+		if (res == NULL && strcmp(last_sqlstate, "22023") != 0)
+			fail_with(conn);
+		state = res != NULL ? PQgetvalue(res, 0, 0) : "";
+	} while (strcmp(state, "in progress") == 0);
+	return strcmp(state, "committed") == 0;
 }
 
 /* Has a statement failed for want of something that may be there soon, or by somebody's cancel? */

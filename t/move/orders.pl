@@ -181,19 +181,14 @@ subtest 'an abort of one while replication stalls' => sub {
 	nothing_left_ok($_, 'an abort while it stalls') for $a, $b;
 };
 
-# Somebody drops the shard in the middle of its move: the copy is the last.
+# Somebody drops the shard and its row in the middle of its move.
 subtest 'a source whose schema is dropped' => sub {
 	fresh_shard($a, $b);
 	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
-	$a->safe_psql('postgres', 'DROP SCHEMA insta5 CASCADE');
-	moves_ok($a, $b, 5, ['abort'], 1, 'abort', qr/schema insta5 is not at .* any more, and the copy at .* may be the last; nothing was dropped\n.*pg_dump --schema.*snowid-move abort --cascade --shard 5 /s);
-	is($b->safe_psql('postgres', 'SELECT count(*) > 0 FROM insta5.users'), 't', 'the copy is there');
-	$a->safe_psql('postgres', 'CREATE TABLE public.had AS TABLE snowid.shard_registry; DELETE FROM snowid.shard_registry');
-	my ($code, $said) = snowid_move($a, $b, 5, 'status');
-	is($code, 1, 'status, without the row, too') or diag $said;
+	$a->safe_psql('postgres', 'DROP SCHEMA insta5 CASCADE; CREATE TABLE public.had AS TABLE snowid.shard_registry; DELETE FROM snowid.shard_registry');
+	moves_ok($a, $b, 5, ['status'], 1, 'status');
 	$a->safe_psql('postgres', 'INSERT INTO snowid.shard_registry TABLE public.had; DROP TABLE public.had');
-	moves_ok($a, $b, 5, [ 'abort', '--cascade' ], 0, 'dropped on purpose');
-	is($b->safe_psql('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname = 'insta5'}), '0', '... with the copy');
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
 };
 
 # A server that was put back to an earlier move of the same two.
