@@ -16,7 +16,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(move_node make_shard fresh_shard fresh_set drop_shards snowid_move move_command moves_ok
   lives_on_ok living nothing_left_ok start_writers await_writers stop_writers writers_ok copies_equal_ok
-  hold_at_step let_go_steps wait_until_held hold_and_kill kills journal_step);
+  hold_at_step let_go_steps wait_until_held hold_and_kill kills journal_step put_back);
 
 $SnowidTest::keeps_sessions = 1;
 
@@ -394,6 +394,21 @@ sub hold_and_kill
 SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 47 AND NOT granted});
 	$hold->{run}->kill_kill;
 	let_go_steps($node);
+	return;
+}
+
+# At a server's address, one that was restored from a backup of it, or of another one, takes its place.
+sub put_back
+{
+	my ($node, $of, $backup) = @_;
+	my $old = PostgreSQL::Test::Cluster->new('old');
+
+	$node->stop;
+	rename $node->data_dir, $node->data_dir . '_newer' or die $!;
+	$old->init_from_backup($of, $backup);
+	$old->append_conf('postgresql.conf', 'port = ' . $node->port . "\nunix_socket_directories = '" . $node->host . "'\nlisten_addresses = ''");
+	rename $old->data_dir, $node->data_dir or die $!;
+	$node->start;
 	return;
 }
 

@@ -81,13 +81,7 @@ subtest 'a target that had the shard before' => sub {
 	moves_ok(@$_, 0, 'there and back') for [ $b, $a, 5, [] ], [ $b, $a, 5, ['finish'] ];
 	my $id = $a->safe_psql('postgres', q{INSERT INTO insta5.users (name) VALUES ('newer') RETURNING id});
 	moves_ok($a, $b, 5, [], 0, 'there again');
-	$b->stop;
-	rename $b->data_dir, $b->data_dir . '_newer' or die $!;
-	my $old = PostgreSQL::Test::Cluster->new('old');
-	$old->init_from_backup($b, 'then');
-	$old->append_conf('postgresql.conf', 'port = ' . $b->port . "\nunix_socket_directories = '" . $b->host . "'\nlisten_addresses = ''");
-	rename $old->data_dir, $b->data_dir or die $!;
-	$b->start;
+	put_back($b, $b, 'then');
 	for my $command ([ 'finish', '--dry-run' ], ['finish'])
 	{
 		my $said = moves_ok($a, $b, 5, $command, 1, "@$command", qr/does not know that shard 5 came to it.* nothing was dropped\n.*snowid-move finish --cascade --shard 5 /s);
