@@ -443,6 +443,7 @@ COMMENT ON TABLE snowid.fleet_moves IS
 --	registry		connection string of the registry of all, without password
 --	fleet_move		of a move that snowid-fleet began: which row of its log
 --	fingerprint		of the definitions, and the snapshot from before it
+--	schema_oid		of its schema at the source
 -- On the server at which the move began:
 --	published		transactions that have published its tables
 --	timelines		of both servers, when both had the same rows
@@ -452,6 +453,7 @@ COMMENT ON TABLE snowid.fleet_moves IS
 --	reopened		a fail-over had opened it after the decision
 -- On the other one:
 --	registered		the registry's row is the move's
+--	peer_at			the source's timeline, and where its log ended then
 --	schema_made		the schema is the move's, and may be dropped
 --	owner, rights	whose it is, while rows are copied
 --	reverse_lsn		where its own changes begin

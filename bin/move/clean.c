@@ -453,7 +453,7 @@ check_gone(const Move *move, const Side *side)
 									"WHERE shard IN (%s) AND snowid_internal.lives(r) = 'here'", shard_list(move));
 
 	return living == NULL ? STATUS_DONE :
-		refuse(STATUS_FAILED, text_of("One of the two copies is old: look which. To close that one, and to drop it, type on its server: SELECT snowid.fence_shard(shard, 'home of the other one'); SELECT snowid.drop_shard(shard, true);"),
+		refuse(STATUS_FAILED, text_of("One of the two copies is old: look which. To close that one, and to drop it, type on its server: SELECT snowid.fence_shard(shard, 'home of the other one'); SELECT snowid.drop_shard(shard, true); to forget the move on the other one: DELETE FROM snowid.moves WHERE shard = ...;"),
 			   "shard %s lives at %s, whose journal has no row of it", living, side->home);
 }
 
@@ -567,6 +567,47 @@ others_need_replication(const Move *move, const char *move_id)
 }
 
 /*
+ * Was the source put back to a time before the move?  Then its timeline is another, or its log ends before where it did.
+ * Else it has forgotten the move since it was aborted there, when the target was away.
+ */
+static bool
+is_put_back(const Move *move)
+{
+	PGconn	   *conn = move->source.conn;
+	char	   *then = query_text(move->target.conn, "SELECT min(details ->> 'peer_at') FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
+
+	return query_bool(conn, "SELECT t[1] <> %s OR t[2]::pg_lsn > pg_current_wal_lsn() FROM string_to_array(%s, ' ') t",
+					  literal(conn, move->source.timeline), literal(conn, then));
+}
+
+/*
+ * Does the source have what is to be dropped on the target?  It may have been restored to a time before the move, or
+ * somebody may have dropped the shard there in the middle of it; not only renamed it.
+ */
+static Status
+check_left(const Move *move)
+{
+	const Side *source = &move->source;
+	const Side *target = &move->target;
+	bool		knows = is_known(move, source);
+	char	   *gone = knows ? query_text(source->conn, DROPPED_IN_MOVE_SQL, shard_list(move)) : NULL;
+
+	if (!knows && check_owner(move, source, target, false) != STATUS_DONE)
+		return STATUS_FAILED;
+	if (move->options->cascade || (knows ? gone == NULL : !is_put_back(move)))
+		return STATUS_DONE;
+	failure_exit_code = EXIT_FAILED;
+	if (knows)
+		return refuse(STATUS_FAILED, text_of("Bring it back from there with pg_dump --schema, and there type: DROP TRIGGER snowid_fence ON each table; or, if it was dropped on purpose, type: %s",
+											 whole_command(move, "abort --cascade")),
+					  "schema %s is not at %s any more, and the copy at %s may be the last; nothing was dropped", gone, source->home, target->home);
+	return refuse(STATUS_FAILED, text_of("Compare each; rows only at --from are nowhere else: snowid-move diff --shard %d --from %s --to %s; if none is needed, type: %s",
+										 move->shards[0]->number, shell_word(target->home), shell_word(source->home), whole_command(move, "abort --cascade")),
+				  "the server at %s does not know that %s is being moved: it was put back to a time before; the copies at %s may be newer, and nothing was dropped",
+				  source->home, move->title, target->home);
+}
+
+/*
  * Undo a move that has not been completed, of a batch or of a part of one.
  *
  * The target's journal first: from then on nothing opens the shards there, so
@@ -596,11 +637,7 @@ abort_move(const Move *move)
 		return STATUS_FAILED;
 	}
 
-	/*
-	 * A source that knows nothing of it may be another server, or restored to
-	 * before it had them.
-	 */
-	if (on_target && !on_source && !is_at(move, target, CLAIMED) && check_owner(move, source, target, false) != STATUS_DONE)
+	if (on_target && !is_at(move, target, CLAIMED) && check_left(move) != STATUS_DONE)
 		return STATUS_FAILED;
 	if (on_target && (check_names(move) != STATUS_DONE || refuse_newer(move, target, target->conn) != STATUS_DONE))
 	{

@@ -398,13 +398,15 @@ SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND o
 }
 
 # At a server's address, one that was restored from a backup of it, or of another one, takes its place.
+my $nput_back = 0;
+
 sub put_back
 {
 	my ($node, $of, $backup) = @_;
-	my $old = PostgreSQL::Test::Cluster->new('old');
+	my $old = PostgreSQL::Test::Cluster->new('old' . ++$nput_back);
 
 	$node->stop;
-	rename $node->data_dir, $node->data_dir . '_newer' or die $!;
+	rename $node->data_dir, $node->data_dir . "_newer$nput_back" or die $!;
 	$old->init_from_backup($of, $backup);
 	$old->append_conf('postgresql.conf', 'port = ' . $node->port . "\nunix_socket_directories = '" . $node->host . "'\nlisten_addresses = ''");
 	rename $old->data_dir, $node->data_dir or die $!;

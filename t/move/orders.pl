@@ -71,6 +71,35 @@ subtest 'a target without the shard' => sub {
 	nothing_left_ok($_, 'a target without the shard') for $a, $b;
 };
 
+# A source that was put back to before the move has the shard as it was then: the copy is newer.
+for my $timeline ('the same timeline', 'another timeline')
+{
+	subtest "a source that was put back, $timeline" => sub {
+		fresh_shard($a, $b);
+		$a->stop;
+		$a->backup_fs_cold($timeline =~ s/ /_/gr);
+		$a->start;
+		my $id = $a->safe_psql('postgres', q{INSERT INTO insta5.users (name) VALUES ('newer') RETURNING id});
+		moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+		put_back($a, $a, $timeline =~ s/ /_/gr);
+		if ($timeline =~ /another/)
+		{
+			$a->stop;
+			$a->set_standby_mode;
+			$a->start;
+			$a->promote;
+			$a->safe_psql('postgres', 'SELECT pg_switch_wal()') for 1 .. 3;
+			$a->safe_psql('postgres', 'CREATE TABLE public.later (); DROP TABLE public.later');
+		}
+		my $said = moves_ok($a, $b, 5, ['abort'], 1, 'abort', qr/does not know that shard 5 is being moved: it was put back.* nothing was dropped\n.*snowid-move abort --cascade --shard 5 /s);
+		my $diff = $said =~ /nowhere else: (snowid-move diff .*?);/ ? `$1 2>&1` : 'no command';
+		like($diff, qr/users.*1 only at --from/, '... and what it tells shows what would be lost') or diag $diff;
+		is($b->safe_psql('postgres', "SELECT count(*) FROM insta5.users WHERE id = $id"), '1', 'the newer copy is there');
+		moves_ok($a, $b, 5, [ 'abort', '--cascade' ], 0, 'who has looked may');
+		nothing_left_ok($_, 'a source that was put back') for $a, $b;
+	};
+}
+
 # There once, back, and there again: a target that was restored to the first time has it, but as it was then.
 subtest 'a target that had the shard before' => sub {
 	fresh_shard($a, $b);
@@ -175,14 +204,18 @@ subtest 'an abort of one while replication stalls' => sub {
 	nothing_left_ok($_, 'an abort while it stalls') for $a, $b;
 };
 
-# Somebody drops the shard and its row in the middle of its move.
+# Somebody drops the shard in the middle of its move: the copy is the last.
 subtest 'a source whose schema is dropped' => sub {
 	fresh_shard($a, $b);
 	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
-	$a->safe_psql('postgres', 'DROP SCHEMA insta5 CASCADE; CREATE TABLE public.had AS TABLE snowid.shard_registry; DELETE FROM snowid.shard_registry');
-	moves_ok($a, $b, 5, ['status'], 1, 'status');
+	$a->safe_psql('postgres', 'DROP SCHEMA insta5 CASCADE');
+	moves_ok($a, $b, 5, ['abort'], 1, 'abort', qr/schema insta5 is not at .* any more, and the copy at .* may be the last; nothing was dropped\n.*pg_dump --schema.*snowid-move abort --cascade --shard 5 /s);
+	is($b->safe_psql('postgres', 'SELECT count(*) > 0 FROM insta5.users'), 't', 'the copy is there');
+	$a->safe_psql('postgres', 'CREATE TABLE public.had AS TABLE snowid.shard_registry; DELETE FROM snowid.shard_registry');
+	moves_ok($a, $b, 5, ['status'], 1, 'status, without the row, too');
 	$a->safe_psql('postgres', 'INSERT INTO snowid.shard_registry TABLE public.had; DROP TABLE public.had');
-	moves_ok($a, $b, 5, ['abort'], 0, 'aborted');
+	moves_ok($a, $b, 5, [ 'abort', '--cascade' ], 0, 'dropped on purpose');
+	is($b->safe_psql('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname = 'insta5'}), '0', '... with the copy');
 };
 
 # A server that was put back to an earlier move of the same two.

@@ -52,6 +52,12 @@ FROM snowid.moves, LATERAL (SELECT coalesce(details ->> 'begun_as', role) = 'sou
 WHERE NOT details ? 'stays'
 ORDER BY min(shard) OVER (PARTITION BY details ->> 'move_id'), 1, shard;
 
+-- Schemas that are gone in the middle of their move, and have no other name.
+-- arguments: numbers
+\echo dropped_in_move_sql
+SELECT string_agg(quote_ident(schema), ', ' ORDER BY shard) FROM snowid.moves WHERE shard IN (:'numbers') AND to_regnamespace(quote_ident(schema)) IS NULL
+AND NOT EXISTS (SELECT FROM pg_namespace WHERE oid = (details ->> 'schema_oid')::oid);
+
 -- Takes away what the role's default privileges would give to what it makes, and gives
 -- them back: pg_dump counts on those of PostgreSQL.
 \echo default_privileges_sql
