@@ -411,6 +411,21 @@ $$;
 COMMENT ON FUNCTION snowid_internal.directory_is_right() IS
 'trigger on a registry that follows the directory''s: its rows replace those that are there';
 
+-- Each server that follows would forget its shards, and no row can be kept.
+CREATE FUNCTION snowid_internal.refuse_truncate()
+RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+	RAISE EXCEPTION 'the registry of shards cannot be truncated' USING ERRCODE = '0A000',
+		HINT = 'To forget shards, type: DELETE FROM snowid.shard_registry WHERE shard IN (...);';
+END
+$$;
+CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON snowid.shard_registry EXECUTE FUNCTION snowid_internal.refuse_truncate();
+
+COMMENT ON FUNCTION snowid_internal.refuse_truncate() IS
+'trigger on the registry: TRUNCATE is an error';
+
 -- Not published.
 CREATE TABLE snowid.fleet_moves (
 	at timestamptz NOT NULL DEFAULT clock_timestamp(),
