@@ -47,7 +47,7 @@ go_on(Server *server, const char *sql, int limit_ms, const char *user)
 			return PQstatus(server->conn) == CONNECTION_BAD ? give_up(server, PQerrorMessage(server->conn)) : POLLOUT;
 		}
 		if (status == PGRES_POLLING_FAILED)
-			return give_up(server, PQerrorMessage(server->conn));
+			return give_up(server, text_of("%s%s", strstr(PQerrorMessage(server->conn), "FATAL") != NULL ? IT_ANSWERS : "", PQerrorMessage(server->conn)));
 		if (status != PGRES_POLLING_OK)
 			return status == PGRES_POLLING_READING ? POLLIN : POLLOUT;
 
@@ -65,7 +65,7 @@ go_on(Server *server, const char *sql, int limit_ms, const char *user)
 		if ((res = PQgetResult(server->conn)) == NULL)
 			return 0;
 		if (!has_succeeded(res) && server->trouble == NULL)
-			server->trouble = text_of("%s%s", printable(last_message), strcmp(last_sqlstate, "3F000") == 0 || strcmp(last_sqlstate, "42P01") == 0 ? "; type there: CREATE EXTENSION snowid;"
+			server->trouble = text_of(IT_ANSWERS "%s%s", printable(last_message), strcmp(last_sqlstate, "3F000") == 0 || strcmp(last_sqlstate, "42P01") == 0 ? "; type there: CREATE EXTENSION snowid;"
 									  : strcmp(last_sqlstate, "42501") == 0 ? text_of("; type there: GRANT SELECT ON snowid.moves TO %s;", ident(server->conn, PQuser(server->conn))) : "");
 		PQclear(server->answer);
 		server->answer = res;

@@ -28,6 +28,9 @@ typedef struct Server
 
 #define ANSWER_MS	20000		/* what a server has for an answer */
 
+/* Trouble begins so, if the server is not down. */
+#define IT_ANSWERS	"it answers: "
+
 extern volatile sig_atomic_t stopping;	/* Ctrl-C */
 
 /* Most homes name no role: where ours is not let in, that of who told of them is tried. */

@@ -52,7 +52,8 @@ extern char *without_password(const char *what, const char *conninfo);
 extern char *conninfo_of_connection(PGconn *conn);
 extern char *conninfo_for_programs(PGconn *conn);
 extern char *literal_for_subscription(PGconn *conn, const Side *publisher);
-extern char *password_of(const char *conninfo);
+extern char *option_of(const char *conninfo, const char *keyword);
+#define password_of(conninfo)	option_of(conninfo, "password")
 extern bool leads_only_to(PGconn *conn, const char *conninfo, const char *known);
 extern char *home_of_connection(PGconn *conn);
 

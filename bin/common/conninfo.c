@@ -127,16 +127,16 @@ literal_for_subscription(PGconn *conn, const Side *publisher)
 	return result;
 }
 
-/* The password that a connection string names; NULL if it names none. */
+/* What a connection string names, such as its password; NULL if it does not. */
 char *
-password_of(const char *conninfo)
+option_of(const char *conninfo, const char *keyword)
 {
 	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
-	const char *value = value_of_option(options, "password");
-	char	   *password = value != NULL ? pg_strdup(value) : NULL;
+	const char *value = value_of_option(options, keyword);
+	char	   *option = value != NULL ? pg_strdup(value) : NULL;
 
 	PQconninfoFree(options);
-	return password;
+	return option;
 }
 
 /* The hosts and ports that a connection string leads to, as a query. */

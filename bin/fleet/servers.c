@@ -131,8 +131,8 @@ drop_slot(const char *name, const char *slot, const char *what)
 static bool
 has_rows(PGconn *conn, const char *subscription)
 {
-	static const char registry[] = "(SELECT coalesce(jsonb_object_agg(k, home), '{}') FROM (SELECT shard::text, home FROM snowid.shard_registry "
-	"UNION ALL SELECT name, home FROM snowid.servers) r (k))";
+	static const char registry[] = "(SELECT coalesce(jsonb_object_agg(k, home), '{}') FROM (SELECT shard::text, home FROM "
+	"snowid.shard_registry UNION ALL SELECT name, home FROM snowid.servers) r (k))";
 	char	   *tables = query_text(conn, "SELECT coalesce(jsonb_agg(srrelid::regclass), '[]') FROM pg_subscription_rel JOIN pg_subscription s "
 									"ON s.oid = srsubid WHERE srsubstate = 'r' AND subname = %s", here(subscription));
 	char	   *sums = query_text(directory, FLEET_SUMS_SQL, here(tables));
@@ -276,6 +276,9 @@ command_add(const char *name, const char *home)
 		return refuse(EXIT_USAGE, "There, type: CREATE EXTENSION snowid;", "the database of %s does not have snowid", name);
 	if (!open_side(&server, home, NULL, true) || !knows_version(server.conn))
 		return EXIT_USAGE;
+	if (option_of(home, "dbname") == NULL && option_of(home, "service") == NULL)
+		return refuse(EXIT_USAGE, text_of("Type the same command with dbname=%s in it.", PQdb(server.conn)),
+					  "the home names no database: each role would be led to its own");
 	identity = identity_of(server.conn);
 	ask_servers(NULL);
 	others = query(directory, FLEET_OTHER_SQL, here(name), here(home_of_connection(server.conn)), here(identity), here(home));

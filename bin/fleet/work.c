@@ -71,15 +71,6 @@ read_facts(const char *drained)
 	PQclear(res);
 }
 
-/* Bytes a second of the last moves; 0 if there were none. */
-static double
-rate(void)
-{
-	return atof(query_text(directory, "SELECT coalesce(sum(bytes) / nullif(sum(seconds), 0), 0) FROM (SELECT bytes, seconds "
-						   "FROM snowid.fleet_moves WHERE outcome IN ('moved', 'kept', 'finished') AND seconds > 0 AND bytes > 0 "
-						   "ORDER BY at DESC LIMIT 20) m"));
-}
-
 /* The jobs of a query, but what has moved and is to be kept. */
 static void
 take_jobs(PGresult *res)
@@ -110,8 +101,8 @@ take_plan(void)
 	run(directory, "UPDATE pool SET target = v.t, stuck = v.s FROM (VALUES %s) v (i, t, s) WHERE v.i = pool.i", rows.data);
 	termPQExpBuffer(&rows);
 	run(directory, FLEET_JOBS_SQL);
-	puts(query_text(directory, FLEET_PLAN_TEXT_SQL, text_of("'%f'", rate()),
-					here(without_password("--registry", options.registry)), here(registry_option())));
+	puts(query_text(directory, FLEET_PLAN_TEXT_SQL, here(query_text(directory, FLEET_SECONDS_SQL, "(SELECT count(*) FROM job)",
+																	  "(SELECT sum(bytes) FROM job)")), here(without_password("--registry", options.registry)), here(registry_option())));
 	fflush(stdout);
 	take_jobs(query(directory, "SELECT shards, server, target, f.typed, t.typed, bytes, false, NULL FROM job JOIN known f ON f.n = server "
 					"JOIN known t ON t.n = target ORDER BY server, target, bytes DESC"));
@@ -267,7 +258,7 @@ do_jobs(void)
 
 			if (!job->begun && !stopping && !is_busy(job->from) && !is_busy(job->to))
 			{
-				if (options.until != NULL && time(NULL) + (rate() > 0 ? job->bytes / rate() : 0) >= deadline)
+				if (options.until != NULL && time(NULL) + query_int64(directory, FLEET_SECONDS_SQL, "1", text_of("%f", job->bytes)) >= deadline)
 				{
 					report_warning("shards %s: not begun, to be done at %s", job->shards, options.until);
 					job->begun = job->failed = true;
@@ -344,7 +335,7 @@ command_balance(const char *drained, const char *unused)
 	read_facts(drained);
 	make_plan(plan_servers, nservers, pools, npools, &options.limits, drained == NULL);
 	take_plan();
-	nstuck = query_int64(directory, "SELECT count(*) FROM pool WHERE stuck");
+	nstuck = query_int64(directory, "SELECT sum(stuck::int) FROM pool, known k WHERE k.n = server AND coalesce(name = %s, 't')", here(drained));
 	stay = nstuck == 1 ? "1 pool has to stay" : text_of("%d pools have to stay", nstuck);
 	if (options.dry_run)
 		return nstuck > 0 ? EXIT_FAILED : EXIT_DONE;

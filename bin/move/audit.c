@@ -59,7 +59,7 @@ collect(Audit *audit, bool tells)
 				char	   *name = query_text(conn, "SELECT name FROM snowid.servers WHERE home = %s", literal(conn, asked->home));
 
 				report_error("%s cannot be asked what it has: %s", asked->label, asked->trouble);
-				if (name != NULL && strstr(asked->trouble, "; type there: ") == NULL)
+				if (name != NULL && strncmp(asked->trouble, IT_ANSWERS, strlen(IT_ANSWERS)) != 0)
 					report_hint("Bring it back; or promote its standby, or restore it, and type: snowid-fleet add %s NEWHOME --registry %s",
 								name, shell_word(without_password("--registry", audit->registry)));
 				audit->nfound++;

@@ -1,5 +1,5 @@
-# What somebody has mistyped at a fleet: a row deleted at the directory whose shard is written, and a shard of one number
-# made by hand on two servers.  Neither is lost, or closed.
+# What somebody has mistyped at a fleet: a row deleted at the directory whose shard is written, all of them, a shard of
+# one number made by hand on two servers, a server retired that has a copy, a home without a database.  Nothing is lost, or closed.
 use strict;
 use warnings;
 
@@ -26,8 +26,12 @@ fleet_ok([ 'status' ], 1, 'it is told', qr/^FAILED shard 2 is open at .*, and th
 fleet_ok([ 'add', 's2' ], 0, '... and what is told');
 fleet_ok(['status'], 0, 'all is well');
 
-# In the documented order it goes.
+my ($code, $out, $err) = $dir->psql('postgres', 'TRUNCATE snowid.shard_registry');
+like($err, qr/the registry of shards cannot be truncated\n.*HINT: .*DELETE FROM/s, 'nor is the registry emptied at once');
+
+# In the documented order it goes; until the last step, what to do is told.
 $s2->safe_psql('postgres', 'SELECT snowid.drop_shard(2)');
+fleet_ok(['status'], 1, 'a shard that was dropped', qr/FAILED shard 2 is open nowhere .*if it was dropped on purpose, at the directory: DELETE FROM snowid.shard_registry WHERE shard = 2;/);
 $dir->safe_psql('postgres', 'DELETE FROM snowid.shard_registry WHERE shard = 2');
 $dir->wait_for_catchup("snowid_registry_$_", 'replay', $dir->lsn('insert')) for qw(s1 s2);
 is($_->safe_psql('postgres', 'SELECT count(*) FROM snowid.shard_registry WHERE shard = 2'), '0', 'dropped, and forgotten') for $s1, $s2;
@@ -41,6 +45,13 @@ for my $fix ([], ['--fix'])
 	like($said, qr/shard 60 is open at .*, and at .*\n.*snowid-move diff --shard 60 /, "audit @$fix: a person decides");
 }
 is($_->safe_psql('postgres', 'SELECT lives FROM snowid.shards WHERE shard = 60'), 'here', 'neither is closed') for $s1, $s2;
+
+# A copy of a shard is no shard, and its server is not retired; nor does what stays at another one keep it from being drained.
+$s2->safe_psql('postgres', q{SELECT snowid.drop_shard(60, true); CREATE SCHEMA insta1_copy; INSERT INTO snowid.copies VALUES ('insta1_copy', 1, 'copy')});
+fleet_ok([ 'retire', 's2' ], 1, 'a copy', qr/closed copies of 1 shards are there, the first of shard 1\n.*SELECT \* FROM snowid.copies;/);
+$dir->safe_psql('postgres', q{INSERT INTO snowid.placements VALUES ('{[1,1]}', 'stay'); UPDATE snowid.servers SET state = 'draining' WHERE name = 's1'});
+fleet_ok([ 'drain', 's2' ], 0, 'drained, though another one is not', qr/s2 has nothing any more/);
+fleet_ok([ 'add', 's3', home_of($s2) =~ s/dbname=\S+ ?//r ], 2, 'no database', qr/the home names no database.*\n.*dbname=/);
 $_->stop for $dir, $s1, $s2;
 
 done_testing();

@@ -35,11 +35,17 @@ fleet_ok([ 'add', 's2', home_of($s2) ], 0, 'add s2', qr/^warning +roles of shard
 $_->safe_psql('postgres', 'CREATE ROLE app') for $s2, $s3;
 
 # The time that it takes, by the last moves; and --until, which nothing can meet then.
-$dir->safe_psql('postgres', q{INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES ('1', 'x', 'y', 1000, 1000, 'finished')});
+$dir->safe_psql('postgres', q{INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES ('1', 'x', 'y', 1000, 100000, 'finished')});
 my $said = fleet_ok([ 'balance', '--dry-run' ], 0, 'the time is known', qr/^1 jobs, \d+ kB, about \d{5,} s$/m);
 fleet_ok([ 'balance', '--until', '06:00' ], 1, 'until', qr/not begun, to be done at 06:00/, qr/1 job was not done\n.*same command again/);
 fleet_ok([ 'balance', '--until', 'dawn' ], 2, 'no time', qr/invalid value "dawn" for option --until: it must be HH:MM/);
 homes_ok({ s1 => 8, s2 => 0 }, 'nothing has moved', s1 => $s1, s2 => $s2);
+
+# What small ones have taken says nothing of a byte, and one that was large does.
+$dir->safe_psql('postgres', q{TRUNCATE snowid.fleet_moves; INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES ('1', 'x', 'y', 1000, 10, 'finished')});
+fleet_ok([ 'balance', '--dry-run' ], 0, 'after a small one', qr/^1 jobs, \d+ kB, about 10 s$/m);
+$dir->safe_psql('postgres', q{INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES ('1', 'x', 'y', 64e6, 64000, 'finished')});
+fleet_ok([ 'balance', '--dry-run' ], 0, 'after a large one', qr/^1 jobs, \d+ kB, about \d{3,} s$/m);
 
 # What takes ten hours does not begin for a time in two hours.
 $dir->safe_psql('postgres', 'TRUNCATE snowid.fleet_moves; INSERT INTO snowid.fleet_moves (shards, source, target, bytes, seconds, outcome) VALUES (\'1\', \'x\', \'y\', '

@@ -16,7 +16,8 @@ SELECT :lag FROM pg_stat_replication;
 -- arguments: period
 \echo fleet_facts_sql
 SELECT json_build_object('run', concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM pg_postmaster_start_time()), current_database()),
- 'is_standby', pg_is_in_recovery(), 'standby_lag', (SELECT :lag FROM pg_stat_replication), 'role', current_user, 'closed', ARRAY(SELECT shard FROM snowid.moves WHERE closed),
+ 'is_standby', pg_is_in_recovery(), 'standby_lag', (SELECT :lag FROM pg_stat_replication), 'role', current_user,
+ 'closed', ARRAY(SELECT shard FROM snowid.moves WHERE closed UNION ALL SELECT shard FROM snowid.copies JOIN pg_namespace ON nspname = schema),
  'follows', EXISTS (SELECT FROM pg_subscription_rel JOIN pg_subscription s ON s.oid = srsubid WHERE subenabled AND srrelid = 'snowid.shard_registry'::regclass),
  'shards', ARRAY(SELECT json_build_object('shard', l.shard, 'schema', l.schema, 'lives', snowid_internal.lives(r),
    'bytes', bytes, 'rows', rows, 'inserts', inserts_per_second) FROM snowid.shard_load(:'period'::interval) l JOIN snowid.shard_registry r ON r.shard = l.shard),
@@ -81,8 +82,15 @@ FROM (SELECT *, floor(greatest((sum(n) OVER w - n) / 64, (sum(bytes) OVER w - by
  WINDOW w AS (PARTITION BY server, target ORDER BY i)) p GROUP BY server, target, part
 UNION ALL SELECT server, target, string_agg(shard::text, ',' ORDER BY shard), sum(bytes) FROM torn GROUP BY pool, server, target;
 
--- The plan, for people; how long it takes, by the last moves.
--- arguments: rate directory registry
+-- How long jobs take, by the last moves: a small one its time, another by its bytes, which nobody knows before there was one.
+-- arguments: jobs size
+\echo fleet_seconds_sql
+SELECT (:'jobs' * coalesce(each, 0) + :'size' / coalesce(rate, CASE WHEN each IS NOT NULL THEN 1e7 END))::int8 FROM
+ (SELECT avg(seconds) FILTER (WHERE bytes < 64e6) AS each, sum(bytes) FILTER (WHERE bytes >= 64e6) / sum(seconds) FILTER (WHERE bytes >= 64e6) AS rate FROM
+  (SELECT * FROM snowid.fleet_moves WHERE outcome IN ('moved', 'kept', 'finished') AND seconds > 0 ORDER BY at DESC LIMIT 20) l) m;
+
+-- The plan, for people.
+-- arguments: seconds directory registry
 \echo fleet_plan_text_sql
 WITH r AS MATERIALIZED (SELECT k.*, coalesce(b.load, 0) / total AS now, coalesce(t.load, 0) / total AS "then" FROM known k
   CROSS JOIN (SELECT greatest(sum(load), 1e-9) AS total FROM pool) x LEFT JOIN (SELECT l.server, sum(l.load) AS load FROM lives l JOIN pool USING (pool) GROUP BY 1) b ON b.server = k.n
@@ -114,7 +122,7 @@ SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g')
  UNION ALL SELECT 4, -2, format('the fleet has no %s, which the rule "only" of shards %s names', string_agg(s, ', '), p.shards)
   FROM snowid.placements p, unnest(servers) s WHERE s NOT IN (SELECT name FROM snowid.servers) GROUP BY p.shards
  UNION ALL SELECT 5, 0, format('%s jobs, %s%s', count(*), pg_size_pretty(coalesce(sum(bytes), 0)::bigint), CASE WHEN count(*) > 0 THEN
-   coalesce(', about ' || round((sum(bytes) / nullif(:'rate'::float8, 0))::numeric) || ' s', ', for an unknown time: there was no move yet') END) FROM job) x (part, n, line);
+   coalesce(', about ' || round(:'seconds'::numeric) || ' s', ', for an unknown time: there was no move yet') END) FROM job) x (part, n, line);
 
 -- What a plan cannot be made with; others can be drained while a server is down.
 -- arguments: drained max_lag registry
@@ -126,8 +134,8 @@ UNION ALL (SELECT format(CASE WHEN l.shard IS NULL THEN 'shard %1$s lives at %2$
  FROM told t JOIN known USING (n) LEFT JOIN lives l USING (shard) WHERE t.lives = 'here' AND l.server IS DISTINCT FROM n AND t.shard NOT IN (SELECT shard FROM going) ORDER BY t.shard LIMIT 5)
 UNION ALL SELECT format('%s are one server: retire, or delete from snowid.servers, all but one', string_agg(name, ' and '))
 FROM answer JOIN address ON i = answer.n WHERE name IS NOT NULL GROUP BY address.n HAVING count(*) > 1
-UNION ALL SELECT format('%s gives no answer, so nobody knows how much it has; bring it back; or promote its standby, or restore it, and type: snowid-fleet add %1$s NEWHOME %2$s',
-  shown, :'registry') FROM known WHERE facts IS NULL AND coalesce(name = :'drained', :'drained' IS NULL)
+UNION ALL SELECT format('%s ' || CASE WHEN trouble ^@ 'it answers: ' THEN 'cannot be asked: %3$s' ELSE 'gives no answer, so nobody knows how much it has; bring it back; or promote its standby, '
+  'or restore it, and type: snowid-fleet add %1$s NEWHOME %2$s' END, shown, :'registry', trouble) FROM known WHERE facts IS NULL AND coalesce(name = :'drained', :'drained' IS NULL)
 UNION ALL SELECT format('nobody knows how far the standbys of %s are behind, for which --max-lag waits; type there: GRANT pg_monitor TO %I;', shown, facts ->> 'role')
 FROM known WHERE :'max_lag'::int8 >= 0 AND facts IS NOT NULL AND facts ->> 'standby_lag' IS NULL;
 
@@ -175,8 +183,7 @@ SELECT string_agg(format(E'%-8s %s\n', severity, regexp_replace(what, '[\u0001-\
   '; or, if that was retired, type there: DELETE FROM snowid.servers WHERE name = …;' FROM d, snowid.servers v WHERE NOT is_same AND servers ? :'name' AND NOT servers ? v.name HAVING count(*) > 0
  UNION ALL SELECT 2, 'FAILED', format('role %s does not own the tables of snowid there', current_user), format('As a superuser, type there: GRANT %I TO %I; or give a HOME with that role.',
    relowner::regrole, current_user) FROM pg_class WHERE oid = 'snowid.shard_registry'::regclass AND NOT pg_has_role(relowner, 'USAGE')
- UNION ALL SELECT 2, 'FAILED', format('role %s may not make subscriptions there', current_user),
-   CASE WHEN p.oid IS NULL THEN 'Give a HOME with a superuser: before PostgreSQL 16, no other role may.'
+ UNION ALL SELECT 2, 'FAILED', format('role %s may not make subscriptions there', current_user), CASE WHEN p.oid IS NULL THEN 'Give a HOME with a superuser: before PostgreSQL 16, no other role may.'
    ELSE format('As a superuser, type there: GRANT pg_create_subscription TO %I; GRANT CREATE ON DATABASE %I TO %1$I;', current_user, current_database()) END
   FROM pg_roles r LEFT JOIN pg_roles p ON p.rolname = 'pg_create_subscription' WHERE r.rolname = current_user AND NOT r.rolsuper
   AND (pg_has_role(p.oid, 'USAGE') AND has_database_privilege(current_database(), 'CREATE')) IS NOT TRUE
@@ -219,7 +226,7 @@ SELECT format(CASE name WHEN :'name' THEN 'the name %s is that of another server
  format('; or, if %2$s has another address now, at the directory: UPDATE snowid.servers SET home = %1$L WHERE name = %2$L; '
   'UPDATE snowid.shard_registry SET home = %1$L, homes = jsonb_set(homes, ''{-1,home}'', to_jsonb(%1$L::text)) WHERE home IN (',
   :'home', :'name') || string_agg(quote_literal(d.home), ', ') || ');' FROM address d JOIN address e ON e.n = d.n
- JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND coalesce(a.facts ->> 'is_standby', 'true') = 'true'
+ JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND coalesce(a.facts ->> 'is_standby', 'true') = 'true' AND NOT coalesce(trouble ^@ 'it answers: ', false)
   AND NOT EXISTS (SELECT FROM answer o WHERE o.name <> a.name AND o.facts ->> 'run' = :'identity')) FROM answer
 WHERE name IS NOT NULL AND (name = :'name') <> (CASE WHEN facts IS NULL THEN place = :'place' ELSE facts ->> 'run' = :'identity' END) ORDER BY name = :'name';
 
@@ -264,27 +271,27 @@ WHERE pubname = 'shard_registry' AND schemaname <> 'snowid' AND CAST(:'tables' A
 \echo fleet_enter_sql
 INSERT INTO snowid.servers AS s (name, home, weight, note) VALUES (:'name', :'home', coalesce(:'weight'::float8, 1), :'note')
 ON CONFLICT (name) DO UPDATE SET home = excluded.home, weight = coalesce(:'weight'::float8, s.weight), note = coalesce(excluded.note, s.note);
-INSERT INTO snowid.shard_registry (shard, schema, sequence, epoch, pool, entry_options, home) SELECT shard, schema, sequence, epoch, pool, entry_options, :'home'
-FROM jsonb_populate_recordset(NULL::snowid.shard_registry, :'shards') ON CONFLICT (shard) DO UPDATE SET home = excluded.home, homes = jsonb_set(shard_registry.homes, '{-1,home}', to_jsonb(excluded.home))
-WHERE shard_registry.home IS NULL OR shard_registry.home IN (
- SELECT d.home FROM address d JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND a.home <> excluded.home);
+INSERT INTO snowid.shard_registry AS r (shard, schema, sequence, epoch, pool, entry_options, home) SELECT shard, schema, sequence, epoch, pool, entry_options, :'home' FROM jsonb_populate_recordset(
+ NULL::snowid.shard_registry, :'shards') ON CONFLICT (shard) DO UPDATE SET home = excluded.home, homes = jsonb_set(r.homes, '{-1,home}', to_jsonb(excluded.home)) WHERE r.home IS NULL
+ OR r.home IN (SELECT d.home FROM address d JOIN address e ON e.n = d.n JOIN answer a ON a.n = e.i WHERE a.name = :'name' AND a.home <> excluded.home);
 
 -- Why a server cannot go, and what to do; no row if it can.
 -- arguments: name registry
 \echo fleet_retire_doubts_sql
 WITH s AS MATERIALIZED (SELECT k.* FROM snowid.servers v JOIN address d USING (home) JOIN known k USING (n) WHERE v.name = :'name') SELECT what, to_do FROM (
  SELECT 1, format('%s shards live there, the first is %s', count(*), min(shard)), format(CASE WHEN min(s.trouble) IS NULL THEN 'Type first: snowid-fleet drain %s %s'
-   ELSE 'It gives no answer. Bring it back; or promote its standby, or restore it, and type: snowid-fleet add %s NEWHOME %s' END, :'name', :'registry')
-  FROM s JOIN (SELECT server AS n, shard FROM lives UNION SELECT n, shard FROM told WHERE lives = 'here') l USING (n) HAVING count(*) > 0
+ WHEN min(s.trouble) ^@ 'it answers: ' THEN 'First clear why it cannot be.' ELSE 'It gives no answer. Bring it back; or promote its standby, or restore it, and type: snowid-fleet add %s NEWHOME %s'
+  END, :'name', :'registry') FROM s JOIN (SELECT server AS n, shard FROM lives UNION SELECT n, shard FROM told WHERE lives = 'here') l USING (n) HAVING count(*) > 0
  UNION ALL SELECT 2, format('%s shards are open nowhere, the first is %s', count(*), min(shard)), 'To see more, type: snowid-move audit ' || :'registry'
   FROM lives LEFT JOIN known ON n = server WHERE server IS NULL OR (lives IS DISTINCT FROM 'here' AND facts IS NOT NULL) HAVING count(*) > 0
  UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)), 'To see what ends each, type: snowid-fleet status ' || :'registry'
   FROM going JOIN s ON s.n IN (source, target) HAVING count(*) > 0
- UNION ALL SELECT 7, format('closed copies of %s shards are there, the first of shard %s', count(*), min(c::int)), 'To see what is only in them, type: snowid-move audit ' || :'registry'
-  FROM s, jsonb_array_elements_text(facts -> 'closed') c HAVING count(*) > 0
+ UNION ALL SELECT 7, format('closed copies of %s shards are there, the first of shard %s', count(*), min(c::int)), 'To see what is only in them, type: snowid-move audit '
+  || :'registry' || '; or there: SELECT * FROM snowid.copies;' FROM s, jsonb_array_elements_text(facts -> 'closed') c HAVING count(*) > 0
  UNION ALL SELECT 4, 'a row of snowid.placements names it', format('At the directory, type: UPDATE snowid.placements SET servers = array_remove(servers, %1$L) WHERE %1$L = ANY (servers);', :'name')
   FROM snowid.placements WHERE :'name' = ANY (servers)
  UNION ALL SELECT 5, 'its home leads to a standby', format('With the hosts of all, type first: snowid-fleet add %s ''HOSTS target_session_attrs=read-write'' %s', name, :'registry')
   FROM answer WHERE name = :'name' AND facts ->> 'is_standby' = 'true'
- UNION ALL SELECT 6, 'it gives no answer, so nobody knows what it has', format('If it is lost for ever, type at the directory: DELETE FROM snowid.servers WHERE name = %L; '
+ UNION ALL SELECT 6, CASE WHEN trouble ^@ 'it answers: ' THEN trouble ELSE 'it gives no answer, so nobody knows what it has' END,
+  format('If it is lost for ever, type at the directory: DELETE FROM snowid.servers WHERE name = %L; '
   'SELECT pg_drop_replication_slot(%L);', :'name', 'snowid_registry_' || :'name') FROM s WHERE facts IS NULL) x (n, what, to_do) ORDER BY n LIMIT 1;

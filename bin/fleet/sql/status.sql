@@ -38,13 +38,12 @@ SELECT jsonb_build_object('at', date_trunc('second', clock_timestamp()), 'direct
 
 -- arguments: registry
 \echo status_text_sql
-SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g'), E'\n' ORDER BY part, n) FROM document, LATERAL (
- SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
+SELECT string_agg(regexp_replace(line, '[\u0001-\u001f\u007f-\u009f]', '?', 'g'), E'\n' ORDER BY part, n) FROM document, LATERAL ( SELECT 1, row_number() OVER (), CASE WHEN s ->> 'trouble' IS NULL
    THEN format('%-12s  %5s shards  %9s  %10s rows  %6s/s  %s%s', s ->> 'name', s ->> 'shards', pg_size_pretty((s ->> 'bytes')::numeric), s ->> 'rows',
-    coalesce(round((s ->> 'inserts')::numeric)::text, '-'), coalesce(s ->> 'state', 'no name'),
-    CASE WHEN NOT (s ->> 'follows')::bool THEN '  registry NOT FOLLOWED: type: snowid-fleet add ' || (s ->> 'name') || ' ' || :'registry'
-     ELSE '  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind' END)
-   ELSE format('%-12s  %5s shards  NO ANSWER: %s', s ->> 'name', s ->> 'shards', s ->> 'trouble') END || coalesce('  (' || (s ->> 'note') || ')', '') FROM jsonb_array_elements(document -> 'servers') s
+    coalesce(round((s ->> 'inserts')::numeric)::text, '-'), coalesce(s ->> 'state', 'no name'), CASE WHEN NOT (s ->> 'follows')::bool THEN '  registry NOT FOLLOWED: type: snowid-fleet add '
+     || (s ->> 'name') || ' ' || :'registry' ELSE '  registry ' || pg_size_pretty((s ->> 'registry_lag')::numeric) || ' behind' END)
+   ELSE format('%-12s  %5s shards  %s', s ->> 'name', s ->> 'shards', replace('NO ANSWER: ' || (s ->> 'trouble'), 'NO ANSWER: it answers', 'NOT KNOWN')) END
+   || coalesce('  (' || (s ->> 'note') || ')', '') FROM jsonb_array_elements(document -> 'servers') s
  UNION ALL SELECT 2, row_number() OVER (), format('moving   shards %s from %s to %s: %s since %s%s%s', (SELECT string_agg(x, ',') FROM jsonb_array_elements_text(m -> 'shards') x),
    m ->> 'from', m ->> 'to', m ->> 'step', date_trunc('second', (m ->> 'since')::timestamptz),
    format(', %s of %s', coalesce(pg_size_pretty((m ->> 'done')::numeric), '?'), coalesce(pg_size_pretty((m ->> 'bytes')::numeric), '?')), ', about ' || (m ->> 'seconds_left') || ' s left')
