@@ -15,7 +15,7 @@ SELECT json_build_object(
  'shards', ARRAY(SELECT json_build_object('shard', r.shard, 'schema', r.schema, 'home', r.home, 'lives', snowid_internal.lives(r),
    'has_schema', to_regnamespace(quote_ident(r.schema)) IS NOT NULL, 'since', r.homes -> -1 ->> 'since', 'homes', jsonb_path_query_array(r.homes, '$[*].home')) FROM snowid.shard_registry r),
  'moves', ARRAY(SELECT json_build_object('shard', shard, 'schema', schema, 'role', role, 'step', step, 'closed', closed, 'peer', peer, 'since', changed_at,
-   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'move_id', details ->> 'move_id', 'name_made', details ->> 'name', 'reverse_name', details ->> 'reverse_name') FROM snowid.moves),
+   'is_source', coalesce(details ->> 'begun_as', role) = 'source', 'move_id', details ->> 'move_id', 'name_made', details ->> 'name', 'reverse_name', details ->> 'reverse_name') FROM snowid.moves WHERE NOT details ? 'stays'),
  'made', ARRAY(SELECT json_build_object('what', what, 'name', name) FROM (
    SELECT 'slot', slot_name FROM pg_replication_slots WHERE database = current_database()
    UNION ALL SELECT 'publication', pubname FROM pg_publication
@@ -116,7 +116,7 @@ SELECT what, place, type, is_safe FROM (
   coalesce(CASE WHEN kept IS NOT NULL THEN format('UPDATE snowid.moves SET peer = NULL WHERE shard = %s; SELECT snowid.unfence_shard(%1$s);', p.shard) END,
    (SELECT 'snowid-move ' || CASE WHEN bool_or(step = 'ready') OR bool_or(role = 'target' AND step = 'open') THEN 'move ' ELSE 'abort ' END || min(sides)
    FROM typed t WHERE t.shard = p.shard), (SELECT format('SELECT snowid.unfence_shard(%s);', p.shard) FROM move m WHERE m.shard = p.shard AND m.name = p.home AND m.closed),
-   'Restore it: no server has it.'), false
+   format('Restore it: no server has it. Or, if it was dropped on purpose, at the directory: DELETE FROM snowid.shard_registry WHERE shard = %s;', p.shard)), false
  FROM place p LEFT JOIN LATERAL (SELECT (array_agg(name ORDER BY since DESC))[1] AS kept FROM move m WHERE m.shard = p.shard AND move_id IS NOT NULL HAVING bool_and(role = 'source' AND step = 'moved' AND move_id IS NOT NULL)) k ON true WHERE open IS NULL AND NOT EXISTS (SELECT FROM audit_missing)
  -- Only who knows that the other server will never come back may open its copy; not while the one that the directory names may have it.
  UNION ALL SELECT 2, format('shard %s has moved to %s, which gives no answer; if that is lost for ever, the copy is the last', m.shard, m.peer), m.name,
