@@ -7,7 +7,7 @@ WHERE datname = current_database() AND (r.rolsuper OR r.rolname = current_user O
 $$ AS trusted_roles \gset
 
 -- Why the tables in shared are not read: planning that would run what is constant in indexes of an owner, or of a
--- schema's owner, who is not trusted, or what they call of such, where we are a superuser.  So in all their trees: a
+-- schema's owner, who is not trusted, or what they call of such; a lesser role trusts its groups.  So in all their trees: a
 -- partitioned table's indexes are made in its partitions.
 SELECT $$
 part (oid) AS (TABLE shared UNION SELECT CASE part.oid WHEN inhparent THEN inhrelid ELSE inhparent END FROM part JOIN pg_inherits ON part.oid IN (inhparent, inhrelid)),
@@ -16,5 +16,5 @@ untrusted (what) AS (SELECT format('%s is not read: %s owns it, its schema, or w
   SELECT proowner FROM (SELECT 'pg_class'::regclass, indexrelid FROM pg_index WHERE indrelid = part.oid
    UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxrelid = part.oid) i (classid, objid)
   JOIN pg_depend d USING (classid, objid) JOIN pg_proc p ON (refclassid, refobjid) = (p.tableoid, p.oid)) o (owner)
- WHERE owner NOT IN (:trusted_roles) AND EXISTS (SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper) LIMIT 1)
+ WHERE owner NOT IN (:trusted_roles) AND (NOT pg_has_role(owner, 'MEMBER') OR EXISTS (SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper)) LIMIT 1)
 $$ AS untrusted \gset

@@ -40,6 +40,21 @@
 	"WHERE contype = 'f' AND connamespace = n.oid AND s.oid <> n.oid AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
 
 /*
+ * Who may put another function, which fits better, where a definition of the schema n looks for one by its name, when it is
+ * made again: such a text has casts to the types that a function takes, but where these are polymorphic, or left out.
+ */
+#define UNTRUSTED_NAME \
+	"(WITH RECURSIVE o (classid, objid) AS (SELECT 'pg_namespace'::regclass::oid, n.oid UNION SELECT d.classid, d.objid FROM o JOIN pg_depend d " \
+	"ON (refclassid, refobjid) = (o.classid, o.objid) WHERE refclassid = 'pg_namespace'::regclass OR deptype IN ('a', 'i')) " \
+	"SELECT concat(who, ', who may put another ', p.oid::regprocedure, ' there (type: REVOKE CREATE ON SCHEMA ', s.oid::regnamespace, ' FROM ', who, ';)') " \
+	"FROM o JOIN pg_depend d ON (d.classid, d.objid) = (o.classid, o.objid) LEFT JOIN pg_operator q ON d.refclassid = q.tableoid AND q.oid = d.refobjid " \
+	"JOIN pg_proc p ON p.oid = CASE d.refclassid WHEN p.tableoid THEN d.refobjid ELSE oprcode END JOIN pg_namespace s ON s.oid = coalesce(oprnamespace, pronamespace) " \
+	"JOIN pg_database ON datname = current_database(), " \
+	"LATERAL (SELECT grantee FROM aclexplode(coalesce(nspacl, acldefault('n', nspowner))) WHERE privilege_type = 'CREATE') f (f), " WHO " " \
+	"WHERE nspname <> 'pg_catalog' AND (provariadic <> 0 OR pronargdefaults > 0 OR EXISTS (SELECT FROM pg_type y WHERE y.oid = ANY (proargtypes) AND typtype = 'p')) " \
+	"AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
+
+/*
  * Give what is in the schema %1$s the rights that the model's have, in the schema %2$s; and take
  * away others: what is made has default privileges, with which pg_dump does not count.
  */
@@ -127,9 +142,9 @@ command_create(PGconn *registry)
 
 	if (PQstatus(conn) != CONNECTION_OK)
 		refuse_call("shard %d: %s", options.like, PQerrorMessage(conn));
-	model = query(conn, "SELECT schema, coalesce(%s, %s) FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = schema "
+	model = query(conn, "SELECT schema, coalesce(%s, %s, %s) FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = schema "
 				  "WHERE shard = %d AND snowid_internal.lives(r) = 'here'", options.trust_owners ? "NULL" : UNTRUSTED,
-				  options.trust_owners ? "NULL" : UNTRUSTED_KEY, options.like);
+				  options.trust_owners ? "NULL" : UNTRUSTED_KEY, options.trust_owners ? "NULL" : UNTRUSTED_NAME, options.like);
 	if (PQntuples(model) == 0)
 		exit(refuse(EXIT_USAGE, KNOWN_SHARDS, "shard %d is not where the registry says", options.like));
 	if (!PQgetisnull(model, 0, 1))

@@ -64,20 +64,25 @@
 	"FROM (SELECT pg_try_advisory_lock(%d, %d) AS got, (SELECT %s FROM coalesce(to_regnamespace('" SERVERS_SCHEMA "'), 0) n (oid)) AS owner) l"
 
 /*
- * Who may put something into a schema of the path, or has it there, and would gain if a superuser's
- * script took it for another: a function, an operator, a type, which each view has, too, and
- * each table, where triggers or rules are its owner's code.
+ * Who may put something into a schema of the path, or has it there, and would gain if a script took it
+ * for another: a function, an operator, a type, which each view and each table has, too; or what a trigger
+ * of such a table calls, or may come to call.  Who is no superuser trusts his groups.
  */
 #define UNTRUSTED_PATH \
 	"(SELECT concat('schema ', n.oid::regnamespace, ' of the search path is of another role: ', who, by || who || ';)') " \
-	"FROM pg_namespace n JOIN pg_database d ON datname = current_database() JOIN pg_roles ON rolname = session_user AND rolsuper, " \
+	"FROM pg_namespace n JOIN pg_database d ON datname = current_database() JOIN pg_roles ON rolname = session_user, " \
 	"LATERAL (SELECT nspowner, NULL UNION ALL SELECT proowner, NULL FROM pg_proc WHERE pronamespace = n.oid " \
 	"UNION ALL SELECT oprowner, NULL FROM pg_operator WHERE oprnamespace = n.oid " \
-	"UNION ALL SELECT typowner, NULL FROM pg_type LEFT JOIN pg_class c ON c.oid = typrelid WHERE typnamespace = n.oid AND typcategory <> 'A' " \
-	"AND (relkind IS NULL OR relkind NOT IN ('r', 'p', 'S') OR relhasrules OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)) " \
+	"UNION ALL SELECT typowner, NULL FROM pg_type WHERE typnamespace = n.oid AND typcategory <> 'A' " \
+	"UNION ALL SELECT proowner, NULL FROM pg_class c JOIN pg_trigger ON tgrelid = c.oid JOIN pg_proc p ON p.oid = tgfoid WHERE relnamespace = n.oid AND NOT tgisinternal " \
+	"UNION ALL SELECT k.relowner, NULL FROM pg_class c JOIN pg_constraint ON confrelid = c.oid JOIN pg_class k ON k.oid = conrelid " \
+	"WHERE c.relnamespace = n.oid AND concat(confdeltype, confupdtype) ~ '[cnd]' " \
+	"UNION ALL SELECT grantee, concat(', by GRANT (type: REVOKE ', privilege_type, ' ON ALL TABLES IN SCHEMA ', n.oid::regnamespace, ' FROM ') " \
+	"FROM pg_class c LEFT JOIN pg_attribute ON attrelid = c.oid AND attacl IS NOT NULL, LATERAL (VALUES (relacl), (attacl)) x (x), " \
+	"aclexplode(x) WHERE relnamespace = n.oid AND relkind IN ('r', 'p', 'v', 'f') AND privilege_type IN ('TRIGGER', 'REFERENCES') " \
 	"UNION ALL SELECT grantee, concat(', by GRANT (type: REVOKE CREATE ON SCHEMA ', n.oid::regnamespace, ' FROM ') " \
 	"FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE') f (f, by), " WHO " WHERE nspname = ANY (%s) AND nspname NOT IN ('snowid', 'snowid_internal') " \
-	"AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
+	"AND NOT pg_has_role(owner, session_user, 'MEMBER') AND (rolsuper OR owner = 0 OR NOT pg_has_role(session_user, owner, 'MEMBER')) LIMIT 1)"
 
 /* The shard in which an attempt is made. */
 typedef struct Place

@@ -278,7 +278,7 @@ make_tables(Copy *copy, int archive, char **owner)
 	PGresult   *privileges = query(conn, DEFAULT_PRIVILEGES_SQL);
 	bool		done = false;
 
-	if (script == NULL)
+	if (script == NULL || !names_are_trusted(copy->move->options, copy->from, conn, literal(copy->from, copy->schema)))
 		return false;
 	strip_script(script, &copy->move->target);
 	for (int n = 0; !done; n++)

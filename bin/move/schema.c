@@ -155,6 +155,24 @@ calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas)
 		refuse(false, TO_TRUST, "%s: %s, whose owner is no superuser", label_of(conn), call);
 }
 
+/* Nor may such a role have definitions find another, as they are made again. */
+bool
+names_are_trusted(const MoveOptions *options, PGconn *from, PGconn *conn, const char *schemas)
+{
+	PGconn	   *conns[] = {from, conn};
+	char	   *called = options->trust_owners ? "[]" : query_text(from, CODE_LOOKED_FOR_SQL, text_of("ARRAY[%s]::name[]", schemas));
+
+	for (int i = 0; i < 2; i++)
+	{
+		PGresult   *fits = query(conns[i], BETTER_FITS_SQL, literal(conns[i], called));
+
+		if (PQntuples(fits) > 0)
+			return refuse(false, text_of("%s " TO_TRUST, PQgetvalue(fits, 0, 1)), "%s: %s", label_of(conns[i]), PQgetvalue(fits, 0, 0));
+		PQclear(fits);
+	}
+	return true;
+}
+
 /*
  * What keeps whoever is not trusted, to the end of a transaction, from giving these tables of a schema
  * what planning a query would run; NULL if nobody has to be.  They are locked by their names: then

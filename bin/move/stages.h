@@ -59,6 +59,7 @@ extern char *name_changes(PGconn *conn, PGconn *other, const char *schema, const
 extern char *being_extended_sql(const Move *move, PGconn *conn);
 #define TO_TRUST	"If you trust that role with both servers, say so: --trust-owners."
 extern bool calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas);
+extern bool names_are_trusted(const MoveOptions *options, PGconn *from, PGconn *conn, const char *schemas);
 extern char *lock_of_definitions(const MoveOptions *options, PGconn *conn, const char *schema, const char *tables);
 extern bool names_are_held(const MoveOptions *options, PGconn *conn, int pid, const char *schema, const char *tables);
 extern bool is_kept_from_owners(const Move *move);

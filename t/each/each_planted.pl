@@ -140,6 +140,12 @@ sub path_refused
 	each_harmless(2, qr/registry: $whose/, 'query', '--shard', 9, 'SELECT v = v FROM t', '--then', 'TABLE answers');
 	return;
 }
+sub script_refused
+{
+	my ($whose, $script) = @_;
+	each_harmless(1, qr/schema public of the search path is of another role: \Q$whose\E; connect as that role, or say --trust-owners/, '--name', 'near', '--shard', 9, '--file', script_file($script));
+	return;
+}
 $node->safe_psql('postgres', 'SET client_min_messages = warning; DROP SCHEMA snowid_each CASCADE');
 as_planter(qq{CREATE SCHEMA "$superuser"; GRANT USAGE ON SCHEMA "$superuser" TO PUBLIC});
 plant(qq{"$superuser"});
@@ -168,10 +174,53 @@ for ([ q{VIEW public.near AS SELECT evil.bite('view') AS v}, 'VIEW public.near' 
 	$node->safe_psql('postgres', "DROP $_->[1]");
 }
 
-# A table that is nothing else is of nobody's code.
-$node->safe_psql('postgres', 'CREATE TABLE public.countries (name text PRIMARY KEY); ALTER TABLE public.countries OWNER TO planter');
-each_harmless(0, qr/1 shards done/, '--name', 'beside a table', '--shard', 9, '--file', script_file('SELECT 1'));
+# Nor may it have a table there, of which the script would run CHECKs and the like; nor a trigger on another's table.
+$node->safe_psql('postgres', q{GRANT CREATE ON SCHEMA public TO planter});
+as_planter(q{CREATE TABLE public.countries (name text PRIMARY KEY CHECK (evil.bite('check') <> ''))});
+$node->safe_psql('postgres', q{REVOKE CREATE ON SCHEMA public FROM planter});
+script_refused('planter', q{INSERT INTO countries VALUES ('x')});
+$node->safe_psql('postgres', 'DROP TABLE public.countries; CREATE TABLE public.countries (name text PRIMARY KEY, id int UNIQUE); INSERT INTO public.countries VALUES (1, 1)');
+for ([ 'TRIGGER ON public.countries', 'CREATE TRIGGER bite BEFORE INSERT ON public.countries FOR EACH ROW EXECUTE FUNCTION evil.bite()', 'DROP TRIGGER bite ON public.countries' ],
+	[ 'REFERENCES ON public.countries', q{CREATE TABLE evil.child (id int REFERENCES public.countries (id) ON DELETE CASCADE); INSERT INTO evil.child VALUES (1);
+		CREATE TRIGGER bite BEFORE DELETE ON evil.child FOR EACH ROW EXECUTE FUNCTION evil.bite()}, 'DROP TABLE evil.child' ],
+	[ 'REFERENCES (id) ON public.countries', 'SELECT 1', 'SELECT 1' ])
+{
+	my ($right, $plants, $uproots) = @$_;
+	my ($privilege) = $right =~ /^(\w+)/;
+	my $script = q{INSERT INTO countries VALUES ('y', 2); DELETE FROM countries WHERE id = 1};
+	$node->safe_psql('postgres', "GRANT $right TO planter");
+	script_refused("planter, by GRANT (type: REVOKE $privilege ON ALL TABLES IN SCHEMA public FROM planter;)", $script);
+	as_planter($plants);
+	$node->safe_psql('postgres', "REVOKE $right FROM planter");
+	script_refused('planter', $script) if $plants =~ /bite/;
+	$node->safe_psql('postgres', $uproots);
+}
+each_harmless(0, qr/1 shards done/, '--name', 'beside a table', '--shard', 9, '--file', script_file(q{INSERT INTO countries VALUES ('y', 2)}));
 $node->safe_psql('postgres', 'DROP TABLE public.countries');
+
+# Nor what a definition, made again as a text, would find in the place of another that it called.
+$node->safe_psql('postgres', q{
+CREATE SCHEMA util; GRANT USAGE, CREATE ON SCHEMA util TO planter;
+CREATE FUNCTION util.size(anyarray) RETURNS int IMMUTABLE LANGUAGE sql SET search_path = pg_catalog AS 'SELECT cardinality($1)';
+SELECT snowid.create_shard(60); CREATE TABLE insta60.t (id bigint PRIMARY KEY, tags text[] CHECK (util.size(tags) > 0)); CREATE INDEX ON insta60.t (util.size(tags))});
+as_planter(q{CREATE FUNCTION util.size(text[]) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN length(evil.bite($$size$$)); END'});
+each_harmless(2, qr/what is in shard 60 is of another role: planter, who may put another util\.size\(anyarray\) there \(type: REVOKE CREATE ON SCHEMA util FROM planter;\)/,
+	'create', '--like', 60, '--shard', 61);
+$node->safe_psql('postgres', 'REVOKE CREATE ON SCHEMA util FROM planter; DROP FUNCTION util.size(text[])');
+each_harmless(0, qr/shard 61 is there/, 'create', '--like', 60, '--shard', 61);
+$node->safe_psql('postgres', 'SELECT snowid.drop_shard(60, true), snowid.drop_shard(61, true); DROP SCHEMA util CASCADE');
+
+# Who is no superuser has rights, too, and trusts his groups.
+$node->safe_psql('postgres', q{
+CREATE ROLE lesser LOGIN; SELECT snowid.create_shard(60); ALTER SCHEMA insta60 OWNER TO lesser; ALTER FUNCTION insta60.next_id() OWNER TO lesser; ALTER SEQUENCE insta60.id_seq OWNER TO lesser;
+GRANT USAGE ON SCHEMA snowid, snowid_internal TO lesser; GRANT SELECT ON snowid.shard_registry, snowid.moves TO lesser; GRANT CREATE ON SCHEMA public TO planter});
+{
+	local $ENV{PGUSER} = 'lesser';
+	each_ok($node, 1, qr/schema public of the search path is of another role: planter, by GRANT/, '--name', 'lesser', '--shard', 60, '--file', script_file('SELECT 1'));
+	$node->safe_psql('postgres', 'GRANT planter TO lesser', extra_params => [ '-U', $superuser ]);
+	each_ok($node, 0, qr/1 shards done/, '--name', 'lesser', '--shard', 60, '--file', script_file('SELECT 1'));
+}
+$node->safe_psql('postgres', 'REVOKE CREATE ON SCHEMA public FROM planter; SELECT snowid.drop_shard(60, true); DROP OWNED BY lesser; DROP ROLE lesser');
 
 # ... nor of one that comes while the script runs.
 each_harmless(0, qr/1 shards done/, '--name', 'later', '--shard', 9, '--file', script_file(

@@ -320,4 +320,31 @@ CREATE TABLE insta6.p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE
 	moves_ok($a, $b, 6, ['abort'], 0, 'undone again');
 }
 
+# Who may create in the schema of a function that is called with a type of its own could have it found instead, as
+# definitions are made again, and as functions are tried.
+$_->safe_psql('postgres', q{
+CREATE ROLE mal LOGIN; CREATE SCHEMA loose; GRANT USAGE, CREATE ON SCHEMA loose TO mal;
+CREATE FUNCTION loose.size(anyarray) RETURNS int IMMUTABLE LANGUAGE sql SET search_path = pg_catalog AS 'SELECT cardinality($1)';
+CREATE FUNCTION loose.ok(anyelement) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT true'}) for $a, $b;
+$a->safe_psql('postgres', q{
+SELECT snowid.create_shard(8);
+CREATE TABLE insta8.t (id bigint PRIMARY KEY DEFAULT insta8.next_id(), n int CHECK (loose.ok(n)), tags text[]);
+CREATE INDEX t_size ON insta8.t (loose.size(tags));
+INSERT INTO insta8.t (n, tags) VALUES (1, '{a,b}')});
+$_->safe_psql('postgres', q{
+CREATE FUNCTION loose.size(text[]) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'RAN size as %', current_user; RETURN 1; END$$;
+CREATE FUNCTION loose.ok(int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'RAN ok as %', current_user; RETURN true; END$$},
+	extra_params => [ '-U', 'mal' ]) for $a, $b;
+%since = map { $_->name => -s $_->logfile } $a, $b;
+for my $side ('source', 'target')
+{
+	my $fits = qr/FAILED +names on the $side: (index insta8\.t_size calls loose\.size\(anyarray\)|constraint t_n_check on table insta8\.t calls loose\.ok\(anyelement\)), and mal may put one that fits better into schema loose.*\n.*REVOKE CREATE ON SCHEMA loose FROM mal; Or, .*--trust-owners/;
+	moves_ok($a, $b, 8, [$_], 1, "$_, and the $side", $fits) for 'plan', 'move';
+	moves_ok($a, $b, 8, [ 'copy', '--as', 'insta8_copy' ], 1, "copy, and the $side", qr/error: $side: .* calls loose\..*, and mal may put one that fits better into schema loose/);
+	($side eq 'source' ? $a : $b)->safe_psql('postgres', 'REVOKE CREATE ON SCHEMA loose FROM mal; DROP FUNCTION loose.size(text[]), loose.ok(int)');
+}
+is(ran_as_superuser(%since), '', 'nothing of his has run as a superuser');
+moves_ok($a, $b, 8, $_, 0, "@$_, when he may not") for [], ['finish'];
+$b->safe_psql('postgres', 'SELECT snowid.drop_shard(8, true); DROP SCHEMA loose CASCADE');
+
 done_testing();

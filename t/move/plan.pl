@@ -241,7 +241,7 @@ subject 'psql runs the checks' => sub {
 				'max_lag=1000000', 'max_wal=10000000000', 'pause_limit=1000', 'trust_owners=off', 'reverse=on',
 				'home=x', 'moved=5', 'here=y', 'columns=[]', 'may_differ=true', 'oids={1}', 'since=10:20:10,14,15', 'names={}',
 				'reverse_name=x', 'sent=[]', 'extensions={}', 'shard=5', 'numbers=5', 'again=true', 'states={}', 'what=count',
-				'schema=insta5', 'other_schema=insta5', 'facts=[]', 'other_facts=[]', 'keep=false', 'number=5', 'only=false', 'suffix=_x', 'process=1', 'then=y', 'mark=z', 'table=x', 'move=x'),
+				'schema=insta5', 'other_schema=insta5', 'facts=[]', 'other_facts=[]', 'keep=false', 'number=5', 'only=false', 'suffix=_x', 'process=1', 'then=y', 'mark=z', 'table=x', 'move=x', 'other=[]'),
 			'-d', $node{b}->connstr('postgres'), '-f', $file ]);
 		is($stderr, '', "$file has no errors");
 		next unless $file =~ /plan\.sql$/;

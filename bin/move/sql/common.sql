@@ -158,6 +158,30 @@ SELECT CASE WHEN s < -86400 THEN 'FAILED' WHEN abs(s) > 2 THEN 'warning' ELSE 'o
 FROM (SELECT extract(epoch FROM clock_timestamp()) - :'other'::numeric) t (s)
 $$ AS clocks_apart \gset
 
+-- May a text that called the function p come to call another, which fits better?  Such texts have casts to the
+-- types that p takes, but where these are polymorphic, or left out.
+SELECT $$
+(p.provariadic <> 0 OR p.pronargdefaults > 0 OR EXISTS (SELECT FROM pg_type y WHERE y.oid = ANY (p.proargtypes) AND typtype = 'p'))
+$$ AS loosely_called \gset
+
+-- What calls such, so that definitions made again as texts look for it in a schema.
+SELECT $$
+WITH :objects
+SELECT coalesce(json_agg(jsonb_build_object('caller', pg_describe_object(classid, objid, 0), 'code', code::regprocedure, 'place', place::regnamespace)), '[]') AS other
+FROM (SELECT DISTINCT classid, objid, p.oid AS code, coalesce(oprnamespace, pronamespace) AS place FROM object JOIN pg_depend d USING (classid, objid)
+ LEFT JOIN pg_operator o ON d.refclassid = o.tableoid AND o.oid = d.refobjid JOIN pg_proc p ON p.oid = CASE d.refclassid WHEN p.tableoid THEN d.refobjid ELSE oprcode END
+ WHERE namespace :in_shard AND :loosely_called AND proowner IN (:trusted_roles)) c WHERE place <> 'pg_catalog'::regnamespace
+$$ AS code_looked_for \gset
+
+-- Where somebody who is not trusted may put another.
+SELECT $$
+SELECT format('%s calls %s, and %s may put one that fits better into schema %s, which would run instead', caller, code, who, place) AS what,
+ format('Type there: REVOKE CREATE ON SCHEMA %s FROM %s;', place, who) AS to_do
+FROM json_to_recordset(:'other'::json) x (caller text, code text, place text) JOIN pg_namespace n ON quote_ident(nspname) = place, aclexplode(coalesce(nspacl, acldefault('n', nspowner))),
+LATERAL (SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END) w (who)
+WHERE privilege_type = 'CREATE' AND grantee NOT IN (:trusted_roles)
+$$ AS better_fits \gset
+
 -- Functions that the copy runs as the role that we have: those of CHECKs, domains,
 -- exclusion constraints (whose operators they do not depend on), generated columns, range types and partition bounds for each row, of types of
 -- other schemas, too; of casts, which a foreign key may need; and, when a query is

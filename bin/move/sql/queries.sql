@@ -15,6 +15,15 @@
 WITH :called_code
 SELECT concat_ws(' ', caller, code) FROM called WHERE NOT is_super ORDER BY 1 LIMIT 1;
 
+-- What makes definitions again in another place could find other code by the names that they have.
+-- arguments: schemas
+\echo code_looked_for_sql
+:code_looked_for;
+
+-- arguments: other
+\echo better_fits_sql
+:better_fits ORDER BY 1 LIMIT 1;
+
 \echo trusted_roles_sql
 :trusted_roles;
 
