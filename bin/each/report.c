@@ -63,8 +63,8 @@ tell_notes(int all)
 		else if (n != all)
 		{
 			if (strcmp(x->subject, subject) != 0)
-				printf("%s\n", subject = x->subject);
-			printf("  %s: %s\n", x->what, names_of_tasks(shards, n));
+				printf("%s\n", without_controls(pg_strdup(subject = x->subject)));
+			printf("  %s: %s\n", without_controls(pg_strdup(x->what)), names_of_tasks(shards, n));
 		}
 		n = 0;
 	}

@@ -102,7 +102,7 @@ take_plan(void)
 	termPQExpBuffer(&rows);
 	run(directory, FLEET_JOBS_SQL);
 	puts(query_text(directory, FLEET_PLAN_TEXT_SQL, here(query_text(directory, FLEET_SECONDS_SQL, "(SELECT count(*) FROM job)",
-																	  "(SELECT sum(bytes) FROM job)")), here(without_password("--registry", options.registry)), here(registry_option())));
+																	"(SELECT sum(bytes) FROM job)")), here(without_password("--registry", options.registry)), here(registry_option())));
 	fflush(stdout);
 	take_jobs(query(directory, "SELECT shards, server, target, f.typed, t.typed, bytes, false, NULL FROM job JOIN known f ON f.n = server "
 					"JOIN known t ON t.n = target ORDER BY server, target, bytes DESC"));

@@ -414,11 +414,9 @@ WHERE NOT :is_there ORDER BY 2;
 
 -- Is what d depends on a function or an operator that a lesser role owns, or can replace?
 SELECT $$
-EXISTS (SELECT FROM (SELECT oprcode AS code, oprnamespace AS place FROM pg_operator q WHERE d.refclassid = q.tableoid AND q.oid = d.refobjid
-  UNION ALL SELECT f.oid, pronamespace FROM pg_proc f WHERE d.refclassid = f.tableoid AND f.oid = d.refobjid) o
- JOIN pg_proc p ON p.oid = code JOIN pg_namespace m ON m.oid IN (place, pronamespace)
- WHERE p.proowner NOT IN (TABLE trusted) OR m.nspowner NOT IN (TABLE trusted) OR NOT :'trust_owners'::bool AND :loosely_called
-  AND EXISTS (SELECT FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE' AND grantee NOT IN (TABLE trusted)))
+EXISTS (SELECT FROM pg_proc f JOIN pg_namespace m ON m.oid = f.pronamespace
+ WHERE f.oid = CASE d.refclassid WHEN 'pg_proc'::regclass THEN d.refobjid WHEN 'pg_operator'::regclass THEN (SELECT oprcode FROM pg_operator q WHERE q.oid = d.refobjid) END
+ AND (f.proowner NOT IN (TABLE trusted) OR m.nspowner NOT IN (TABLE trusted)))
 $$ AS calls_lesser \gset
 
 \echo functions without a path
