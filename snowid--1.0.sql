@@ -415,6 +415,7 @@ COMMENT ON FUNCTION snowid_internal.directory_is_right() IS
 CREATE FUNCTION snowid_internal.refuse_truncate()
 RETURNS trigger
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RAISE EXCEPTION 'the registry of shards cannot be truncated' USING ERRCODE = '0A000',
