@@ -2971,8 +2971,10 @@ BEGIN
 		IF m.is_strange THEN
 			RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 				MESSAGE = format('schema "%s", which the journal has closed, is not called as shard %s', m.schema, m.shard),
-				HINT = format('If it is the shard, type: ALTER SCHEMA %I RENAME TO %I; UPDATE snowid.moves SET schema = %2$L WHERE shard = %3$s; and repeat this call.',
-							  m.schema, m.own, m.shard);
+				HINT = CASE WHEN EXISTS (SELECT FROM snowid.shard_registry o WHERE o.schema = m.schema)
+					THEN format('It is another shard''s. Correct the row of shard %s in snowid.moves.', m.shard)
+					ELSE format('If it is the shard, type: ALTER SCHEMA %I RENAME TO %I; UPDATE snowid.moves SET schema = %2$L WHERE shard = %3$s; and repeat this call.',
+								m.schema, m.own, m.shard) END;
 		END IF;
 	END LOOP;
 

@@ -349,6 +349,9 @@ RESET search_path;
 UPDATE snowid.moves SET schema = 'insta6' WHERE shard = 5;
 SELECT snowid.unfence_shard(5);
 \echo :LAST_ERROR_SQLSTATE
+INSERT INTO snowid.shard_registry (shard, schema) VALUES (66, 'insta6');
+SELECT snowid.unfence_shard(5);
+DELETE FROM snowid.shard_registry WHERE shard = 66;
 UPDATE snowid.moves SET schema = 'public' WHERE shard = 5;
 SELECT snowid.unfence_shard(5);
 UPDATE snowid.moves SET schema = 'insta5', details = jsonb_set(details, '{sequences,id_seq}', '{"last": 1, "called": true, "min": 1, "max": 9223372036854775807, "start": 1, "cycle": true}')

@@ -33,9 +33,9 @@ one_line(const char *given)
 	char	   *line = text_of("%s", given != NULL ? given : "");
 
 	for (char *p = line; *p != '\0'; p++)
-		if ((unsigned char) *p < ' ')
+		if (*p == '\n' || *p == '\t')
 			*p = ' ';
-	return line;
+	return without_controls(line);
 }
 
 /* Print a finding of the running check. */
