@@ -4,8 +4,8 @@
 // Writes the portable edition, with its version, as that tool's migration, and says its
 // path.  With --shard, it registers the schema public as that shard.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 
 const WHERE = { knex: 'migrations', drizzle: 'drizzle', typeorm: 'migrations', prisma: 'prisma/migrations', sql: '.' };
@@ -42,18 +42,37 @@ const directory = out ?? WHERE[tool];
 const now = new Date();
 const stamp = now.toISOString().replace(/\D/g, '').slice(0, 14);
 
+// Node's own "recursive" tries for ever where a directory says ENOENT, as /proc does.
+function makeDirectory(path) {
+	if (!existsSync(path)) {
+		makeDirectory(dirname(path));
+		mkdirSync(path);
+	}
+}
+
 function write(path, text) {
+	let file;
 	try {
-		mkdirSync(join(path, '..'), { recursive: true });
-		writeFileSync(path, text, { flag: tool === 'drizzle' ? 'w' : 'wx' });
+		makeDirectory(dirname(resolve(path)));
+		file = openSync(path, tool === 'drizzle' ? 'w' : 'wx');
+		writeFileSync(file, text);
+		closeSync(file);
 	} catch (error) {
+		// Half of one would be run, or taken for one that is there.
+		if (file !== undefined && tool !== 'drizzle')
+			rmSync(tool === 'prisma' ? dirname(path) : path, { recursive: true, force: true });
 		fail(`snowid: ${error.message}`);
 	}
 	console.log(path);
 }
 
 // A second one would be refused only when it runs.
-const there = existsSync(directory) && statSync(directory).isDirectory() && readdirSync(directory).find((file) => file.includes(name));
+let there;
+try {
+	there = existsSync(directory) && statSync(directory).isDirectory() && readdirSync(directory).find((file) => file.includes(name));
+} catch (error) {
+	fail(`snowid: ${error.message}`);
+}
 if (there)
 	fail(`snowid: ${join(directory, there)} is there already`);
 

@@ -200,6 +200,29 @@ for my $wrong ([qw(--tool flyway)], [qw(--tool sql --shard 8192)], [qw(--tool sq
 	command_fails([ @snowid, 'migration', @$wrong ], "@$wrong is refused");
 }
 
+# A directory that cannot be written is an error, at once: /proc made mkdir() of Node try for ever.
+mkdir "$tmp/closed";
+chmod 0, "$tmp/closed";
+for my $out ('/proc/x', '/proc/x/y', '/sys/x', '/dev/null', "$tmp/sql/snowid_1_0.sql/x", "$tmp/closed", "$tmp/closed/x", '/dev/full')
+{
+	for my $tool (qw(sql prisma))
+	{
+		my ($in, $stdout, $stderr) = ('', '', '');
+		my $run = IPC::Run::start([ 'timeout', 60, @snowid, 'migration', '--tool', $tool, '--out', $out ], \$in, \$stdout, \$stderr);
+		$run->finish;
+		ok($run->result == 1 && $stdout eq '' && $stderr =~ /^snowid: E[A-Z]+: .*\n\z/, "$tool in $out cannot be written") or diag($run->result, $stdout, $stderr);
+	}
+}
+chmod 0700, "$tmp/closed";
+
+# Nor does a file system that is full get half of one.
+for my $tool (qw(sql knex typeorm prisma))
+{
+	my @full = ('sh', '-c', 'ulimit -f 8; exec "$@"', 'sh', @snowid, 'migration', '--tool', $tool, '--out', "$tmp/full");
+	command_fails_like(\@full, qr/^snowid: EFBIG: /, "$tool: a file that cannot be written to its end");
+	is(join(' ', glob "$tmp/full/*"), '', '... is removed');
+}
+
 SKIP:
 {
 	my $test = "$top/npm/test";
