@@ -288,6 +288,7 @@ SKIP:
 	}
 	answers_ok($other, 'after the move');
 	lost_ok(grep { $_->{found} && $_->{lost} } @clients);
+	tls_ok($jdbc_client) if $jdbc_client && grep { -x "$_/openssl" } split /:/, $ENV{PATH};
 }
 
 $_->stop for $node, $other;
@@ -387,6 +388,48 @@ sub lost_ok
 	}
 	$_->{running}{harness}->kill_kill for @clients;
 	$read_only->stop;
+	return;
+}
+
+# What a home says of TLS is to Java what it is to libpq: who trusts which certificate.
+sub tls_ok
+{
+	my ($client) = @_;
+	my $port = $other->port;
+
+	for my $name (qw(127.0.0.1 127.0.0.2))
+	{
+		system_or_bail('sh', '-c', qq{cd '$tmp' && openssl req -x509 -nodes -newkey rsa:2048 -days 2 -subj /CN=snowid -addext subjectAltName=IP:$name -keyout $name.key -out $name.crt 2>/dev/null &&
+			chmod 600 $name.key && keytool -importcert -noprompt -alias snowid -file $name.crt -keystore $name.trust -storepass changeit 2>/dev/null});
+	}
+	append_to_file($other->data_dir . '/hba', "hostnossl all all all reject\n" . slurp_file($other->data_dir . '/pg_hba.conf'));
+	$other->append_conf('postgresql.conf', "ssl = on\nhba_file = '" . $other->data_dir . "/hba'");
+	my $home = "host=127.0.0.1 port=$port dbname=app";
+	my $java = '&sslfactory=org.postgresql.ssl.DefaultJavaSSLFactory';
+	for (
+		# What the server is, what Java trusts, the home, what the first URL has besides.
+		[ '127.0.0.1', '127.0.0.1', "$home sslrootcert=system", '', qr/^$port$/, 'system' ],
+		[ '127.0.0.1', '127.0.0.1', "postgresql://127.0.0.1:$port/app?sslrootcert=system&sslmode=verify-full", '&sslmode=disable', qr/^$port$/, 'system, in a URI' ],
+		[ '127.0.0.1', '127.0.0.2', "$home sslrootcert=system", '', qr/^lost .*PKIX/, 'system, and not trusted' ],
+		[ '127.0.0.2', '127.0.0.2', "$home sslrootcert=system", '', qr/^lost .*hostname 127\.0\.0\.1 could not be verified/, 'system, and another name' ],
+		[ '127.0.0.2', '127.0.0.2', "$home sslrootcert=system sslmode=require", '', qr/^lost .*too weak for sslrootcert=system/, 'system, and too weak a mode' ],
+		[ '127.0.0.1', '127.0.0.1', "$home sslrootcert=system sslcert=/c sslkey=/k", '', qr/^lost .*javax\.net\.ssl\.keyStore/, 'system, and a certificate of the client' ],
+		[ '127.0.0.1', '127.0.0.2', "$home sslmode=verify-full sslrootcert=$tmp/127.0.0.1.crt", $java, qr/^$port$/, 'a file, and system at first' ],
+		[ '127.0.0.1', '127.0.0.1', "$home sslmode=require sslrootcert=$tmp/127.0.0.2.crt", '', qr/^lost .*PKIX/, 'require, with a file of another' ],
+		[ '127.0.0.2', '127.0.0.1', "$home sslmode=require sslrootcert=$tmp/127.0.0.2.crt", '', qr/^$port$/, 'require, with a file, and another name' ],
+		[ '127.0.0.1', '127.0.0.2', "postgresql://127.0.0.1:$port/app?ssl=true", '&sslmode=disable', qr/^$port$/, 'ssl=true' ],
+		[ '127.0.0.1', '127.0.0.1', "$home sslfactory=Planted sslmode=require", '', qr/^$port$/, 'a class' ])
+	{
+		my ($is, $trusted, $home, $besides, $expected, $what) = @$_;
+		$node->safe_psql('app', "UPDATE snowid.shard_registry SET home = '$home' WHERE shard = 1341");
+		$other->append_conf('postgresql.conf', "ssl_cert_file = '$tmp/$is.crt'\nssl_key_file = '$tmp/$is.key'");
+		$other->restart;
+		my %env = address('direct', $node->port);
+		my $run = start_in($client, $client->{lost}, %env, JDBC_URL => $env{JDBC_URL} . $besides, JAVA_TOOL_OPTIONS => "-Djavax.net.ssl.trustStore=$tmp/$trusted.trust -Djavax.net.ssl.trustStorePassword=changeit");
+		$run->{in} = "\n";
+		IPC::Run::finish($run->{harness});
+		like($run->{out}, $expected, "$client->{name}, TLS: $what") or diag($run->{err});
+	}
 	return;
 }
 

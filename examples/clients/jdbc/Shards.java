@@ -105,6 +105,29 @@ public class Shards {
 		return places.replaceAll("(\\[[^\\]]*\\]|[^,:]*):?(\\d*)", "$2");
 	}
 
+	/**
+	 * What libpq takes TLS to be, for a driver that is less strict, and knows no "system":
+	 * Java's own certificates take the place of those, and of a client's, too.
+	 */
+	private static Map<String, String> withTls(Map<String, String> given) {
+		String root = given.get("sslrootcert");
+		given.remove("sslfactory"); // no home names a class to load
+		if ("true".equals(given.get("ssl")))
+			given.putIfAbsent("sslmode", "require");
+		if ("system".equals(root)) {
+			if (!given.getOrDefault("sslmode", "verify-full").equals("verify-full"))
+				throw new IllegalArgumentException("sslmode=" + given.get("sslmode") + " of a home is too weak for sslrootcert=system: it must be verify-full");
+			if (given.containsKey("sslcert"))
+				throw new IllegalArgumentException("a home with sslrootcert=system can have no sslcert here: name Java's javax.net.ssl.keyStore instead");
+			given.put("sslmode", "verify-full");
+			given.remove("sslrootcert");
+		} else if (root != null)
+			given.replace("sslmode", "require", "verify-ca");
+		if (root != null)
+			given.put("sslfactory", "org.postgresql.ssl." + (root.equals("system") ? "DefaultJavaSSLFactory" : "LibPQFactory"));
+		return given;
+	}
+
 	/** Its URL. What it lacks is as in the first URL. */
 	private String url(String home) {
 		Matcher url = Pattern.compile("jdbc:postgresql://([^/]*)/([^?]*)\\??(.*)").matcher(first);
@@ -112,7 +135,7 @@ public class Shards {
 			throw new IllegalArgumentException(first);
 		String hosts = hosts(url.group(1)), ports = ports(url.group(1)), database = url.group(2);
 		StringBuilder options = new StringBuilder(url.group(3));
-		for (Map.Entry<String, String> given : given(home).entrySet()) {
+		for (Map.Entry<String, String> given : withTls(given(home)).entrySet()) {
 			String key = given.getKey(), value = given.getValue();
 			String encoded = URLEncoder.encode(key.equals("target_session_attrs") ? TYPES.get(value) : value, StandardCharsets.UTF_8);
 			switch (key) {
@@ -120,12 +143,7 @@ public class Shards {
 				case "port": ports = value; break;
 				case "dbname": database = encoded; break;
 				case "target_session_attrs": options.append("&targetServerType=").append(encoded); break;
-				case "sslrootcert":
-					if (value.equals("system")) {
-						options.append("&sslmode=verify-full&sslfactory=org.postgresql.ssl.DefaultJavaSSLFactory");
-						break;
-					}
-				case "user": case "password": case "sslmode": case "sslcert": case "sslkey": case "options":
+				case "user": case "password": case "sslmode": case "sslrootcert": case "sslcert": case "sslkey": case "sslfactory": case "options":
 					options.append("&" + key + "=").append(encoded);
 			}
 		}
