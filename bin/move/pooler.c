@@ -17,7 +17,9 @@
  * server_login_retry.  So this is next to 0 from before PAUSE until after RESUME, and
  * such that whoever finds it, of several programs or after a kill, knows what it was.
  * Until the next login is through, it also refuses who asks for the first time then:
- * so PAUSE waits a moment for logins.
+ * so the PAUSE of a pool waits a moment for its logins.
+ * And it begins one for who connects to a paused pool after RELOAD, and ends it at once:
+ * so RESUME comes as soon after that as can be.
  *
  * So a journal that names poolers says that their pools are perhaps paused, or
  * lead to where the shards were.  settle_pools() ends that at the beginning of the next
@@ -74,20 +76,26 @@ typedef struct Console
 	const char *const *before;	/* what else to ask before a pool; ends in
 								 * NULL */
 	int			asked;			/* for the pool of which shard; -1: none yet */
+	bool		looks;			/* ... whether that has logins under way */
+	const char *logins;			/* the pools that have some, as lines, ... */
+	int64		logins_at;		/* ... and when that was seen */
 	const char *peer_id;		/* among the processes that are its peers */
 	const char *address;		/* where it listens */
 } Console;
 
 static const char no_retry[] = "SET server_login_retry";
-static const char *const before_pause[] = {no_retry, "SHOW POOLS", NULL};
+static const char *const before_pause[] = {no_retry, NULL};
 static const char *const before_resume[] = {"SHOW POOLS", no_retry, NULL};
-static const char *const before_route[] = {"RELOAD", "SHOW POOLS", no_retry, NULL};
+static const char *const before_route[] = {"SHOW POOLS", "RELOAD", no_retry, NULL};
 
 static Console *consoles = NULL;
 static int	nconsoles = 0;
 
 /* What this program has paused, until it is decided or resumed. */
 static const Move *paused = NULL;
+
+/* Until when a PAUSE waits for logins; 0: there is none. */
+static int64 login_patience = 0;
 
 /* -------- consoles -------- */
 
@@ -445,6 +453,38 @@ is_paused_by_others(const Console *c, Shard *shard, const Side *from)
 	return journal_of(shard, from)->poolers == NULL && is_paused(c, shard->pool);
 }
 
+/* Does a pool have a login under way at the server, as was seen last? */
+static bool
+is_logging_in(const Console *c, const char *pool)
+{
+	return strstr(c->logins, text_of("\n%s\n", pool)) != NULL;
+}
+
+/* Remember the pools with logins under way, by SHOW POOLS. */
+static void
+note_logins(Console *c)
+{
+	c->looks = false;
+	c->logins = "\n";
+	c->logins_at = now_ms();
+	for (int row = 0; row < PQntuples(c->answer); row++)
+		if (atoi(answer_field(c, row, "sv_login")) > 0)
+			c->logins = text_of("%s%s\n", c->logins, answer_field(c, row, "database"));
+}
+
+/*
+ * Ask for this pool.  Before its PAUSE, look for logins: what was seen before that of
+ * another, which may have waited for a transaction, is no longer so.
+ */
+static void
+ask_for_pool(Console *c, const Move *move, const char *verb)
+{
+	const char *pool = move->shards[c->asked]->pool;
+
+	c->looks = now_ms() < login_patience && (now_ms() > c->logins_at + 1 || is_logging_in(c, pool));
+	ask_console(c, c->looks ? "SHOW POOLS" : text_of("%s \"%s\"", verb, pool));
+}
+
 /* Ask for the next pool, if there is one, after what comes before. */
 static void
 ask_next(Console *c, const Move *move, const char *verb)
@@ -461,7 +501,7 @@ ask_next(Console *c, const Move *move, const char *verb)
 		c->asked++;
 	while (c->asked < move->nshards && !is_first_of_pool(move, c->asked));
 	if (c->asked < move->nshards)
-		ask_console(c, text_of("%s \"%s\"", verb, move->shards[c->asked]->pool));
+		ask_for_pool(c, move, verb);
 }
 
 /* Ask all for what comes before the first pool. */
@@ -473,6 +513,9 @@ ask_first(const Move *move, const char *verb, const char *const *before)
 		if (c->pending)
 			give_up(c);
 		c->asked = -1;
+		c->looks = false;
+		c->logins = "";
+		c->logins_at = 0;
 		c->before = before;
 		ask_next(c, move, verb);
 	}
@@ -586,15 +629,15 @@ holder_of(Console *c, const Side *side, const char *pool, const char *other)
 									 answer_field(c, row, "application_name"), does != NULL ? does : "");
 }
 
-/* Is that row of SHOW POOLS one of the move's, with some in that state? */
+/* Is that row of SHOW POOLS one of the move's, with clients that wait? */
 static bool
-is_pool_with(const Console *c, int row, const Move *move, const char *state)
+has_waiting(const Console *c, int row, const Move *move)
 {
 	int			i = 0;
 
 	while (i < move->nshards && strcmp(answer_field(c, row, "database"), move->shards[i]->pool) != 0)
 		i++;
-	return i < move->nshards && atoi(answer_field(c, row, state)) > 0;
+	return i < move->nshards && atoi(answer_field(c, row, "cl_waiting")) > 0;
 }
 
 /* Is a client of the move's pools waiting there, by SHOW POOLS?  Its longest wait, in ms; -1: none. */
@@ -604,20 +647,9 @@ longest_wait(const Console *c, const Move *move)
 	int			longest = -1;
 
 	for (int row = 0; row < PQntuples(c->answer); row++)
-		if (is_pool_with(c, row, move, "cl_waiting"))
+		if (has_waiting(c, row, move))
 			longest = Max(longest, atoi(answer_field(c, row, "maxwait")) * 1000 + atoi(answer_field(c, row, "maxwait_us")) / 1000);
 	return longest;
-}
-
-/* Is a login of the move's pools under way at the server, by SHOW POOLS? */
-static bool
-is_logging_in(const Console *c, const Move *move)
-{
-	int			row = 0;
-
-	while (row < PQntuples(c->answer) && !is_pool_with(c, row, move, "sv_login"))
-		row++;
-	return row < PQntuples(c->answer);
 }
 
 /* Put server_login_retry back, once the waiting clients have been let in; false if one cannot. */
@@ -662,6 +694,7 @@ resume_all(const Move *move, const char *home)
 	bool		all = true;
 
 	paused = NULL;
+	login_patience = 0;
 	for (c = consoles; c < consoles + nconsoles; c++)
 		if (c->login_retry == NULL)
 			(void) read_login_retry(c);
@@ -715,7 +748,6 @@ const char *
 pause_pools(const Move *move, const Side *from, int64 until)
 {
 	static bool at_exit = false;
-	int64		patience = (now_ms() + until) / 2;
 	Console    *c;
 
 	if (!has_poolers(move))
@@ -724,6 +756,7 @@ pause_pools(const Move *move, const Side *from, int64 until)
 		at_exit = atexit(resume_at_exit) == 0;
 	hold_signals(true);
 	paused = move = by_pools(move);
+	login_patience = (now_ms() + until) / 2;
 	ask_first(move, "PAUSE", before_pause);
 	for (;;)
 	{
@@ -734,12 +767,15 @@ pause_pools(const Move *move, const Side *from, int64 until)
 			if (!has_obeyed(c) && c->asked >= 0)
 				return text_of("the pooler at %s does not pause pool \"%s\": %s%s", c->name, move->shards[c->asked]->pool, error_of(c),
 							   strstr(error_of(c), "already") == NULL ? "" : "; somebody has paused it, or told it to end: " RESUME_IT "; or start it again");
-			if (c->asked < 0 && *c->before == NULL && is_logging_in(c, move) && now_ms() < patience)
+			if (c->looks)
 			{
-				pg_usleep(LOGIN_POLL_MS * 1000);
-				c->before--;
+				note_logins(c);
+				if (is_logging_in(c, move->shards[c->asked]->pool))
+					pg_usleep(LOGIN_POLL_MS * 1000);
+				ask_for_pool(c, move, "PAUSE");
 			}
-			ask_next(c, move, "PAUSE");
+			else
+				ask_next(c, move, "PAUSE");
 		}
 		for (c = consoles; c < consoles + nconsoles && c->asked >= move->nshards; c++)
 			;

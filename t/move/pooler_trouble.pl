@@ -371,6 +371,53 @@ subtest 'a login that comes through before the pause' => sub {
 	stop_pooler($own);
 };
 
+# The PAUSE of another pool, which goes with it, may wait for a transaction; what was seen before that is no longer so.
+subtest 'a login that has begun since the pause of another pool' => sub {
+	make_shard($a, $_, "insta$_") for 10, 11;
+	$a->safe_psql('postgres', 'CREATE TABLE insta10.tied (id int PRIMARY KEY); CREATE TABLE insta11.tied (id int PRIMARY KEY REFERENCES insta10.tied)');
+	my $own = start_pooler($a);
+	moves_ok($a, $b, '10,11', [ pooler_options($own), '--stop-after', 'copied' ], 0, 'copied');
+	my ($other, $keeper) = map {
+		my $client = { in => "BEGIN; SELECT 'first';\n" x ($_ == 10) || "SELECT 'first';\n", out => '', err => '' };
+		$client->{run} = IPC::Run::start([ 'psql', '-XAtq', '-d', pooled($own, "insta$_") ], '<', \$client->{in}, '>', \$client->{out}, '2>', \$client->{err}, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+		$client->{run}->pump until $client->{out} =~ /first/;
+		$client;
+	} 10, 11;
+	my $hold = hold_at_step($a, 'verified');
+	my $run = IPC::Run::start([ move_command($a, $b, '10,11', pooler_options($own), '--pause-limit', 30_000) ], '>', \my $said, '2>', \my $errors);
+	wait_until_held($a) or die "does not get there: $errors";
+
+	my ($lock, $later) = map { my $ownsql = $_->background_psql('postgres'); $ownsql->query_safe('BEGIN; LOCK TABLE pg_db_role_setting'); $ownsql } $a, $b;
+	$hold->{run}->kill_kill;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	usleep(10_000) until led_to($own, 'insta10') =~ /paused/ || time > $end;
+	unlike(led_to($own, 'insta11'), qr/paused/, 'one is paused, and not the other yet');
+	system_or_bail('psql', '-Xqc', 'RECONNECT insta11', console($own));
+	my $client = IPC::Run::start([ 'psql', '-XAtqc', "SELECT current_setting('port')", '-d', pooled($own, 'insta11') ], '>', \my $home, '2>', \my $error);
+	await_pooler($own, 'SHOW SERVERS', qr/^S\|[^|]*\|insta11\|(\w+\|)?new\|/m);
+	$other->{in} .= "COMMIT;\n";
+	$other->{run}->finish;
+	usleep(300_000);
+	$lock->query_safe('COMMIT');
+	await_pooler($own, 'SHOW DATABASES', qr/^insta11\|[^|]*\|@{[$b->port]}\|/m);
+	usleep(10_000) while led_to($own, 'insta11') =~ /paused/;
+	$keeper->{in} .= "SELECT current_setting('port');\n";
+	for (1 .. 5)
+	{
+		$keeper->{run}->pump_nb if $keeper->{run}->pumpable;
+		usleep(100_000);
+	}
+	$later->query_safe('COMMIT');
+	$keeper->{run}->finish;
+	is("$keeper->{out}$keeper->{err}", "first\n" . $b->port . "\n", 'a client that keeps its connection is not refused');
+	$client->finish;
+	is($home, $a->port . "\n", '... and the login was waited for') or diag($error);
+	$run->finish;
+	let_go_steps($a);
+	is($? >> 8, 0, 'moved') or diag($errors);
+	stop_pooler($own);
+};
+
 $_->stop for $a, $b;
 done_testing();
 END { kill 'KILL', map { -$_ } grep { $_ > 0 } @false if @false && $false[-1] > 0 }
