@@ -96,7 +96,7 @@ subtest 'plan' => sub {
 	# Of a set, too: what is wrong with one pool holds up its shards; with the pooler, all.
 	push @cases, [ 'a set: an old entry', '1-3', $ini, $file =~ s/^(both .*port=)'\d+'/$1'1'/mr, qr/FAILED +poolers: .* does not lead pool "both" to.*\nshards 2-3 cannot be moved yet; nothing was changed\nshard 1, /s ],
 	  map { [ "a set: $_->[0]", $_->[0] eq 'a part of a pool' ? '1,2' : '1-3', @$_[ 2 .. 4 ] ] } grep { $_->[4] =~ /FAILED/ && $_->[0] ne 'an old entry' } @cases;
-	my $client = clients($p, 'insta1', 0, 1);
+	my $client;
 	append_to_file("$p->{dir}/other", $file);
 	for (@cases)
 	{
@@ -108,6 +108,10 @@ subtest 'plan' => sub {
 			append_to_file($path, shift @texts);
 		}
 		system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
+
+		# A client that keeps its connection.
+		$client = clients($p, 'insta1', 0, 1) if $name eq 'session mode';
+		await_pooler($p, 'SHOW SERVERS', qr/\|insta1\|active\|/) if $name eq 'session mode';
 		plan_says($name, $p, $shard, $like);
 	}
 	$client->{run}->kill_kill;
