@@ -422,7 +422,7 @@ BEGIN
 		HINT = 'To forget shards, type: DELETE FROM snowid.shard_registry WHERE shard IN (...);';
 END
 $$;
-CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON snowid.shard_registry EXECUTE FUNCTION snowid_internal.refuse_truncate();
+CREATE OR REPLACE TRIGGER refuse_truncate BEFORE TRUNCATE ON snowid.shard_registry EXECUTE FUNCTION snowid_internal.refuse_truncate();
 
 COMMENT ON FUNCTION snowid_internal.refuse_truncate() IS
 'trigger on the registry: TRUNCATE is an error';
@@ -469,7 +469,6 @@ COMMENT ON TABLE snowid.fleet_moves IS
 --	reopened		a fail-over had opened it after the decision
 -- On the other one:
 --	registered		the registry's row is the move's
---	peer_at			the source's timeline, and where its log ended then
 --	schema_made		the schema is the move's, and may be dropped
 --	owner, rights	whose it is, while rows are copied
 --	reverse_lsn		where its own changes begin

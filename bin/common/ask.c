@@ -17,6 +17,22 @@ give_up(Server *server, const char *why)
 	return 0;
 }
 
+/* It may be there, and have refused us, in whatever language. */
+static bool
+is_there(const Server *server)
+{
+	PGPing		ping = PQping(server->conninfo);
+
+	return ping == PQPING_OK || ping == PQPING_REJECT;
+}
+
+/* It has not let us in, or ended the session. */
+static short
+give_up_refused(Server *server)
+{
+	return give_up(server, text_of("%s%s", is_there(server) ? IT_ANSWERS : "", PQerrorMessage(server->conn)));
+}
+
 /* In a thread: a name is looked up, and what waits for a connection goes on to the next host. */
 static void *
 connect_server(void *given)
@@ -39,15 +55,15 @@ go_on(Server *server, const char *sql, int limit_ms, const char *user)
 	{
 		PostgresPollingStatusType status = PQconnectPoll(server->conn);
 
-		if (status == PGRES_POLLING_FAILED && server->user == NULL && strstr(PQerrorMessage(server->conn), "FATAL") != NULL)
+		if (status == PGRES_POLLING_FAILED && server->user == NULL && is_there(server))
 		{
 			server->user = user;
 			PQfinish(server->conn);
 			connect_server(server);
-			return PQstatus(server->conn) == CONNECTION_BAD ? give_up(server, PQerrorMessage(server->conn)) : POLLOUT;
+			return PQstatus(server->conn) == CONNECTION_BAD ? give_up_refused(server) : POLLOUT;
 		}
 		if (status == PGRES_POLLING_FAILED)
-			return give_up(server, text_of("%s%s", strstr(PQerrorMessage(server->conn), "FATAL") != NULL ? IT_ANSWERS : "", PQerrorMessage(server->conn)));
+			return give_up_refused(server);
 		if (status != PGRES_POLLING_OK)
 			return status == PGRES_POLLING_READING ? POLLIN : POLLOUT;
 
@@ -59,14 +75,14 @@ go_on(Server *server, const char *sql, int limit_ms, const char *user)
 		server->is_asked = true;
 	}
 	if (!PQconsumeInput(server->conn))
-		return give_up(server, PQerrorMessage(server->conn));
+		return give_up_refused(server);
 	while (!PQisBusy(server->conn))
 	{
 		if ((res = PQgetResult(server->conn)) == NULL)
 			return 0;
 		if (!has_succeeded(res) && server->trouble == NULL)
 			server->trouble = text_of(IT_ANSWERS "%s%s", printable(last_message), strcmp(last_sqlstate, "3F000") == 0 || strcmp(last_sqlstate, "42P01") == 0 ? "; type there: CREATE EXTENSION snowid;"
-									  : strcmp(last_sqlstate, "42501") == 0 ? text_of("; type there: GRANT SELECT ON snowid.moves TO %s;", ident(server->conn, PQuser(server->conn))) : "");
+									  : strcmp(last_sqlstate, "42501") == 0 ? text_of("; type there: GRANT SELECT ON ALL TABLES IN SCHEMA snowid TO %s;", ident(server->conn, PQuser(server->conn))) : "");
 		PQclear(server->answer);
 		server->answer = res;
 	}

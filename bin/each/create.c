@@ -40,18 +40,28 @@
 	"WHERE contype = 'f' AND connamespace = n.oid AND s.oid <> n.oid AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
 
 /*
- * Who may put another function, which fits better, where a definition of the schema n looks for one by its name, when it is
- * made again: such a text has casts to the types that a function takes, but where these are polymorphic, or left out.
+ * Who has, or may put, a function which fits better where a definition of the schema n looks for one by its name, when it is
+ * made again: such a text has casts to the types that a function takes, but where these are polymorphic, or left out; where
+ * an aggregate names it; and where a subquery is compared.
  */
 #define UNTRUSTED_NAME \
 	"(WITH RECURSIVE o (classid, objid) AS (SELECT 'pg_namespace'::regclass::oid, n.oid UNION SELECT d.classid, d.objid FROM o JOIN pg_depend d " \
-	"ON (refclassid, refobjid) = (o.classid, o.objid) WHERE refclassid = 'pg_namespace'::regclass OR deptype IN ('a', 'i')) " \
-	"SELECT concat(who, ', who may put another ', p.oid::regprocedure, ' there (type: REVOKE CREATE ON SCHEMA ', s.oid::regnamespace, ' FROM ', who, ';)') " \
-	"FROM o JOIN pg_depend d ON (d.classid, d.objid) = (o.classid, o.objid) LEFT JOIN pg_operator q ON d.refclassid = q.tableoid AND q.oid = d.refobjid " \
-	"JOIN pg_proc p ON p.oid = CASE d.refclassid WHEN p.tableoid THEN d.refobjid ELSE oprcode END JOIN pg_namespace s ON s.oid = coalesce(oprnamespace, pronamespace) " \
-	"JOIN pg_database ON datname = current_database(), " \
-	"LATERAL (SELECT grantee FROM aclexplode(coalesce(nspacl, acldefault('n', nspowner))) WHERE privilege_type = 'CREATE') f (f), " WHO " " \
-	"WHERE nspname <> 'pg_catalog' AND (provariadic <> 0 OR pronargdefaults > 0 OR EXISTS (SELECT FROM pg_type y WHERE y.oid = ANY (proargtypes) AND typtype = 'p')) " \
+	"ON (refclassid, refobjid) = (o.classid, o.objid) WHERE refclassid = 'pg_namespace'::regclass OR deptype IN ('a', 'i')), " \
+	"dep AS MATERIALIZED (SELECT classid, objid, refclassid, refobjid FROM o JOIN pg_depend USING (classid, objid) WHERE refobjid >= 16384) " \
+	"SELECT concat(who, ', who has, or may put, another ', p.oid::regprocedure, ' there (type: ', by, ';)') " \
+	"FROM dep d JOIN pg_database ON datname = current_database(), LATERAL (SELECT oprcode, oprnamespace, oprname, true FROM pg_operator q WHERE d.refclassid = q.tableoid AND q.oid = d.refobjid " \
+	"UNION ALL SELECT q.oid, pronamespace, proname, false FROM pg_proc q WHERE d.refclassid = q.tableoid AND q.oid = d.refobjid) x (code, place, name, is_operator) " \
+	"JOIN pg_proc p ON p.oid = code JOIN pg_namespace s ON s.oid = place, " \
+	"LATERAL (SELECT nspowner, concat('ALTER SCHEMA ', s.oid::regnamespace, ' OWNER TO ', quote_ident(session_user)) " \
+	"UNION ALL SELECT grantee, concat('REVOKE CREATE ON SCHEMA ', s.oid::regnamespace, ' FROM ', CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END, ' CASCADE') " \
+	"FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE' AND grantee <> nspowner " \
+	"UNION ALL SELECT proowner, concat('DROP ROUTINE ', q.oid::regprocedure) FROM pg_proc q WHERE pronamespace = place AND proname = name AND NOT is_operator " \
+	"UNION ALL SELECT oprowner, concat('DROP OPERATOR ', q.oid::regoperator) FROM pg_operator q WHERE oprnamespace = place AND oprname = name AND is_operator) f (f, by), " WHO " " \
+	"WHERE (provariadic <> 0 OR pronargdefaults > 0 OR EXISTS (SELECT FROM pg_type y WHERE y.oid = ANY (proargtypes) AND typtype = 'p') " \
+	"OR EXISTS (SELECT FROM pg_aggregate g WHERE d.classid = 'pg_proc'::regclass AND aggfnoid = d.objid) " \
+	"OR is_operator AND coalesce((SELECT ev_action::text FROM pg_rewrite w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)), " \
+	"(SELECT concat(polqual, polwithcheck) FROM pg_policy w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)), " \
+	"(SELECT prosqlbody::text FROM pg_proc w WHERE (d.classid, d.objid) = (w.tableoid, w.oid))) ~ 'SUBLINK') " \
 	"AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
 
 /*

@@ -142,7 +142,7 @@ extern void take_command(char **argv);
  * affair; snowid's own, we call ourselves.  pg_shdepend does not have what a predefined
  * role owns.
  */
-#define UNTRUSTED \
+#define UNTRUSTED_BUT(trusted) \
 	"(WITH RECURSIVE o (classid, objid) AS (SELECT 'pg_namespace'::regclass::oid, n.oid " \
 	"UNION SELECT x.* FROM o, LATERAL (SELECT classid, objid FROM pg_depend d " \
 	"WHERE (refclassid, refobjid) = (o.classid, o.objid) AND (refclassid = 'pg_namespace'::regclass OR " \
@@ -163,17 +163,18 @@ extern void take_command(char **argv);
 	"(SELECT proowner FROM pg_proc WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT oprowner FROM pg_operator WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT typowner FROM pg_type WHERE (tableoid, oid) = (o.classid, o.objid))), NULL " \
-	"UNION ALL SELECT grantee, concat('GRANT (type: REVOKE ', privilege_type, ' ON ', CASE WHEN privilege_type <> 'CREATE' THEN 'ALL TABLES IN ' END, 'SCHEMA ...') " \
-	"FROM (SELECT nspacl FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid) " \
-	"UNION ALL SELECT relacl FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid) " \
-	"UNION ALL SELECT attacl FROM pg_attribute WHERE ('pg_class'::regclass, attrelid) = (o.classid, o.objid)) c (acl), aclexplode(acl) " \
+	"UNION ALL SELECT grantee, concat('GRANT (type: REVOKE ', privilege_type, ' ON ', CASE WHEN privilege_type <> 'CREATE' THEN 'ALL TABLES IN ' END, 'SCHEMA ', s.oid::regnamespace) " \
+	"FROM (SELECT nspacl, oid FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid) " \
+	"UNION ALL SELECT relacl, relnamespace FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid) " \
+	"UNION ALL SELECT attacl, relnamespace FROM pg_attribute JOIN pg_class c ON c.oid = attrelid WHERE (c.tableoid, c.oid) = (o.classid, o.objid)) s (acl, oid), aclexplode(acl) " \
 	"WHERE privilege_type IN ('CREATE', 'TRIGGER', 'REFERENCES') " \
 	"UNION ALL SELECT grantee, concat('default (type: ALTER DEFAULT PRIVILEGES FOR ROLE ', defaclrole::regrole, ' IN SCHEMA ' || nullif(defaclnamespace, 0)::regnamespace, " \
 	"' REVOKE ', privilege_type, CASE privilege_type WHEN 'CREATE' THEN ' ON SCHEMAS' ELSE ' ON TABLES' END) FROM pg_default_acl, aclexplode(defaclacl) " \
 	"WHERE o.classid = 'pg_namespace'::regclass AND defaclnamespace IN (0, o.objid) AND pg_get_userbyid(defaclrole) IN (session_user, current_user) " \
 	"AND privilege_type IN ('CREATE', 'TRIGGER', 'REFERENCES')) f (f, by), " \
 	WHO " WHERE (o.classid, o.objid) NOT IN (SELECT tableoid, oid FROM pg_proc " \
-	"WHERE pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace)) AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
+	"WHERE pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace)) AND NOT pg_has_role(owner, session_user, 'MEMBER')" trusted " LIMIT 1)"
+#define UNTRUSTED	UNTRUSTED_BUT("")
 
 /* Of an array of schemas' names. */
 #define PATH "(SELECT coalesce(string_agg(quote_ident(s), ', ' ORDER BY i), '') FROM unnest(%s) WITH ORDINALITY u (s, i))"

@@ -63,26 +63,11 @@
 	"SELECT CASE WHEN NOT got THEN 'another snowid-each is at it: ' || coalesce(%s, '') ELSE owner END, owner IS NOT NULL, '" SERVERS_SCHEMA "', " PATH " " \
 	"FROM (SELECT pg_try_advisory_lock(%d, %d) AS got, (SELECT %s FROM coalesce(to_regnamespace('" SERVERS_SCHEMA "'), 0) n (oid)) AS owner) l"
 
-/*
- * Who may put something into a schema of the path, or has it there, and would gain if a script took it
- * for another: a function, an operator, a type, which each view and each table has, too; or what a trigger
- * of such a table calls, or may come to call.  Who is no superuser trusts his groups.
- */
+/* The same of a schema of the path, which a script might take something from.  A lesser role trusts its groups. */
 #define UNTRUSTED_PATH \
-	"(SELECT concat('schema ', n.oid::regnamespace, ' of the search path is of another role: ', who, by || who || ';)') " \
-	"FROM pg_namespace n JOIN pg_database d ON datname = current_database() JOIN pg_roles ON rolname = session_user, " \
-	"LATERAL (SELECT nspowner, NULL UNION ALL SELECT proowner, NULL FROM pg_proc WHERE pronamespace = n.oid " \
-	"UNION ALL SELECT oprowner, NULL FROM pg_operator WHERE oprnamespace = n.oid " \
-	"UNION ALL SELECT typowner, NULL FROM pg_type WHERE typnamespace = n.oid AND typcategory <> 'A' " \
-	"UNION ALL SELECT proowner, NULL FROM pg_class c JOIN pg_trigger ON tgrelid = c.oid JOIN pg_proc p ON p.oid = tgfoid WHERE relnamespace = n.oid AND NOT tgisinternal " \
-	"UNION ALL SELECT k.relowner, NULL FROM pg_class c JOIN pg_constraint ON confrelid = c.oid JOIN pg_class k ON k.oid = conrelid " \
-	"WHERE c.relnamespace = n.oid AND concat(confdeltype, confupdtype) ~ '[cnd]' " \
-	"UNION ALL SELECT grantee, concat(', by GRANT (type: REVOKE ', privilege_type, ' ON ALL TABLES IN SCHEMA ', n.oid::regnamespace, ' FROM ') " \
-	"FROM pg_class c LEFT JOIN pg_attribute ON attrelid = c.oid AND attacl IS NOT NULL, LATERAL (VALUES (relacl), (attacl)) x (x), " \
-	"aclexplode(x) WHERE relnamespace = n.oid AND relkind IN ('r', 'p', 'v', 'f') AND privilege_type IN ('TRIGGER', 'REFERENCES') " \
-	"UNION ALL SELECT grantee, concat(', by GRANT (type: REVOKE CREATE ON SCHEMA ', n.oid::regnamespace, ' FROM ') " \
-	"FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE') f (f, by), " WHO " WHERE nspname = ANY (%s) AND nspname NOT IN ('snowid', 'snowid_internal') " \
-	"AND NOT pg_has_role(owner, session_user, 'MEMBER') AND (rolsuper OR owner = 0 OR NOT pg_has_role(session_user, owner, 'MEMBER')) LIMIT 1)"
+	"(SELECT concat('schema ', n.oid::regnamespace, ' of the search path is of another role: ', whose) FROM pg_namespace n, LATERAL (SELECT " \
+	UNTRUSTED_BUT(" AND (owner = 0 OR NOT pg_has_role(session_user, owner, 'MEMBER') OR EXISTS (SELECT FROM pg_roles WHERE rolname = session_user AND rolsuper))") \
+	") x (whose) WHERE nspname = ANY (%s) AND nspname NOT IN ('snowid', 'snowid_internal') AND whose IS NOT NULL LIMIT 1)"
 
 /* The shard in which an attempt is made. */
 typedef struct Place

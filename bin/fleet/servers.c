@@ -277,8 +277,8 @@ command_add(const char *name, const char *home)
 	if (!open_side(&server, home, NULL, true) || !knows_version(server.conn))
 		return EXIT_USAGE;
 	if (option_of(home, "dbname") == NULL && option_of(home, "service") == NULL)
-		return refuse(EXIT_USAGE, text_of("Type the same command with dbname=%s in it.", PQdb(server.conn)),
-					  "the home names no database: each role would be led to its own");
+		return refuse(EXIT_USAGE, text_of("Type: snowid-fleet add %s %s %s", name,
+										  shell_word(text_of("%s dbname=%s", home, PQdb(server.conn))), registry_option()), "the home names no database");
 	identity = identity_of(server.conn);
 	ask_servers(NULL);
 	others = query(directory, FLEET_OTHER_SQL, here(name), here(home_of_connection(server.conn)), here(identity), here(home));

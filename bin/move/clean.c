@@ -567,17 +567,20 @@ others_need_replication(const Move *move, const char *move_id)
 }
 
 /*
- * Was the source put back to a time before the move?  Then its timeline is another, or its log ends before where it did.
- * Else it has forgotten the move since it was aborted there, when the target was away.
+ * What tells a source that has aborted a move, while the target was away, from one that was put back to a time before
+ * it: a publication of nothing, which goes when the target has been told.
  */
-static bool
-is_put_back(const Move *move)
+static char *
+name_of_abort(const Move *move)
 {
-	PGconn	   *conn = move->source.conn;
-	char	   *then = query_text(move->target.conn, "SELECT min(details ->> 'peer_at') FROM snowid.moves WHERE shard IN (%s)", shard_list(move));
+	return text_of("snowid_aborted_%s", move->name + strlen("snowid_move_"));
+}
 
-	return query_bool(conn, "SELECT t[1] <> %s OR t[2]::pg_lsn > pg_current_wal_lsn() FROM string_to_array(%s, ' ') t",
-					  literal(conn, move->source.timeline), literal(conn, then));
+static bool
+is_noted_as_aborted(const Move *move)
+{
+	return query_bool(move->source.conn, "SELECT count(*) FROM pg_publication WHERE pubname = %s",
+					  literal(move->source.conn, name_of_abort(move)));
 }
 
 /*
@@ -591,20 +594,24 @@ check_left(const Move *move)
 	const Side *target = &move->target;
 	bool		knows = is_known(move, source);
 	char	   *gone = knows ? query_text(source->conn, DROPPED_IN_MOVE_SQL, shard_list(move)) : NULL;
+	char	   *come = query_text(target->conn, "SELECT max(remote_lsn) FROM pg_replication_origin_status JOIN pg_subscription s "
+								  "ON external_id = 'pg_' || s.oid WHERE subname = %s", literal(target->conn, move->name));
+	bool		is_behind = query_bool(source->conn, "SELECT NOT pg_is_in_recovery() AND %s::pg_lsn > pg_current_wal_lsn()", literal(source->conn, come));
 
 	if (!knows && check_owner(move, source, target, false) != STATUS_DONE)
 		return STATUS_FAILED;
-	if (move->options->cascade || (knows ? gone == NULL : !is_put_back(move)))
+	if (move->options->cascade || (knows ? gone == NULL && !is_behind :
+								   is_noted_as_aborted(move)))
 		return STATUS_DONE;
 	failure_exit_code = EXIT_FAILED;
-	if (knows)
-		return refuse(STATUS_FAILED, text_of("Bring it back from there with pg_dump --schema, and there type: DROP TRIGGER snowid_fence ON each table; or, if it was dropped on purpose, type: %s",
+	if (gone != NULL)
+		return refuse(STATUS_FAILED, text_of("Bring it back from there with pg_dump --schema, and there type: DROP TRIGGER snowid_fence ON each table; ALTER SEQUENCE NO MAXVALUE and setval() of each sequence; or, if it was dropped on purpose, type: %s",
 											 whole_command(move, "abort --cascade")),
 					  "schema %s is not at %s any more, and the copy at %s may be the last; nothing was dropped", gone, source->home, target->home);
 	return refuse(STATUS_FAILED, text_of("Compare each; rows only at --from are nowhere else: snowid-move diff --shard %d --from %s --to %s; if none is needed, type: %s",
 										 move->shards[0]->number, shell_word(target->home), shell_word(source->home), whole_command(move, "abort --cascade")),
-				  "the server at %s does not know that %s is being moved: it was put back to a time before; the copies at %s may be newer, and nothing was dropped",
-				  source->home, move->title, target->home);
+				  "the server at %s %s %s: it was put back to a time before; the copies at %s may be newer, and nothing was dropped",
+				  source->home, knows ? "has lost changes of" : "does not know the move of", move->title, target->home);
 }
 
 /*
@@ -672,8 +679,15 @@ abort_move(const Move *move)
 	if (on_source)
 	{
 		remove_fence(move, source);
+		run(source->conn, "BEGIN");
+		if (target->conn == NULL && !is_noted_as_aborted(move))
+			run(source->conn, "CREATE PUBLICATION %s", ident(source->conn, name_of_abort(move)));
 		forget_journal(move, source);
+		run(source->conn, "COMMIT");
 	}
+	else if (!query_bool(target->conn, "SELECT count(*) FROM snowid.moves WHERE details ->> 'move_id' = %s", literal(target->conn, journal->move_id)) &&
+			 is_noted_as_aborted(move))
+		run(source->conn, "DROP PUBLICATION %s", ident(source->conn, name_of_abort(move)));
 	report_info("%s: the move is undone", move->title);
 	return STATUS_DONE;
 }

@@ -497,11 +497,10 @@ claim_target(const Move *move)
 		"INSERT INTO snowid.moves (shard, schema, role, step, peer, details) "
 		"SELECT shard, schema, 'target', 'claimed', %s, jsonb_build_object('begun_as', 'target', 'move_id', %s::text, 'reverse', %s, "
 		"'name', %s::text, 'reverse_name', %s::text, 'registry', %s::text, 'fleet_move', %s::text, "
-		"'registered', shard IN (SELECT shard FROM added), 'peer_system', %s::text, 'peer_at', %s::text) FROM %s",
+		"'registered', shard IN (SELECT shard FROM added), 'peer_system', %s::text) FROM %s",
 		given, literal(conn, move->source.home), literal(conn, claimed->move_id), claimed->reverse ? "true" : "false",
 		literal(conn, move->name), literal(conn, move->reverse_name),
-		literal(conn, claimed->registry), literal(conn, claimed->fleet_move), literal(conn, move->source.system),
-		literal(conn, query_text(move->source.conn, "SELECT concat(%s, ' ', pg_current_wal_lsn())", literal(move->source.conn, move->source.timeline))), given);
+		literal(conn, claimed->registry), literal(conn, claimed->fleet_move), literal(conn, move->source.system), given);
 	others = query_text(conn, "SELECT string_agg(shard::text, ', ') FROM %s LEFT JOIN snowid.shard_registry r USING (shard) "
 						"WHERE (r.schema, r.sequence) IS DISTINCT FROM (g.schema, g.sequence) OR r.epoch IS DISTINCT FROM g.epoch", given);
 	if (others != NULL)

@@ -167,7 +167,7 @@ names_are_trusted(const MoveOptions *options, PGconn *from, PGconn *conn, const 
 		PGresult   *fits = query(conns[i], BETTER_FITS_SQL, literal(conns[i], called));
 
 		if (PQntuples(fits) > 0)
-			return refuse(false, text_of("%s " TO_TRUST, PQgetvalue(fits, 0, 1)), "%s: %s", label_of(conns[i]), PQgetvalue(fits, 0, 0));
+			return refuse(false, text_of("As a superuser, type there: %s " TO_TRUST, PQgetvalue(fits, 0, 1)), "%s: %s", label_of(conns[i]), PQgetvalue(fits, 0, 0));
 		PQclear(fits);
 	}
 	return true;

@@ -37,7 +37,7 @@ if (shard !== undefined && !(/^\d{1,4}$/.test(shard) && Number(shard) < 8192))
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 const name = `snowid_${version.replace(/\.\d+$/, '').replaceAll('.', '_')}`;
 const sql = `-- snowid ${version}, portable edition\n${readFileSync(new URL('../dist/snowid.sql', import.meta.url), 'utf8')}`
-	+ (shard === undefined ? '' : `\nSELECT snowid.register_shard(${shard}, 'public');\n`);
+	+ (shard === undefined ? '' : `\nSELECT snowid.register_shard(${shard}, 'public') WHERE NOT EXISTS (SELECT FROM snowid.shard_registry WHERE shard = ${shard} AND schema = 'public');\n`);
 const directory = out ?? WHERE[tool];
 const now = new Date();
 const stamp = now.toISOString().replace(/\D/g, '').slice(0, 14);
@@ -101,7 +101,7 @@ case 'drizzle': {
 	const made = existsSync(directory) && readdirSync(directory).filter((file) => file.endsWith(`_${name}.sql`)).sort().at(-1);
 	if (!made)
 		fail(`snowid: drizzle-kit has made its empty migration elsewhere than in ${directory}: remove it, and name that directory by --out`);
-	write(join(directory, made), sql.replace(/\n(?=SELECT snowid\.register_shard\(\d+, 'public'\);\n$)/, '\n--> statement-breakpoint\n'));
+	write(join(directory, made), sql.replace(/\n(?=SELECT snowid\.register_shard\(\d+, 'public'\) [^;]*;\n$)/, '\n--> statement-breakpoint\n'));
 	break;
 }
 default:

@@ -82,6 +82,7 @@ for my $timeline ('the same timeline', 'another timeline')
 		my $id = $a->safe_psql('postgres', q{INSERT INTO insta5.users (name) VALUES ('newer') RETURNING id});
 		moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
 		put_back($a, $a, $timeline =~ s/ /_/gr);
+		$a->safe_psql('postgres', q{INSERT INTO insta5.users (name) SELECT 'since' FROM generate_series(1, 5000)});
 		if ($timeline =~ /another/)
 		{
 			$a->stop;
@@ -91,7 +92,7 @@ for my $timeline ('the same timeline', 'another timeline')
 			$a->safe_psql('postgres', 'SELECT pg_switch_wal()') for 1 .. 3;
 			$a->safe_psql('postgres', 'CREATE TABLE public.later (); DROP TABLE public.later');
 		}
-		my $said = moves_ok($a, $b, 5, ['abort'], 1, 'abort', qr/does not know that shard 5 is being moved: it was put back.* nothing was dropped\n.*snowid-move abort --cascade --shard 5 /s);
+		my $said = moves_ok($a, $b, 5, ['abort'], 1, 'abort', qr/does not know the move of shard 5: it was put back.* nothing was dropped\n.*snowid-move abort --cascade --shard 5 /s);
 		my $diff = $said =~ /nowhere else: (snowid-move diff .*?);/ ? `$1 2>&1` : 'no command';
 		like($diff, qr/users.*1 only at --from/, '... and what it tells shows what would be lost') or diag $diff;
 		is($b->safe_psql('postgres', "SELECT count(*) FROM insta5.users WHERE id = $id"), '1', 'the newer copy is there');
@@ -99,6 +100,38 @@ for my $timeline ('the same timeline', 'another timeline')
 		nothing_left_ok($_, 'a source that was put back') for $a, $b;
 	};
 }
+
+# To the middle of the move: what has come since is lost there.
+subtest 'a source that was put back to the middle' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$a->stop;
+	$a->backup_fs_cold('middle');
+	$a->start;
+	my $id = $a->safe_psql('postgres', q{INSERT INTO insta5.users (name) VALUES ('newer') RETURNING id});
+	$b->poll_query_until('postgres', "SELECT count(*) = 1 FROM insta5.users WHERE id = $id") or die 'it does not come';
+	put_back($a, $a, 'middle');
+	moves_ok($a, $b, 5, ['abort'], 1, 'abort', qr/has lost changes of shard 5: it was put back.* nothing was dropped\n.*snowid-move abort --cascade --shard 5 /s);
+	moves_ok($a, $b, 5, [ 'abort', '--cascade' ], 0, 'who has looked may');
+	nothing_left_ok($_, 'a source that was put back to the middle') for $a, $b;
+};
+
+# Aborted while the target was away, which is no reason to compare, also after a fail-over.
+subtest 'a target that was away' => sub {
+	fresh_shard($a, $b);
+	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
+	$b->stop;
+	moves_ok($a, $b, 5, ['abort'], 0, 'aborted without it');
+	is($a->safe_psql('postgres', q{SELECT count(*) FROM pg_publication WHERE pubname ^@ 'snowid_aborted_5_'}), '1', 'which is noted');
+	$a->stop;
+	$a->set_standby_mode;
+	$a->start;
+	$a->promote;
+	$b->start;
+	moves_ok($a, $b, 5, ['abort'], 0, 'with it');
+	is($a->safe_psql('postgres', 'SELECT count(*) FROM pg_publication'), '0', 'and forgotten');
+	nothing_left_ok($_, 'a target that was away') for $a, $b;
+};
 
 # There once, back, and there again: a target that was restored to the first time has it, but as it was then.
 subtest 'a target that had the shard before' => sub {
@@ -133,7 +166,7 @@ CREATE TABLE public.had AS TABLE snowid.shard_registry; DELETE FROM snowid.shard
 	moves_ok($a, $b, 5, ['abort'], 1, 'abort', qr/shard 5 does not live at .*may be the last; nothing was dropped/);
 	is($b->safe_psql('postgres', 'SELECT count(*) > 0 FROM insta5.users'), 't', 'the copy is there');
 	$a->safe_psql('postgres', q{ALTER SCHEMA kept RENAME TO insta5; INSERT INTO snowid.shard_registry TABLE public.had});
-	moves_ok($a, $b, 5, ['abort'], 0, 'with the shard, but without the journal');
+	moves_ok($a, $b, 5, [ 'abort', '--cascade' ], 0, 'with the shard, but without the journal');
 	$a->safe_psql('postgres', 'DROP TABLE public.was, public.had');
 	lives_on_ok($a, $b, 'aborted');
 	nothing_left_ok($_, 'a source without the shard') for $a, $b;
@@ -210,8 +243,10 @@ subtest 'a source whose schema is dropped' => sub {
 	moves_ok($a, $b, 5, [ '--stop-after', 'copied' ], 0, 'copied');
 	$a->safe_psql('postgres', 'DROP SCHEMA insta5 CASCADE');
 	moves_ok($a, $b, 5, ['abort'], 1, 'abort', qr/schema insta5 is not at .* any more, and the copy at .* may be the last; nothing was dropped\n.*pg_dump --schema.*snowid-move abort --cascade --shard 5 /s);
+	$a->safe_psql('postgres', 'CREATE SCHEMA insta5');
+	moves_ok($a, $b, 5, ['abort'], 1, 'nor is it the same that was made anew', qr/schema insta5 is not at .* any more/);
 	is($b->safe_psql('postgres', 'SELECT count(*) > 0 FROM insta5.users'), 't', 'the copy is there');
-	$a->safe_psql('postgres', 'CREATE TABLE public.had AS TABLE snowid.shard_registry; DELETE FROM snowid.shard_registry');
+	$a->safe_psql('postgres', 'DROP SCHEMA insta5; CREATE TABLE public.had AS TABLE snowid.shard_registry; DELETE FROM snowid.shard_registry');
 	moves_ok($a, $b, 5, ['status'], 1, 'status, without the row, too');
 	$a->safe_psql('postgres', 'INSERT INTO snowid.shard_registry TABLE public.had; DROP TABLE public.had');
 	moves_ok($a, $b, 5, [ 'abort', '--cascade' ], 0, 'dropped on purpose');

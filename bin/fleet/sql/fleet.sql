@@ -287,7 +287,7 @@ WITH s AS MATERIALIZED (SELECT k.* FROM snowid.servers v JOIN address d USING (h
  UNION ALL SELECT 3, format('moves of %s shards are not finished there, the first is %s', count(*), min(shard)), 'To see what ends each, type: snowid-fleet status ' || :'registry'
   FROM going JOIN s ON s.n IN (source, target) HAVING count(*) > 0
  UNION ALL SELECT 7, format('closed copies of %s shards are there, the first of shard %s', count(*), min(c::int)), 'To see what is only in them, type: snowid-move audit '
-  || :'registry' || '; or there: SELECT * FROM snowid.copies;' FROM s, jsonb_array_elements_text(facts -> 'closed') c HAVING count(*) > 0
+  || :'registry' || '; those of snowid.copies there go with DROP SCHEMA' FROM s, jsonb_array_elements_text(facts -> 'closed') c HAVING count(*) > 0
  UNION ALL SELECT 4, 'a row of snowid.placements names it', format('At the directory, type: UPDATE snowid.placements SET servers = array_remove(servers, %1$L) WHERE %1$L = ANY (servers);', :'name')
   FROM snowid.placements WHERE :'name' = ANY (servers)
  UNION ALL SELECT 5, 'its home leads to a standby', format('With the hosts of all, type first: snowid-fleet add %s ''HOSTS target_session_attrs=read-write'' %s', name, :'registry')

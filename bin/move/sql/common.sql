@@ -158,28 +158,37 @@ SELECT CASE WHEN s < -86400 THEN 'FAILED' WHEN abs(s) > 2 THEN 'warning' ELSE 'o
 FROM (SELECT extract(epoch FROM clock_timestamp()) - :'other'::numeric) t (s)
 $$ AS clocks_apart \gset
 
--- May a text that called the function p come to call another, which fits better?  Such texts have casts to the
--- types that p takes, but where these are polymorphic, or left out.
+-- What calls a function or an operator, so that definitions made again as texts look for it in a schema, and may find one
+-- that fits better: such texts have casts to the types that it takes, but where these are polymorphic, or left out; where
+-- an aggregate names it; and where a subquery is compared.
 SELECT $$
-(p.provariadic <> 0 OR p.pronargdefaults > 0 OR EXISTS (SELECT FROM pg_type y WHERE y.oid = ANY (p.proargtypes) AND typtype = 'p'))
-$$ AS loosely_called \gset
-
--- What calls such, so that definitions made again as texts look for it in a schema.
-SELECT $$
-WITH :objects
-SELECT coalesce(json_agg(jsonb_build_object('caller', pg_describe_object(classid, objid, 0), 'code', code::regprocedure, 'place', place::regnamespace)), '[]') AS other
-FROM (SELECT DISTINCT classid, objid, p.oid AS code, coalesce(oprnamespace, pronamespace) AS place FROM object JOIN pg_depend d USING (classid, objid)
- LEFT JOIN pg_operator o ON d.refclassid = o.tableoid AND o.oid = d.refobjid JOIN pg_proc p ON p.oid = CASE d.refclassid WHEN p.tableoid THEN d.refobjid ELSE oprcode END
- WHERE namespace :in_shard AND :loosely_called AND proowner IN (:trusted_roles)) c WHERE place <> 'pg_catalog'::regnamespace
+WITH :objects, inside AS MATERIALIZED (SELECT classid, objid FROM object WHERE namespace :in_shard),
+dep AS MATERIALIZED (SELECT classid, objid, refclassid, refobjid FROM inside JOIN pg_depend USING (classid, objid)
+ WHERE refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass) AND refobjid >= 16384)
+SELECT coalesce(json_agg(DISTINCT jsonb_build_object('caller', pg_describe_object(classid, objid, 0), 'code', p.oid::regprocedure, 'place', place::regnamespace,
+ 'name', x.name, 'is_operator', is_operator)), '[]') AS other
+FROM dep d, LATERAL (SELECT oprcode, oprnamespace, oprname, true FROM pg_operator o WHERE d.refclassid = o.tableoid AND o.oid = d.refobjid
+ UNION ALL SELECT f.oid, pronamespace, proname, false FROM pg_proc f WHERE d.refclassid = f.tableoid AND f.oid = d.refobjid) x (code, place, name, is_operator)
+JOIN pg_proc p ON p.oid = code
+WHERE p.proowner IN (:trusted_roles) AND (provariadic <> 0 OR pronargdefaults > 0 OR EXISTS (SELECT FROM pg_type y WHERE y.oid = ANY (proargtypes) AND typtype = 'p')
+ OR EXISTS (SELECT FROM pg_aggregate g WHERE d.classid = 'pg_proc'::regclass AND aggfnoid = d.objid)
+ OR is_operator AND coalesce((SELECT ev_action::text FROM pg_rewrite w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)),
+  (SELECT concat(polqual, polwithcheck) FROM pg_policy w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)),
+  (SELECT prosqlbody::text FROM pg_proc w WHERE (d.classid, d.objid) = (w.tableoid, w.oid))) ~ 'SUBLINK')
 $$ AS code_looked_for \gset
 
--- Where somebody who is not trusted may put another.
+-- Where somebody who is not trusted has put another, or may.
 SELECT $$
-SELECT format('%s calls %s, and %s may put one that fits better into schema %s, which would run instead', caller, code, who, place) AS what,
- format('Type there: REVOKE CREATE ON SCHEMA %s FROM %s;', place, who) AS to_do
-FROM json_to_recordset(:'other'::json) x (caller text, code text, place text) JOIN pg_namespace n ON quote_ident(nspname) = place, aclexplode(coalesce(nspacl, acldefault('n', nspowner))),
-LATERAL (SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END) w (who)
-WHERE privilege_type = 'CREATE' AND grantee NOT IN (:trusted_roles)
+SELECT DISTINCT format('%s calls %s; %s %s in schema %s one that fits better, which would run instead', caller, code, who, does, place) AS what, to_do
+FROM json_to_recordset(:'other'::json) x (caller text, code text, place text, name name, is_operator bool) JOIN pg_namespace n ON quote_ident(nspname) = place
+JOIN pg_database ON datname = current_database(), LATERAL (
+ SELECT CASE nspowner WHEN 'pg_database_owner'::regrole THEN datdba ELSE nspowner END, 'may put', format('ALTER SCHEMA %s OWNER TO %I;', place, current_user)
+ UNION ALL SELECT grantee, 'may put', format('REVOKE CREATE ON SCHEMA %s FROM %s CASCADE;', place, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
+  FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE' AND grantee <> nspowner
+ UNION ALL SELECT proowner, 'may have', format('DROP ROUTINE %s;', f.oid::regprocedure) FROM pg_proc f WHERE pronamespace = n.oid AND proname = name AND NOT is_operator
+ UNION ALL SELECT oprowner, 'may have', format('DROP OPERATOR %s;', f.oid::regoperator) FROM pg_operator f WHERE oprnamespace = n.oid AND oprname = name AND is_operator) y (owner, does, to_do),
+LATERAL (SELECT CASE owner WHEN 0 THEN 'PUBLIC' ELSE owner::regrole::text END) w (who)
+WHERE owner NOT IN (:trusted_roles)
 $$ AS better_fits \gset
 
 -- Functions that the copy runs as the role that we have: those of CHECKs, domains,

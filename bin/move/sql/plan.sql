@@ -293,7 +293,7 @@ AND NOT EXISTS (SELECT FROM pg_depend e WHERE (e.classid, e.objid, e.deptype) = 
 ORDER BY 2;
 
 SELECT $$
-SELECT 'FAILED', what, to_do || ' Or, if you trust that role with both servers, say so: --trust-owners.' FROM (:better_fits) x WHERE NOT :'trust_owners'::bool ORDER BY 2
+SELECT 'FAILED', what, format('As a superuser, type there: %s Or, if you trust that role with both servers, say so: --trust-owners.', to_do) FROM (:better_fits) x WHERE NOT :'trust_owners'::bool ORDER BY 2
 $$ AS others_found \gset
 
 \echo names on the source

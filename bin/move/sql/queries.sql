@@ -64,8 +64,8 @@ ORDER BY min(shard) OVER (PARTITION BY details ->> 'move_id'), 1, shard;
 -- Schemas that are gone in the middle of their move, and have no other name.
 -- arguments: numbers
 \echo dropped_in_move_sql
-SELECT string_agg(quote_ident(schema), ', ' ORDER BY shard) FROM snowid.moves WHERE shard IN (:'numbers') AND to_regnamespace(quote_ident(schema)) IS NULL
-AND NOT EXISTS (SELECT FROM pg_namespace WHERE oid = (details ->> 'schema_oid')::oid);
+SELECT string_agg(quote_ident(schema), ', ' ORDER BY shard) FROM snowid.moves WHERE shard IN (:'numbers')
+AND NOT EXISTS (SELECT FROM pg_namespace WHERE oid = coalesce((details ->> 'schema_oid')::oid, to_regnamespace(quote_ident(schema))));
 
 -- Takes away what the role's default privileges would give to what it makes, and gives
 -- them back: pg_dump counts on those of PostgreSQL.

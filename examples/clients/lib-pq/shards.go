@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -150,8 +151,9 @@ func parsePairs(pairs string) *home {
 	// For PgBouncer before 1.21: a statement is prepared and executed in one round trip.
 	rest := "binary_parameters=yes"
 
-	// Nor does it know libpq's sslmode "prefer".
-	if !strings.Contains(pairs, "sslrootcert") {
+	// Nor does it know libpq's sslmodes "prefer" and "allow"; others it takes from the environment.
+	mode := os.Getenv("PGSSLMODE")
+	if !strings.Contains(pairs, "sslrootcert") && (mode == "" || mode == "prefer" || mode == "allow") {
 		rest += " sslmode=disable"
 	}
 	for _, found := range pair.FindAllStringSubmatch(pairs, -1) {
