@@ -269,6 +269,15 @@ if ($jdbc_client)
 		'2100|1342|1342', 'jdbc: blocks never overlap');
 }
 
+# Whoever asks for TLS by the environment does not go on without it.
+my ($libpq_go) = grep { $_->{name} eq 'lib-pq' && $_->{found} } @clients;
+if ($libpq_go)
+{
+	my $run = start_in($libpq_go, [ @{ $libpq_go->{run} }, 31341 ], address('direct', $node->port), PGSSLMODE => 'require');
+	IPC::Run::finish($run->{harness});
+	like($run->{out} . $run->{err}, qr/SSL is not enabled/, 'lib-pq: no rows go without TLS');
+}
+
 # A shard moves.  Between the decision and the opening the program that moves it is
 # killed: the old server refuses writers (SN001), and the new one, too (SN002).  A few
 # clients for each of the shards: all of them at once take so long to start that the

@@ -193,7 +193,7 @@ my @snowid = ('node', "$tmp/node_modules/snowid/bin/snowid.mjs");
 $node->safe_psql('postgres', 'CREATE DATABASE migrated');
 ($said, $err) = run_command([ @snowid, 'migration', '--tool', 'sql', '--shard', 5, '--out', "$tmp/sql" ]);
 is($said, "$tmp/sql/snowid_1_0.sql", 'a migration is written') or diag($err);
-$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', $said, $node->connstr('migrated') ], 'and installs the portable edition');
+$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', $said, $node->connstr('migrated') ], 'and installs the portable edition' . $_) for '', ', again, as after a rollback';
 is($node->safe_psql('migrated', 'SELECT snowid.version(), shard FROM snowid.shard_registry'), '1.0|5', 'of this version, with its shard');
 for my $wrong ([qw(--tool flyway)], [qw(--tool sql --shard 8192)], [qw(--tool sql --no)], [ '--tool', 'sql', '--shard', 5, '--out', "$tmp/sql" ])
 {
