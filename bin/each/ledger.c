@@ -93,14 +93,15 @@ schemas_of_path(PGconn *conn)
 	return schemas;
 }
 
-/* Whose code a script could run, as an expression: of the schema n, if it is called something, and of the path. */
+/* Whose code a script could run, as an expression: of the schema n, if it is called something, and of the path, if there is one. */
 const char *
 untrusted(const char *what, const char *schemas)
 {
 	if (options.trust_owners)
 		return "NULL::text";
-	return text_of("coalesce(%s, " UNTRUSTED_PATH ") || '; connect as that role, or say --trust-owners'",
-				   what != NULL ? text_of("'%s is of another role: ' || " UNTRUSTED, what) : "NULL", schemas);
+	return text_of("coalesce(%s, %s) || '; connect as that role, or say --trust-owners'",
+				   what != NULL ? text_of("'%s is of another role: ' || " UNTRUSTED, what) : "NULL",
+				   schemas != NULL ? text_of(UNTRUSTED_PATH, schemas) : "NULL");
 }
 
 /* Take the lock against others of us, if nobody has it. */
@@ -340,16 +341,20 @@ run_statements(PGconn *conn, Place *place, int done)
 static State
 look(PGconn *conn, Place *place)
 {
+	/* Where nobody else could put something, a session need not look again. */
+	static char *looked_at = NULL;
 	Task	   *task = place->task;
 	int			key = options.each_server ? SERVER : task->shard;
 	char	   *holder = text_of(HOLDER, text_of(OUR_LOCK, LOCK_CLASS, key));
 	char	   *schemas = schemas_of_path(conn);
+	char	   *path = text_of("%d %s %s", PQbackendPID(conn), label_of(conn), schemas != NULL ? schemas : "");
+	char	   *to_look = looked_at == NULL || strcmp(path, looked_at) != 0 ? schemas : NULL;
 	PGresult   *res = schemas == NULL ? NULL :
 	options.each_server ? try_query(conn, "SET lock_timeout = %d; " LOOK_AT_SERVER, options.lock_timeout_ms, holder, schemas, LOCK_CLASS, key,
-									untrusted("schema " SERVERS_SCHEMA, schemas)) :
+									untrusted("schema " SERVERS_SCHEMA, to_look)) :
 	try_query(conn, "SET lock_timeout = %d; " LOOK, options.lock_timeout_ms, holder,
 			  (long long) Max(options.max_lag, 0), schemas, LOCK_CLASS, task->shard,
-			  options.max_lag < 0 ? "0" : LAG, untrusted("what is in it", schemas), task->shard);
+			  options.max_lag < 0 ? "0" : LAG, untrusted("what is in it", to_look), task->shard);
 	State		state = DONE;
 
 	if (res == NULL)
@@ -357,6 +362,11 @@ look(PGconn *conn, Place *place)
 	set_message(task, "%s", PQgetvalue(res, 0, 0));
 	if (task->message[0] != '\0')
 		state = *PQgetvalue(res, 0, 1) == 't' ? FAILED : TODO;
+	else if (to_look != NULL)
+	{
+		pg_free(looked_at);
+		looked_at = format_of("%s", path);
+	}
 	place->schema = keep_text(field(res, 0, 2));
 	place->path = keep_text(field(res, 0, 3));
 	PQclear(res);

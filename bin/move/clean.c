@@ -681,7 +681,11 @@ abort_move(const Move *move)
 		remove_fence(move, source);
 		run(source->conn, "BEGIN");
 		if (target->conn == NULL && !is_noted_as_aborted(move))
+		{
 			run(source->conn, "CREATE PUBLICATION %s", ident(source->conn, name_of_abort(move)));
+			report_info("%s: publication %s at %s says so until the target is told; if that is lost for ever, drop it",
+						move->title, name_of_abort(move), source->home);
+		}
 		forget_journal(move, source);
 		run(source->conn, "COMMIT");
 	}
