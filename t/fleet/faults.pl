@@ -113,6 +113,19 @@ $s2->safe_psql('postgres', ($said =~ /type there: (GRANT .*;)$/m)[0] // '');
 fleet_ok([ 'balance', '--dry-run' ], 0, '... what was typed helps');
 $dir->safe_psql('postgres', q{UPDATE snowid.servers SET home = replace(home, ' user=''J oe''', '') WHERE name = 's2'});
 
+# Nor is one down that wants a password, or that several hosts lead to.
+$s2->safe_psql('postgres', 'CREATE ROLE closed; CREATE ROLE guarded LOGIN');
+my $hba = slurp_file($s2->data_dir . '/pg_hba.conf');
+unlink $s2->data_dir . '/pg_hba.conf';
+append_to_file($s2->data_dir . '/pg_hba.conf', "local all guarded scram-sha-256\n$hba");
+$s2->reload;
+for my $home (home_of($s2) . ' user=guarded', home_of($s2) =~ s/host=(\S+) port=(\d+)/host=$1,$1 port=$2,1/r . ' user=closed')
+{
+	$dir->safe_psql('postgres', "UPDATE snowid.servers SET home = '$home' WHERE name = 's2'");
+	unlike(fleet_ok([ 'status' ], 1, "a home as $home", qr/^s2 .*  NOT KNOWN: /m), qr/standby/, '... is of a server that is there');
+}
+$dir->safe_psql('postgres', "UPDATE snowid.servers SET home = '" . home_of($s2) . "' WHERE name = 's2'");
+
 # At the directory, too.
 $dir->safe_psql('postgres', 'CREATE ROLE joe LOGIN; REVOKE TEMP ON DATABASE postgres FROM PUBLIC');
 for my $needs (qr/at the directory you may make no temporary tables\n.*hint: There, type: (GRANT .*;)$/m, qr/the directory cannot be asked what it has: .*; type there: (GRANT .*;)$/m, undef)
