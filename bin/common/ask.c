@@ -17,13 +17,13 @@ give_up(Server *server, const char *why)
 	return 0;
 }
 
-/* It may be there, and have refused us, in whatever language. */
+/* It may be there, and have refused us, in whatever language.  Of one host that is told as fast as the refusal came. */
 static bool
 is_there(const Server *server)
 {
-	PGPing		ping = PQping(server->conninfo);
+	PGPing		ping = strchr(server->conninfo, ',') != NULL ? PQPING_NO_ATTEMPT : PQping(server->conninfo);
 
-	return ping == PQPING_OK || ping == PQPING_REJECT;
+	return server->is_there || ping == PQPING_OK || ping == PQPING_REJECT;
 }
 
 /* It has not let us in, or ended the session. */
@@ -33,21 +33,43 @@ give_up_refused(Server *server)
 	return give_up(server, text_of("%s%s", is_there(server) ? IT_ANSWERS : "", PQerrorMessage(server->conn)));
 }
 
-/* In a thread: a name is looked up, and what waits for a connection goes on to the next host. */
+static PGconn *
+begin_connection(const Server *server)
+{
+	const char *const keywords[] = {"user", "dbname", "fallback_application_name", "client_encoding", NULL};
+	const char *const values[] = {server->user, server->conninfo, progname, "UTF8", NULL};
+
+	return (strchr(server->conninfo, ',') != NULL ? PQconnectdbParams : PQconnectStartParams) (keywords, values, true);
+}
+
+/* In a thread: a name is looked up, and what waits for a connection goes on to the next host; of several, as the other role, too. */
 static void *
 connect_server(void *given)
 {
 	Server	   *server = given;
-	const char *const keywords[] = {"user", "dbname", "fallback_application_name", "client_encoding", NULL};
-	const char *const values[] = {server->user, server->conninfo, progname, "UTF8", NULL};
+	int64		start = now_ms();
+	PGconn	   *conn = begin_connection(server);
 
-	server->conn = (strchr(server->conninfo, ',') != NULL ? PQconnectdbParams : PQconnectStartParams) (keywords, values, true);
+	if (strchr(server->conninfo, ',') != NULL && PQstatus(conn) == CONNECTION_BAD)
+	{
+		/* Hosts that hang are not waited for twice. */
+		PGPing		ping = now_ms() - start < ANSWER_MS / 4 ? PQping(server->conninfo) : PQPING_NO_ATTEMPT;
+
+		server->is_there = ping == PQPING_OK || ping == PQPING_REJECT || strstr(PQerrorMessage(conn), "FATAL") != NULL;
+		if (server->is_there)
+		{
+			PQfinish(conn);
+			server->user = server->teller;
+			conn = begin_connection(server);
+		}
+	}
+	server->conn = conn;
 	return NULL;
 }
 
 /* A step of a server's: connected, asked, answered.  Returns what to wait for, or 0 when there is no more. */
 static short
-go_on(Server *server, const char *sql, int limit_ms, const char *user)
+go_on(Server *server, const char *sql, int limit_ms)
 {
 	PGresult   *res;
 
@@ -55,11 +77,11 @@ go_on(Server *server, const char *sql, int limit_ms, const char *user)
 	{
 		PostgresPollingStatusType status = PQconnectPoll(server->conn);
 
-		if (status == PGRES_POLLING_FAILED && server->user == NULL && is_there(server))
+		if (status == PGRES_POLLING_FAILED && server->user == NULL && strchr(server->conninfo, ',') == NULL && is_there(server))
 		{
-			server->user = user;
+			server->user = server->teller;
 			PQfinish(server->conn);
-			connect_server(server);
+			server->conn = begin_connection(server);
 			return PQstatus(server->conn) == CONNECTION_BAD ? give_up_refused(server) : POLLOUT;
 		}
 		if (status == PGRES_POLLING_FAILED)
@@ -98,6 +120,8 @@ ask_all(Server *servers, int nservers, const char *sql, int more_ms, PGconn *tel
 	int			left;
 
 	for (int i = 0; i < nservers; i++)
+		servers[i].teller = PQuser(teller);
+	for (int i = 0; i < nservers; i++)
 		if (pthread_create(&servers[i].thread, NULL, connect_server, &servers[i]) != 0)
 			fail();
 	for (int i = 0; i < nservers; i++)
@@ -123,7 +147,7 @@ ask_all(Server *servers, int nservers, const char *sql, int more_ms, PGconn *tel
 			if (servers[i].conn == NULL || waits[i].events == 0)
 				continue;
 			if (waits[i].revents != 0)
-				waits[i].events = go_on(&servers[i], sql, ANSWER_MS + more_ms, PQuser(teller));
+				waits[i].events = go_on(&servers[i], sql, ANSWER_MS + more_ms);
 			waits[i].fd = waits[i].events == 0 ? -1 : PQsocket(servers[i].conn);
 			left += waits[i].events != 0;
 		}

@@ -16,8 +16,10 @@ typedef struct Server
 	const char *label;			/* for messages */
 	const char *conninfo;
 	const char *user;			/* the teller's, if ours is not let in */
+	const char *teller;			/* that one */
 	PGconn	   *conn;
 	pthread_t	thread;			/* which makes it */
+	bool		is_there;		/* of several hosts, one has refused us */
 	bool		is_asked;
 	PGresult   *answer;			/* of the last question; NULL: none came */
 	char	   *trouble;		/* why not */

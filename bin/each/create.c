@@ -41,7 +41,7 @@
 
 /*
  * Who has, or may put, a function which fits better where a definition of the schema n looks for one by its name, when it is
- * made again: such a text has casts to the types that a function takes, but where these are polymorphic, or left out; where
+ * made again: such a text has casts to the types that a function takes, but where these are polymorphic, of rows, or left out; where
  * an aggregate names it; and where a subquery is compared.
  */
 #define UNTRUSTED_NAME \
@@ -54,12 +54,12 @@
 	"JOIN pg_proc p ON p.oid = code JOIN pg_namespace s ON s.oid = place, " \
 	"LATERAL (SELECT nspowner, concat('ALTER SCHEMA ', s.oid::regnamespace, ' OWNER TO ', quote_ident(session_user)) " \
 	"UNION ALL SELECT grantee, concat('REVOKE CREATE ON SCHEMA ', s.oid::regnamespace, ' FROM ', CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END, ' CASCADE') " \
-	"FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE' AND grantee <> nspowner " \
+	"FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE' AND grantee <> nspowner AND grantor = nspowner " \
 	"UNION ALL SELECT proowner, concat('DROP ROUTINE ', q.oid::regprocedure) FROM pg_proc q WHERE pronamespace = place AND proname = name AND NOT is_operator " \
 	"UNION ALL SELECT oprowner, concat('DROP OPERATOR ', q.oid::regoperator) FROM pg_operator q WHERE oprnamespace = place AND oprname = name AND is_operator) f (f, by), " WHO " " \
-	"WHERE (provariadic <> 0 OR pronargdefaults > 0 OR EXISTS (SELECT FROM pg_type y WHERE y.oid = ANY (proargtypes) AND typtype = 'p') " \
+	"WHERE (provariadic <> 0 OR pronargdefaults > 0 OR EXISTS (SELECT FROM pg_type y WHERE y.oid = ANY (proargtypes) AND typtype IN ('p', 'c')) " \
 	"OR EXISTS (SELECT FROM pg_aggregate g WHERE d.classid = 'pg_proc'::regclass AND aggfnoid = d.objid) " \
-	"OR is_operator AND coalesce((SELECT ev_action::text FROM pg_rewrite w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)), " \
+	"OR is_operator AND coalesce((SELECT concat(ev_qual, ev_action) FROM pg_rewrite w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)), " \
 	"(SELECT concat(polqual, polwithcheck) FROM pg_policy w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)), " \
 	"(SELECT prosqlbody::text FROM pg_proc w WHERE (d.classid, d.objid) = (w.tableoid, w.oid))) ~ 'SUBLINK') " \
 	"AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"

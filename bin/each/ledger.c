@@ -341,14 +341,18 @@ run_statements(PGconn *conn, Place *place, int done)
 static State
 look(PGconn *conn, Place *place)
 {
-	/* Where nobody else could put something, a session need not look again. */
+	/*
+	 * Where nobody else could put something, a session need not look again
+	 * for a while: only who is trusted could let him.
+	 */
 	static char *looked_at = NULL;
+	static int64 looked_until = 0;
 	Task	   *task = place->task;
 	int			key = options.each_server ? SERVER : task->shard;
 	char	   *holder = text_of(HOLDER, text_of(OUR_LOCK, LOCK_CLASS, key));
 	char	   *schemas = schemas_of_path(conn);
 	char	   *path = text_of("%d %s %s", PQbackendPID(conn), label_of(conn), schemas != NULL ? schemas : "");
-	char	   *to_look = looked_at == NULL || strcmp(path, looked_at) != 0 ? schemas : NULL;
+	char	   *to_look = looked_at == NULL || strcmp(path, looked_at) != 0 || now_ms() > looked_until ? schemas : NULL;
 	PGresult   *res = schemas == NULL ? NULL :
 	options.each_server ? try_query(conn, "SET lock_timeout = %d; " LOOK_AT_SERVER, options.lock_timeout_ms, holder, schemas, LOCK_CLASS, key,
 									untrusted("schema " SERVERS_SCHEMA, to_look)) :
@@ -366,6 +370,7 @@ look(PGconn *conn, Place *place)
 	{
 		pg_free(looked_at);
 		looked_at = format_of("%s", path);
+		looked_until = now_ms() + 5000;
 	}
 	place->schema = keep_text(field(res, 0, 2));
 	place->path = keep_text(field(res, 0, 3));

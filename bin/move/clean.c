@@ -594,9 +594,11 @@ check_left(const Move *move)
 	const Side *target = &move->target;
 	bool		knows = is_known(move, source);
 	char	   *gone = knows ? query_text(source->conn, DROPPED_IN_MOVE_SQL, shard_list(move)) : NULL;
-	char	   *come = query_text(target->conn, "SELECT max(remote_lsn) FROM pg_replication_origin_status JOIN pg_subscription s "
-								  "ON external_id = 'pg_' || s.oid WHERE subname = %s", literal(target->conn, move->name));
-	bool		is_behind = query_bool(source->conn, "SELECT NOT pg_is_in_recovery() AND %s::pg_lsn > pg_current_wal_lsn()", literal(source->conn, come));
+	bool		may_ask = query_bool(target->conn, "SELECT has_function_privilege('pg_show_replication_origin_status()', 'EXECUTE')");
+	char	   *come = !may_ask ? NULL :
+	query_text(target->conn, "SELECT max(remote_lsn) FROM pg_show_replication_origin_status() JOIN pg_subscription s "
+			   "ON external_id = 'pg_' || s.oid WHERE subname = %s", literal(target->conn, move->name));
+	bool		is_behind = query_bool(source->conn, "SELECT CASE WHEN NOT pg_is_in_recovery() THEN %s::pg_lsn > pg_current_wal_lsn() END", literal(source->conn, come));
 
 	if (!knows && check_owner(move, source, target, false) != STATUS_DONE)
 		return STATUS_FAILED;
@@ -680,7 +682,8 @@ abort_move(const Move *move)
 	{
 		remove_fence(move, source);
 		run(source->conn, "BEGIN");
-		if (target->conn == NULL && !is_noted_as_aborted(move))
+		if (target->conn == NULL && !is_noted_as_aborted(move) &&
+			query_bool(source->conn, "SELECT has_database_privilege(current_database(), 'CREATE')"))
 		{
 			run(source->conn, "CREATE PUBLICATION %s", ident(source->conn, name_of_abort(move)));
 			report_info("%s: publication %s at %s says so until the target is told; if that is lost for ever, drop it",
@@ -689,9 +692,9 @@ abort_move(const Move *move)
 		forget_journal(move, source);
 		run(source->conn, "COMMIT");
 	}
-	else if (!query_bool(target->conn, "SELECT count(*) FROM snowid.moves WHERE details ->> 'move_id' = %s", literal(target->conn, journal->move_id)) &&
-			 is_noted_as_aborted(move))
-		run(source->conn, "DROP PUBLICATION %s", ident(source->conn, name_of_abort(move)));
+	if (target->conn != NULL && !query_bool(target->conn, "SELECT count(*) FROM snowid.moves WHERE details ->> 'move_id' = %s", literal(target->conn, journal->move_id)) &&
+		is_noted_as_aborted(move) && !try_run(source->conn, "DROP PUBLICATION %s", ident(source->conn, name_of_abort(move))))
+		report_warning("%s: publication %s at %s is not needed any more, and could not be dropped: %s", move->title, name_of_abort(move), source->home, last_message);
 	report_info("%s: the move is undone", move->title);
 	return STATUS_DONE;
 }

@@ -133,6 +133,18 @@ subtest 'a target that was away' => sub {
 	nothing_left_ok($_, 'a target that was away') for $a, $b;
 };
 
+# A batch, of which one was aborted while the target was away.
+subtest 'a target that was away, and a batch' => sub {
+	fresh_set($a, $b);
+	moves_ok($a, $b, '2-3', [ '--stop-after', 'copied' ], 0, 'copied');
+	$b->stop;
+	moves_ok($a, $b, 2, ['abort'], 0, 'one is aborted without it');
+	$b->start;
+	moves_ok($a, $b, $_, ['abort'], 0, "$_ with it") for 2, 3;
+	is($a->safe_psql('postgres', 'SELECT count(*) FROM pg_publication'), '0', 'and all is forgotten');
+	nothing_left_ok($_, 'a target that was away, and a batch') for $a, $b;
+};
+
 # There once, back, and there again: a target that was restored to the first time has it, but as it was then.
 subtest 'a target that had the shard before' => sub {
 	fresh_shard($a, $b);

@@ -159,8 +159,8 @@ FROM (SELECT extract(epoch FROM clock_timestamp()) - :'other'::numeric) t (s)
 $$ AS clocks_apart \gset
 
 -- What calls a function or an operator, so that definitions made again as texts look for it in a schema, and may find one
--- that fits better: such texts have casts to the types that it takes, but where these are polymorphic, or left out; where
--- an aggregate names it; and where a subquery is compared.
+-- that fits better: such texts have casts to the types that it takes, but where these are polymorphic, of rows, or left out;
+-- where an aggregate names it; and where a subquery is compared.
 SELECT $$
 WITH :objects, inside AS MATERIALIZED (SELECT classid, objid FROM object WHERE namespace :in_shard),
 dep AS MATERIALIZED (SELECT classid, objid, refclassid, refobjid FROM inside JOIN pg_depend USING (classid, objid)
@@ -170,9 +170,9 @@ SELECT coalesce(json_agg(DISTINCT jsonb_build_object('caller', pg_describe_objec
 FROM dep d, LATERAL (SELECT oprcode, oprnamespace, oprname, true FROM pg_operator o WHERE d.refclassid = o.tableoid AND o.oid = d.refobjid
  UNION ALL SELECT f.oid, pronamespace, proname, false FROM pg_proc f WHERE d.refclassid = f.tableoid AND f.oid = d.refobjid) x (code, place, name, is_operator)
 JOIN pg_proc p ON p.oid = code
-WHERE p.proowner IN (:trusted_roles) AND (provariadic <> 0 OR pronargdefaults > 0 OR EXISTS (SELECT FROM pg_type y WHERE y.oid = ANY (proargtypes) AND typtype = 'p')
+WHERE p.proowner IN (:trusted_roles) AND (provariadic <> 0 OR pronargdefaults > 0 OR EXISTS (SELECT FROM pg_type y WHERE y.oid = ANY (proargtypes) AND typtype IN ('p', 'c'))
  OR EXISTS (SELECT FROM pg_aggregate g WHERE d.classid = 'pg_proc'::regclass AND aggfnoid = d.objid)
- OR is_operator AND coalesce((SELECT ev_action::text FROM pg_rewrite w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)),
+ OR is_operator AND coalesce((SELECT concat(ev_qual, ev_action) FROM pg_rewrite w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)),
   (SELECT concat(polqual, polwithcheck) FROM pg_policy w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)),
   (SELECT prosqlbody::text FROM pg_proc w WHERE (d.classid, d.objid) = (w.tableoid, w.oid))) ~ 'SUBLINK')
 $$ AS code_looked_for \gset
@@ -184,7 +184,7 @@ FROM json_to_recordset(:'other'::json) x (caller text, code text, place text, na
 JOIN pg_database ON datname = current_database(), LATERAL (
  SELECT CASE nspowner WHEN 'pg_database_owner'::regrole THEN datdba ELSE nspowner END, 'may put', format('ALTER SCHEMA %s OWNER TO %I;', place, current_user)
  UNION ALL SELECT grantee, 'may put', format('REVOKE CREATE ON SCHEMA %s FROM %s CASCADE;', place, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
-  FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE' AND grantee <> nspowner
+  FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE' AND grantee <> nspowner AND grantor = nspowner
  UNION ALL SELECT proowner, 'may have', format('DROP ROUTINE %s;', f.oid::regprocedure) FROM pg_proc f WHERE pronamespace = n.oid AND proname = name AND NOT is_operator
  UNION ALL SELECT oprowner, 'may have', format('DROP OPERATOR %s;', f.oid::regoperator) FROM pg_operator f WHERE oprnamespace = n.oid AND oprname = name AND is_operator) y (owner, does, to_do),
 LATERAL (SELECT CASE owner WHEN 0 THEN 'PUBLIC' ELSE owner::regrole::text END) w (who)
