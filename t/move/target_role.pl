@@ -133,4 +133,11 @@ is($a->safe_psql('postgres', 'SELECT count(*), max(id) FROM insta7.users'), "101
 cmp_ok($a->safe_psql('postgres', q{SET ROLE owner; INSERT INTO insta7.users (name) VALUES ('here') RETURNING id}), '>', $last, 'and ids go on');
 is((run_move('finish'))[0], 0, 'finished');
 nothing_left_ok($_, 'a way back: finished') for $a, $b;
+
+# Undone, too.
+($code, $said) = run_move(@with_password, '--stop-after', 'copied');
+is($code, 0, 'copied') or diag $said;
+($code, $said) = run_move('abort');
+is($code, 0, 'aborted') or diag $said;
+nothing_left_ok($_, 'aborted') for $a, $b;
 done_testing();
