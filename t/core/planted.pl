@@ -337,6 +337,7 @@ SELECT snowid.drop_shard(111, true), snowid.drop_shard(101);
 SELECT snowid.drop_shard(7777);
 SELECT snowid.drop_shard(100);
 SELECT snowid.drop_shard(100, true), snowid.drop_shard(110, true), snowid.drop_shard(102, true);
+TRUNCATE snowid.shard_registry;
 DROP SCHEMA super CASCADE;
 SQL
 
@@ -344,7 +345,7 @@ SQL
 like( planted_code(sub { $node->psql('app', q(SET search_path = evil, pg_catalog; SELECT quote_ident('x'::pg_catalog.name), 1 = 1)) }),
 	qr/quote_ident\(name\).*operator =/s, 'planted code that runs is seen');
 
-my %expected = ('42601' => 1, 'SN001' => 3, '42704' => 1, '2BP01' => 1);
+my %expected = ('0A000' => 1, '42601' => 1, 'SN001' => 3, '42704' => 1, '2BP01' => 1);
 foreach my $path (undef, 'public, insta0, insta1', 'evil, public, insta0, pg_catalog', 'evil, pg_temp, pg_catalog, public')
 {
 	my ($stdout, $stderr);

@@ -101,10 +101,10 @@ subtest 'a server that is not reached' => sub {
 	moves_ok($a, $b, 5, [], 1, 'the target refuses connections', qr/target/);
 	is($a->safe_psql('postgres', "INSERT INTO $s.users (name) VALUES ('here') RETURNING name"), 'here', 'the shard is written');
 	moves_ok($a, $b, 5, ['abort'], 0, 'aborted without the target', qr/could not be reached/);
-	nothing_left_ok($a, 'without the target');
+	like($a->safe_psql('postgres', 'SELECT string_agg(pubname, $$ $$) FROM pg_publication'), qr/^snowid_aborted_5_\w+$/, 'which it has noted');
 	$b->start;
 	moves_ok($a, $b, 5, ['abort'], 0, 'aborted there, too', qr/is undone/);
-	nothing_left_ok($b, 'with the target again');
+	nothing_left_ok($_, 'with the target again') for $a, $b;
 };
 
 # No file may be larger than 8 MB there.
