@@ -354,7 +354,7 @@ subtest 'a login that comes through before the pause' => sub {
 	await_pooler($own, 'SHOW SERVERS', qr/^S\|[^|]*\|insta9\|(\w+\|)?new\|/m);
 	$hold->{run}->kill_kill;
 	$a->poll_query_until('postgres', "SELECT details ? 'poolers' FROM snowid.moves WHERE shard = 9", 't') or die "does not get there: $errors";
-	usleep(300_000);
+	usleep(300_000);	# in which a PAUSE that does not look would come
 	$lock->query_safe('COMMIT');
 	await_pooler($own, 'SHOW DATABASES', qr/^insta9\|[^|]*\|@{[$b->port]}\|/m);
 	usleep(10_000) while led_to($own, 'insta9') =~ /paused/;
@@ -401,10 +401,10 @@ subtest 'a login that has begun since the pause of another pool' => sub {
 	await_pooler($own, 'SHOW SERVERS', qr/^S\|[^|]*\|insta11\|(\w+\|)?new\|/m);
 	$other->{in} .= "COMMIT;\n";
 	$other->{run}->finish;
-	usleep(300_000);
+	usleep(300_000);	# in which a PAUSE that does not look would come
 	$lock->query_safe('COMMIT');
 	await_pooler($own, 'SHOW DATABASES', qr/^insta11\|[^|]*\|@{[$b->port]}\|/m);
-	usleep(10_000) while led_to($own, 'insta11') =~ /paused/;
+	usleep(10_000) while led_to($own, 'insta11') =~ /paused/ && time < $end;
 	$keeper->{in} .= "SELECT current_setting('port');\n";
 	for (1 .. 5)
 	{
