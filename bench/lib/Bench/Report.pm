@@ -44,7 +44,7 @@ sub judge
 		my $is_gross = $relation eq '<=' ? $value - $mad > 1.5 * $goal : $value + $mad < $goal / 1.5;
 
 		push @verdicts,
-		  { what    => $what, goal => "$relation $goal", got => $value, mad => $mad,
+		  { what    => $what, measure => $measure, goal => "$relation $goal", got => $value, mad => $mad,
 			rounds  => scalar @got,
 			verdict => $is_met ? 'ok' : $is_gross ? 'missed by far' : 'missed',
 			noisy   => @got > 1 && (abs($value - $goal) < $mad || $mad > 0.15 * max(abs $value, $goal)),
