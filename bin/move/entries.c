@@ -7,6 +7,8 @@
  */
 #include "stages.h"
 
+#include <fcntl.h>
+
 #include "sql/queries.inc"
 
 /* Between the registry and the time in the file's first line. */
@@ -103,22 +105,50 @@ known_entry(const char *home, const char *user)
 }
 
 /*
+ * Has a pool's entry in the file, looked for from *at on, these options?  A pooler
+ * could refuse what it has not read yet, and after the decision that is too late.
+ */
+static bool
+is_read(const char *file, const char **at, const char *pool, const char *options)
+{
+	const char *wanted = text_of("' %s", options);
+	const char *name = text_of("\n%s =", pool);
+	const char *line;
+	const char *end;
+
+	if (file == NULL || options[0] == '\0')
+		return true;
+	if ((line = strstr(*at, name)) == NULL && (line = strstr(file, name)) == NULL)
+		return false;
+	*at = line;
+	end = line + 1 + strcspn(line + 1, "\n");
+	return end - line > (ptrdiff_t) strlen(wanted) && strncmp(end - strlen(wanted), wanted, strlen(wanted)) == 0;
+}
+
+/* The file's beginning. */
+static const char *
+title_of(const char *home)
+{
+	return text_of("; entries of PgBouncer, from the registry at %s" AS_OF, home);
+}
+
+/*
  * The entries as a registry has them, but for some shards that live elsewhere: at
- * home.  NULL, and the reason.
+ * home; with the options that the file has, if one is given.  NULL, and the reason.
  */
 static char *
-entries_of(PGconn *conn, const Move *moved, const char *home, const char **reason)
+entries_of(PGconn *conn, const Move *moved, const char *home, const char *file, const char **reason)
 {
 	PQExpBufferData text;
 	char	   *here = home_of_connection(conn);
 	PGresult   *res = query(conn, ENTRIES_SQL, moved != NULL ? shard_list(moved) : "",
 							literal(conn, home != NULL ? home : here), literal(conn, here));
 	const char *last = NULL;
+	const char *at = file;
 
 	*reason = NULL;
 	initPQExpBuffer(&text);
-	appendPQExpBuffer(&text, "; entries of PgBouncer, from the registry at %s" AS_OF "%s\n[databases]\n", here,
-					  query_text(conn, "SELECT date_trunc('second', now())"));
+	appendPQExpBuffer(&text, "%s%s\n[databases]\n", title_of(here), query_text(conn, "SELECT date_trunc('second', now())"));
 	for (int row = 0; row < PQntuples(res) && *reason == NULL; row++)
 	{
 		const char *pool = PQgetvalue(res, row, 0);
@@ -134,6 +164,8 @@ entries_of(PGconn *conn, const Move *moved, const char *home, const char **reaso
 			*reason = text_of("the home of shard %s leads nowhere: %s", shards, where);
 		else if (PQgetisnull(res, row, 4))
 			*reason = text_of("the shards of pool \"%s\" have different entry_options in the registry", pool);
+		else if (!is_read(file, &at, pool, PQgetvalue(res, row, 4)))
+			*reason = text_of("pool \"%s\" has other entry_options in the registry than in the file: type snowid-move route --from CONNSTR, and RELOAD", pool);
 		else if (row == 0 || strcmp(pool, PQgetvalue(res, row - 1, 0)) != 0)
 			appendPQExpBuffer(&text, "%s =%s %s\n", pool, entry, PQgetvalue(res, row, 4));
 		else if (last == NULL || strcmp(entry, last) != 0)
@@ -195,22 +227,6 @@ open_registry(const Move *move, bool again)
 	return registry;
 }
 
-/* Is the file one that was made of this registry?  That of another may have entries that this one does not know. */
-static const char *
-why_not_ours(const char *path, const char *text, const char *home)
-{
-	char		line[4096];
-	FILE	   *file = fopen(path, "r");
-	bool		is_ours;
-
-	if (file == NULL)
-		return text_of("file \"%s\": %m", path);
-	is_ours = fgets(line, sizeof(line), file) != NULL && strncmp(line, text, strstr(text, AS_OF) - text) == 0;
-	fclose(file);
-	return is_ours ? NULL : text_of("file \"%s\" is not of the registry at %s; let snowid-move route write it, or name its --registry",
-									path, home);
-}
-
 /* An error of the registry, with who has the lock that was waited for. */
 static const char *
 registry_error(PGconn *conn)
@@ -226,6 +242,28 @@ registry_error(PGconn *conn)
 	return error;
 }
 
+/* The same of the file alone.  That of another registry may have entries that this one does not know. */
+static const char *
+why_not_replaced(PGconn *conn, const Move *move, const char *home, bool to_write)
+{
+	const char *path = move->options->pooler_file;
+	const char *title = title_of(home_of_connection(conn));
+	const char *reason;
+	const char *file;
+	char	   *text;
+	int			fd = open(path, O_RDONLY);
+
+	if (fd < 0)
+		return text_of("file \"%s\": %m", path);
+	file = keep_text(read_all(fd));
+	if (strncmp(file, title, strlen(title)) != 0)
+		return text_of("file \"%s\" is not of the registry at %s; let snowid-move route write it, or name its --registry",
+					   path, home_of_connection(conn));
+	if ((text = entries_of(conn, move, home, to_write ? NULL : file, &reason)) !=NULL && !replace_file(path, text, to_write))
+		return text_of("could not write file \"%s.new\" with the owner and mode of \"%s\": %m", path, path);
+	return reason;
+}
+
 /*
  * What keeps the entries from being made, with the shards at their new home, and from being
  * written; or NULL.  Two programs at once write one after the other, so that the
@@ -235,12 +273,10 @@ const char *
 why_not_written(const Move *move, const Side *to, bool to_write)
 {
 	PGconn	   *conn = open_registry(move, !to_write);
-	const char *path = move->options->pooler_file;
 	const char *home = conn != move->source.aux && conn != move->target.aux && PQstatus(conn) == CONNECTION_OK ? registered_home(conn, to) : NULL;
 	const char *reason = NULL;
-	char	   *text;
 
-	if (path == NULL)
+	if (move->options->pooler_file == NULL)
 		return "no --pooler-file was given";
 	if (!to_write)
 		nknown = 0;
@@ -249,10 +285,8 @@ why_not_written(const Move *move, const Side *to, bool to_write)
 		(to_write && home != NULL &&
 		 !try_run(conn, "UPDATE snowid.shard_registry SET home = %s WHERE shard IN (%s)", literal(conn, home), shard_list(move))))
 		reason = registry_error(conn);
-	else if ((text = entries_of(conn, move, to->home, &reason)) !=NULL &&
-			 (reason = why_not_ours(path, text, home_of_connection(conn))) == NULL &&
-			 !replace_file(path, text, to_write))
-		reason = text_of("could not write file \"%s.new\" with the owner and mode of \"%s\": %m", path, path);
+	else
+		reason = why_not_replaced(conn, move, to->home, to_write);
 	(void) try_run(conn, "SELECT pg_advisory_unlock(%d, %d)", LOCK_CLASS, FILE_LOCK);
 	(void) try_run(conn, "SET lock_timeout = 0");
 	return reason;
@@ -265,7 +299,7 @@ print_route(const MoveOptions *options)
 	PGconn	   *conn = open_connection("source", options->from);
 	const char *reason = PQerrorMessage(conn);
 	bool		is_reached = PQstatus(conn) == CONNECTION_OK;
-	char	   *text = is_reached ? entries_of(conn, NULL, NULL, &reason) : NULL;
+	char	   *text = is_reached ? entries_of(conn, NULL, NULL, NULL, &reason) : NULL;
 
 	if (text == NULL)
 		report_error("%s", reason);

@@ -914,30 +914,51 @@ settle_pools(const Move *set, bool is_split)
 
 /* -------- the checks -------- */
 
+/* As deep as PgBouncer goes. */
+#define MAX_INCLUDES	10
+
 #define GIVE_EACH	"Give each a unix_socket_dir of its own, and name each of these by --pooler."
 
-/* Does its configuration include the file?  Only if that can be read here, and is not brought elsewhere. */
+/*
+ * Does a configuration include the file, or one that does?  What cannot be read
+ * here, as a path that begins where the pooler was started, is told.
+ */
+static bool
+includes(const char *conffile, const struct stat *ours, int depth, const char **unread)
+{
+	FILE	   *file = depth > 0 ? fopen(conffile, "r") : NULL;
+	char		line[4096];
+	char		name[1001];
+	struct stat theirs;
+	bool		found_it = false;
+
+	if (file == NULL)
+	{
+		*unread = text_of("%s", conffile);
+		return false;
+	}
+	while (fgets(line, sizeof(line), file) != NULL)
+		if (sscanf(line, " %%include %1000[^\n]", name) == 1)
+			found_it |= (stat(name, &theirs) == 0 && ours->st_dev == theirs.st_dev && ours->st_ino == theirs.st_ino) ||
+				includes(name, ours, depth - 1, unread);
+	fclose(file);
+	return found_it;
+}
+
 static void
 check_include(const Check *check, const Console *c, const char *conffile, const MoveOptions *options)
 {
 	const char *path = options->pooler_file;
-	FILE	   *file = fopen(conffile, "r");
-	char		line[4096];
-	char		name[1001];
+	const char *unread = NULL;
 	struct stat ours = {0};
-	struct stat theirs;
-	bool		found_it = false;
 
 	(void) stat(path, &ours);
-	while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-		found_it |= sscanf(line, " %%include %1000[^\n]", name) == 1 && stat(name, &theirs) == 0 &&
-			ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
-	if (file == NULL)
-		found_fmt(check, FOUND_WARNING, "Look there for the line %include.", "%s reads %s, which cannot be read here", c->name, conffile);
-	else if (!found_it && options->pooler_command == NULL)
+	if (includes(conffile, &ours, MAX_INCLUDES, &unread))
+		return;
+	if (unread != NULL)
+		found_fmt(check, FOUND_WARNING, "Look there for the line %include.", "%s reads %s, which cannot be read here", c->name, unread);
+	else if (options->pooler_command == NULL)
 		found_fmt(check, FOUND_FAILED, text_of("Add the line: %%include %s", path), "%s reads %s, which does not include %s", c->name, conffile, path);
-	if (file != NULL)
-		fclose(file);
 }
 
 /* A process without console is told of once, whoever knows of it. */

@@ -63,6 +63,14 @@ my @options = pooler_options($t, $s);
 
 subtest 'a move' => sub {
 	moves_ok($a, $b, '1-6', [ 'plan', @options ], 0, 'plan', qr/ok +poolers|warning +poolers: pool "p0" is in session mode/);
+	# One that the pooler would refuse, for any pool of the file.
+	for (7, 2)
+	{
+		$a->safe_psql('postgres', "CREATE TABLE kept AS TABLE snowid.shard_registry; UPDATE snowid.shard_registry SET entry_options = 'pool_sise=5' WHERE pool IN (SELECT pool FROM kept WHERE shard = $_) OR shard = $_");
+		my $pool = $_ == 7 ? 'insta7' : 'p0';
+		moves_ok($a, $b, '1-6', [ @$_, @options ], 1, 'options not read yet', qr/pool "$pool" has other entry_options in the registry than in the file: type snowid-move route/) for ['plan'], [];
+		$a->safe_psql('postgres', 'UPDATE snowid.shard_registry r SET entry_options = k.entry_options FROM kept k WHERE k.shard = r.shard; DROP TABLE kept');
+	}
 	my $was = slurp_file($t->{file}) =~ s/\A.*\n//r;
 	my @clients = map { (clients($t, $_->[0], 0, @{ $_->[1] }), clients($s, $_->[0], 1, @{ $_->[1] })) } [ p0 => [ 2, 4, 6 ] ], [ p1 => [ 1, 3, 5 ] ];
 	my $other = clients($t, 'insta7', 0, 7);

@@ -91,6 +91,8 @@ subtest 'plan' => sub {
 		[ 'session mode', 1, $with->('pool_mode = session'), qr/warning +poolers: pool "insta1" is in session mode at .*; now kept by: client .*, process \d+ of / ],
 		[ 'too many connections', 1, $with->('default_pool_size = 500'), qr/warning +poolers: .* may open 500 connections to the target, for each user; that allows 100/ ],
 		[ 'another include', 1, $ini =~ s/include .*/include $p->{dir}\/other/r, $file, qr/FAILED +poolers: .* reads .*, which does not include/ ],
+		[ 'an include in another', 1, $ini =~ s/include .*/include $p->{dir}\/nested/r, $file, qr/^ok +poolers$/m ],
+		[ 'an include that is nowhere', 1, $ini =~ s/include .*/include $p->{dir}\/chain/r, $file, qr/warning +poolers: .* reads nowhere, which cannot be read here/ ],
 		[ 'an old entry', 1, $ini, $file =~ s/^(insta1 .*port=)'\d+'/$1'1'/mr, qr/FAILED +poolers: .* does not lead pool "insta1" to/ ],
 		[ 'another registry', 1, $ini, $file =~ s/registry at/registry at x/r, qr/FAILED +poolers: file .* is not of the registry at/ ]);
 	# Of a set, too: what is wrong with one pool holds up its shards; with the pooler, all.
@@ -98,6 +100,8 @@ subtest 'plan' => sub {
 	  map { [ "a set: $_->[0]", $_->[0] eq 'a part of a pool' ? '1,2' : '1-3', @$_[ 2 .. 4 ] ] } grep { $_->[4] =~ /FAILED/ && $_->[0] ne 'an old entry' } @cases;
 	my $client;
 	append_to_file("$p->{dir}/other", $file);
+	append_to_file("$p->{dir}/nested", "%include $p->{file}\n");
+	append_to_file("$p->{dir}/chain", "%include nowhere\n");
 	for (@cases)
 	{
 		my ($name, $shard, @texts) = @$_;
