@@ -1147,8 +1147,16 @@ check_poolers(const Move *move, const Check *check)
 	const char *told = "";
 
 	/* One shard's pool has others of the set: what fails, fails for all. */
-	if (!has_poolers(move) || move->nshards == 0)
+	if (move->nshards == 0)
 		return;
+	if (!has_poolers(move))
+	{
+		if (query_bool(move->source.conn, "SELECT EXISTS (TABLE snowid.poolers) OR count(*) > 0 FROM snowid.shard_registry "
+					   "WHERE shard IN (%s) AND coalesce(pool, entry_options) IS NOT NULL", shard_list(move)))
+			found(check, FOUND_WARNING, "the registry names pools, and no --pooler is given",
+				  "Clients of a pooler would stay with the source, with SN001. Name each one's console: --pooler CONNSTR --pooler-file FILE");
+		return;
+	}
 	move = by_pools(move);
 	if ((reason = open_consoles()) != NULL)
 		found_fmt(check, FOUND_FAILED, "Look whether it runs, whether dbname is pgbouncer, and whether the role is one of its admin_users.", "no connection to %s", reason);

@@ -62,6 +62,7 @@ my $s = start_pooler($a, 'pool_mode = session', $t->{file});
 my @options = pooler_options($t, $s);
 
 subtest 'a move' => sub {
+	moves_ok($a, $b, 5, ['plan'], 0, 'no pooler', qr/warning +poolers: the registry names pools, and no --pooler is given\n.*--pooler-file/);
 	moves_ok($a, $b, '1-6', [ 'plan', @options ], 0, 'plan', qr/ok +poolers|warning +poolers: pool "p0" is in session mode/);
 	# One that the pooler would refuse, for any pool of the file.
 	for (7, 2)
