@@ -10,6 +10,8 @@
  */
 #include "each.h"
 
+#include "sql/create.inc"
+
 /*
  * The ids that next_id() and the DEFAULTs of the schema %1$s make, but of sequences elsewhere;
  * and one of the number %2$d, which all guards must take.
@@ -38,31 +40,6 @@
 	"(SELECT concat(who, ', whose is ', c.oid::regclass) FROM pg_constraint k JOIN pg_class c ON c.oid = confrelid JOIN pg_namespace s ON s.oid = relnamespace " \
 	"JOIN pg_database ON datname = current_database(), unnest(ARRAY[relowner, nspowner]) f, " WHO " " \
 	"WHERE contype = 'f' AND connamespace = n.oid AND s.oid <> n.oid AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
-
-/*
- * Who has, or may put, a function which fits better where a definition of the schema n looks for one by its name, when it is
- * made again: such a text has casts to the types that a function takes, but where these are polymorphic, of rows, or left out; where
- * an aggregate names it; and where a subquery is compared.
- */
-#define UNTRUSTED_NAME \
-	"(WITH RECURSIVE o (classid, objid) AS (SELECT 'pg_namespace'::regclass::oid, n.oid UNION SELECT d.classid, d.objid FROM o JOIN pg_depend d " \
-	"ON (refclassid, refobjid) = (o.classid, o.objid) WHERE refclassid = 'pg_namespace'::regclass OR deptype IN ('a', 'i')), " \
-	"dep AS MATERIALIZED (SELECT classid, objid, refclassid, refobjid FROM o JOIN pg_depend USING (classid, objid) WHERE refobjid >= 16384) " \
-	"SELECT concat(who, ', who has, or may put, another ', p.oid::regprocedure, ' there (type: ', by, ';)') " \
-	"FROM dep d JOIN pg_database ON datname = current_database(), LATERAL (SELECT oprcode, oprnamespace, oprname, true FROM pg_operator q WHERE d.refclassid = q.tableoid AND q.oid = d.refobjid " \
-	"UNION ALL SELECT q.oid, pronamespace, proname, false FROM pg_proc q WHERE d.refclassid = q.tableoid AND q.oid = d.refobjid) x (code, place, name, is_operator) " \
-	"JOIN pg_proc p ON p.oid = code JOIN pg_namespace s ON s.oid = place, " \
-	"LATERAL (SELECT nspowner, concat('ALTER SCHEMA ', s.oid::regnamespace, ' OWNER TO ', quote_ident(session_user)) " \
-	"UNION ALL SELECT grantee, concat('REVOKE CREATE ON SCHEMA ', s.oid::regnamespace, ' FROM ', CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END, ' CASCADE') " \
-	"FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE' AND grantee <> nspowner AND grantor = nspowner " \
-	"UNION ALL SELECT proowner, concat('DROP ROUTINE ', q.oid::regprocedure) FROM pg_proc q WHERE pronamespace = place AND proname = name AND NOT is_operator " \
-	"UNION ALL SELECT oprowner, concat('DROP OPERATOR ', q.oid::regoperator) FROM pg_operator q WHERE oprnamespace = place AND oprname = name AND is_operator) f (f, by), " WHO " " \
-	"WHERE (provariadic <> 0 OR pronargdefaults > 0 OR EXISTS (SELECT FROM pg_type y WHERE y.oid = ANY (proargtypes) AND typtype IN ('p', 'c')) " \
-	"OR EXISTS (SELECT FROM pg_aggregate g WHERE d.classid = 'pg_proc'::regclass AND aggfnoid = d.objid) " \
-	"OR is_operator AND coalesce((SELECT concat(ev_qual, ev_action) FROM pg_rewrite w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)), " \
-	"(SELECT concat(polqual, polwithcheck) FROM pg_policy w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)), " \
-	"(SELECT prosqlbody::text FROM pg_proc w WHERE (d.classid, d.objid) = (w.tableoid, w.oid))) ~ 'SUBLINK') " \
-	"AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
 
 /*
  * Give what is in the schema %1$s the rights that the model's have, in the schema %2$s; and take
@@ -111,6 +88,21 @@ script_for(const char *dump, const ShardName *like, const ShardName *name)
 	return keep_text(script->data);
 }
 
+/* The definitions are made again as texts, which look for functions by their names. */
+static void
+refuse_better_fits(PGconn *conn, const char *schema)
+{
+	PGresult   *res;
+
+	if (options.trust_owners)
+		return;
+	res = query(conn, BETTER_FITS_SQL, literal(conn, query_text(conn, CODE_LOOKED_FOR_SQL, literal(conn, schema))));
+	if (PQntuples(res) > 0)
+		exit(refuse(EXIT_USAGE, text_of("Type there: %s Or say that it may run its code as you: --trust-owners.", PQgetvalue(res, 0, 1)),
+					"%s", PQgetvalue(res, 0, 0)));
+	PQclear(res);
+}
+
 /* False if somebody has a lock for too long; then we have none. */
 static bool
 create_shard(PGconn *conn, const char *dump, const ShardName *like, const ShardName *name)
@@ -152,9 +144,9 @@ command_create(PGconn *registry)
 
 	if (PQstatus(conn) != CONNECTION_OK)
 		refuse_call("shard %d: %s", options.like, PQerrorMessage(conn));
-	model = query(conn, "SELECT schema, coalesce(%s, %s, %s) FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = schema "
+	model = query(conn, "SELECT schema, coalesce(%s, %s) FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = schema "
 				  "WHERE shard = %d AND snowid_internal.lives(r) = 'here'", options.trust_owners ? "NULL" : UNTRUSTED,
-				  options.trust_owners ? "NULL" : UNTRUSTED_KEY, options.trust_owners ? "NULL" : UNTRUSTED_NAME, options.like);
+				  options.trust_owners ? "NULL" : UNTRUSTED_KEY, options.like);
 	if (PQntuples(model) == 0)
 		exit(refuse(EXIT_USAGE, KNOWN_SHARDS, "shard %d is not where the registry says", options.like));
 	if (!PQgetisnull(model, 0, 1))
@@ -163,6 +155,7 @@ command_create(PGconn *registry)
 	schema = field(model, 0, 0);
 	like = name_of(conn, schema, options.like);
 	PQclear(model);
+	refuse_better_fits(conn, schema);
 
 	/* Migrations wait, so that the ledger, which pg_dump shall see, is right. */
 	for (; !lock_shard(conn, options.like); wait_ms(100))

@@ -21,32 +21,6 @@ WHERE l.pid IS NULL AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')
 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 $$ AS holding_locks \gset
 
--- All that belongs to schemas, and that is not part of such; and event triggers.
-SELECT $$
-object (classid, objid, namespace) AS NOT MATERIALIZED (
- SELECT tableoid, oid, relnamespace FROM pg_class
- UNION ALL SELECT tableoid, oid, pronamespace FROM pg_proc
- UNION ALL SELECT tableoid, oid, typnamespace FROM pg_type
- UNION ALL SELECT tableoid, oid, connamespace FROM pg_constraint
- UNION ALL SELECT tableoid, oid, oprnamespace FROM pg_operator
- UNION ALL SELECT tableoid, oid, opcnamespace FROM pg_opclass
- UNION ALL SELECT tableoid, oid, opfnamespace FROM pg_opfamily
- UNION ALL SELECT tableoid, oid, collnamespace FROM pg_collation
- UNION ALL SELECT tableoid, oid, connamespace FROM pg_conversion
- UNION ALL SELECT tableoid, oid, cfgnamespace FROM pg_ts_config
- UNION ALL SELECT tableoid, oid, dictnamespace FROM pg_ts_dict
- UNION ALL SELECT tableoid, oid, prsnamespace FROM pg_ts_parser
- UNION ALL SELECT tableoid, oid, tmplnamespace FROM pg_ts_template
- UNION ALL SELECT tableoid, oid, stxnamespace FROM pg_statistic_ext
- UNION ALL SELECT a.tableoid, a.oid, relnamespace FROM pg_attrdef a JOIN pg_class c ON c.oid = adrelid
- UNION ALL SELECT w.tableoid, w.oid, relnamespace FROM pg_rewrite w JOIN pg_class c ON c.oid = ev_class
- UNION ALL SELECT l.tableoid, l.oid, relnamespace FROM pg_policy l JOIN pg_class c ON c.oid = polrelid
- UNION ALL SELECT g.tableoid, g.oid, relnamespace FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal
- UNION ALL SELECT o.tableoid, o.oid, opfnamespace FROM pg_amop o JOIN pg_opfamily f ON f.oid = amopfamily
- UNION ALL SELECT o.tableoid, o.oid, opfnamespace FROM pg_amproc o JOIN pg_opfamily f ON f.oid = amprocfamily
- UNION ALL SELECT tableoid, oid, 0 FROM pg_event_trigger)
-$$ AS objects \gset
-
 -- What other schemas have that uses something of these schemas, and so would go
 -- with them: views, defaults, foreign keys, columns of a type or a collation,
 -- children of a table, and so on.  is_other_check: whether another check looks
@@ -157,39 +131,6 @@ SELECT CASE WHEN s < -86400 THEN 'FAILED' WHEN abs(s) > 2 THEN 'warning' ELSE 'o
  WHEN s > 2 THEN 'After a move back, ids would be ahead of the source''s clock. Set the clocks right.' END
 FROM (SELECT extract(epoch FROM clock_timestamp()) - :'other'::numeric) t (s)
 $$ AS clocks_apart \gset
-
--- What calls a function or an operator, so that definitions made again as texts look for it in a schema, and may find one
--- that fits better: such texts have casts to the types that it takes, but where these are polymorphic, of rows, or left out;
--- where an aggregate names it; and where a subquery is compared.
-SELECT $$
-WITH :objects, inside AS MATERIALIZED (SELECT classid, objid FROM object WHERE namespace :in_shard),
-dep AS MATERIALIZED (SELECT classid, objid, refclassid, refobjid FROM inside JOIN pg_depend USING (classid, objid)
- WHERE refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass) AND refobjid >= 16384)
-SELECT coalesce(json_agg(DISTINCT jsonb_build_object('caller', pg_describe_object(classid, objid, 0), 'code', p.oid::regprocedure, 'place', place::regnamespace,
- 'name', x.name, 'is_operator', is_operator)), '[]') AS other
-FROM dep d, LATERAL (SELECT oprcode, oprnamespace, oprname, true FROM pg_operator o WHERE d.refclassid = o.tableoid AND o.oid = d.refobjid
- UNION ALL SELECT f.oid, pronamespace, proname, false FROM pg_proc f WHERE d.refclassid = f.tableoid AND f.oid = d.refobjid) x (code, place, name, is_operator)
-JOIN pg_proc p ON p.oid = code
-WHERE p.proowner IN (:trusted_roles) AND (provariadic <> 0 OR pronargdefaults > 0 OR EXISTS (SELECT FROM pg_type y WHERE y.oid = ANY (proargtypes) AND typtype IN ('p', 'c'))
- OR EXISTS (SELECT FROM pg_aggregate g WHERE d.classid = 'pg_proc'::regclass AND aggfnoid = d.objid)
- OR is_operator AND coalesce((SELECT concat(ev_qual, ev_action) FROM pg_rewrite w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)),
-  (SELECT concat(polqual, polwithcheck) FROM pg_policy w WHERE (d.classid, d.objid) = (w.tableoid, w.oid)),
-  (SELECT prosqlbody::text FROM pg_proc w WHERE (d.classid, d.objid) = (w.tableoid, w.oid))) ~ 'SUBLINK')
-$$ AS code_looked_for \gset
-
--- Where somebody who is not trusted has put another, or may.
-SELECT $$
-SELECT DISTINCT format('%s calls %s; %s %s in schema %s one that fits better, which would run instead', caller, code, who, does, place) AS what, to_do
-FROM json_to_recordset(:'other'::json) x (caller text, code text, place text, name name, is_operator bool) JOIN pg_namespace n ON quote_ident(nspname) = place
-JOIN pg_database ON datname = current_database(), LATERAL (
- SELECT CASE nspowner WHEN 'pg_database_owner'::regrole THEN datdba ELSE nspowner END, 'may put', format('ALTER SCHEMA %s OWNER TO %I;', place, current_user)
- UNION ALL SELECT grantee, 'may put', format('REVOKE CREATE ON SCHEMA %s FROM %s CASCADE;', place, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
-  FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE' AND grantee <> nspowner AND grantor = nspowner
- UNION ALL SELECT proowner, 'may have', format('DROP ROUTINE %s;', f.oid::regprocedure) FROM pg_proc f WHERE pronamespace = n.oid AND proname = name AND NOT is_operator
- UNION ALL SELECT oprowner, 'may have', format('DROP OPERATOR %s;', f.oid::regoperator) FROM pg_operator f WHERE oprnamespace = n.oid AND oprname = name AND is_operator) y (owner, does, to_do),
-LATERAL (SELECT CASE owner WHEN 0 THEN 'PUBLIC' ELSE owner::regrole::text END) w (who)
-WHERE owner NOT IN (:trusted_roles)
-$$ AS better_fits \gset
 
 -- Functions that the copy runs as the role that we have: those of CHECKs, domains,
 -- exclusion constraints (whose operators they do not depend on), generated columns, range types and partition bounds for each row, of types of
