@@ -13,9 +13,10 @@ SELECT $$
 part (oid) AS (TABLE shared UNION SELECT CASE part.oid WHEN inhparent THEN inhrelid ELSE inhparent END FROM part JOIN pg_inherits ON part.oid IN (inhparent, inhrelid)),
 untrusted (what) AS (SELECT format('%s is not read: %s owns it, its schema, or what its indexes call, and is no superuser', part.oid::regclass, owner::regrole)
  FROM part JOIN pg_class c ON c.oid = part.oid JOIN pg_namespace n ON n.oid = relnamespace, LATERAL (SELECT unnest(ARRAY[relowner, nspowner]) UNION ALL
-  SELECT proowner FROM (SELECT 'pg_class'::regclass, indexrelid FROM pg_index WHERE indrelid = part.oid
+  SELECT unnest(ARRAY[proowner, oprowner]) FROM (SELECT 'pg_class'::regclass, indexrelid FROM pg_index WHERE indrelid = part.oid
    UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxrelid = part.oid) i (classid, objid)
-  JOIN pg_depend d USING (classid, objid) JOIN pg_proc p ON (refclassid, refobjid) = (p.tableoid, p.oid)) o (owner)
+  JOIN pg_depend d USING (classid, objid) LEFT JOIN pg_operator q ON (refclassid, refobjid) = (q.tableoid, q.oid)
+  LEFT JOIN pg_proc p ON p.oid = CASE refclassid WHEN 'pg_proc'::regclass THEN refobjid ELSE oprcode END) o (owner)
  WHERE owner NOT IN (:trusted_roles) AND (NOT pg_has_role(owner, 'MEMBER') OR EXISTS (SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper)) LIMIT 1)
 $$ AS untrusted \gset
 
@@ -70,8 +71,11 @@ SELECT DISTINCT format('%s calls %s; %s %s in schema %s one that fits better, wh
 FROM json_to_recordset(:'other'::json) x (caller text, code text, place text, name name, is_operator bool) JOIN pg_namespace n ON quote_ident(nspname) = place
 JOIN pg_database ON datname = current_database(), LATERAL (
  SELECT CASE nspowner WHEN 'pg_database_owner'::regrole THEN datdba ELSE nspowner END, 'may put', format('ALTER SCHEMA %s OWNER TO %I;', place, current_user)
- UNION ALL SELECT grantee, 'may put', format('REVOKE CREATE ON SCHEMA %s FROM %s CASCADE;', place, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
-  FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE' AND grantee <> nspowner AND grantor = nspowner
+ UNION ALL SELECT grantee, 'may put', CASE grantor WHEN nspowner THEN format('REVOKE CREATE ON SCHEMA %s FROM %s CASCADE;', place, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
+   ELSE format('%sREVOKE GRANT OPTION FOR CREATE ON SCHEMA %s FROM %s CASCADE;',
+    (SELECT format('ALTER ROLE %s NOSUPERUSER; ', grantor::regrole) FROM pg_roles r WHERE r.oid = grantor AND rolsuper), place, (SELECT string_agg(g.grantee::regrole::text, ', ')
+    FROM aclexplode(nspacl) g WHERE g.privilege_type = 'CREATE' AND g.is_grantable AND g.grantor = nspowner AND g.grantee <> nspowner)) END
+  FROM aclexplode(nspacl) WHERE privilege_type = 'CREATE' AND grantee <> nspowner
  UNION ALL SELECT proowner, 'may have', format('DROP ROUTINE %s;', f.oid::regprocedure) FROM pg_proc f WHERE pronamespace = n.oid AND proname = name AND NOT is_operator
  UNION ALL SELECT oprowner, 'may have', format('DROP OPERATOR %s;', f.oid::regoperator) FROM pg_operator f WHERE oprnamespace = n.oid AND oprname = name AND is_operator) y (owner, does, to_do),
 LATERAL (SELECT CASE owner WHEN 0 THEN 'PUBLIC' ELSE owner::regrole::text END) w (who)

@@ -35,12 +35,6 @@
 	"EXECUTE format('SELECT %%s FROM (SELECT snowid.make_id(now(), %2$d, 0)) x (%%I)', d.test, d.attname) INTO kept; " \
 	"IF NOT kept THEN RAISE '%% refuses ids of shard %%', d.what, %2$d; END IF; END LOOP; END"
 
-/* Whose table elsewhere a foreign key of the schema n leads to: to make it again plans a query of that table. */
-#define UNTRUSTED_KEY \
-	"(SELECT concat(who, ', whose is ', c.oid::regclass) FROM pg_constraint k JOIN pg_class c ON c.oid = confrelid JOIN pg_namespace s ON s.oid = relnamespace " \
-	"JOIN pg_database ON datname = current_database(), unnest(ARRAY[relowner, nspowner]) f, " WHO " " \
-	"WHERE contype = 'f' AND connamespace = n.oid AND s.oid <> n.oid AND NOT pg_has_role(owner, session_user, 'MEMBER') LIMIT 1)"
-
 /*
  * Give what is in the schema %1$s the rights that the model's have, in the schema %2$s; and take
  * away others: what is made has default privileges, with which pg_dump does not count.
@@ -144,9 +138,9 @@ command_create(PGconn *registry)
 
 	if (PQstatus(conn) != CONNECTION_OK)
 		refuse_call("shard %d: %s", options.like, PQerrorMessage(conn));
-	model = query(conn, "SELECT schema, coalesce(%s, %s) FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = schema "
+	model = query(conn, "SELECT schema, %s FROM snowid.shard_registry r JOIN pg_namespace n ON nspname = schema "
 				  "WHERE shard = %d AND snowid_internal.lives(r) = 'here'", options.trust_owners ? "NULL" : UNTRUSTED,
-				  options.trust_owners ? "NULL" : UNTRUSTED_KEY, options.like);
+				  options.like);
 	if (PQntuples(model) == 0)
 		exit(refuse(EXIT_USAGE, KNOWN_SHARDS, "shard %d is not where the registry says", options.like));
 	if (!PQgetisnull(model, 0, 1))

@@ -152,26 +152,30 @@ extern void take_command(char **argv);
 	"UNION ALL SELECT f.* FROM pg_opclass p, LATERAL (SELECT 'pg_proc'::regclass, amproc FROM pg_amproc WHERE amprocfamily = opcfamily " \
 	"UNION ALL SELECT 'pg_operator'::regclass, amopopr FROM pg_amop WHERE amopfamily = opcfamily) f WHERE (p.tableoid, p.oid) = (o.classid, o.objid) " \
 	"UNION ALL SELECT 'pg_class'::regclass, conrelid FROM pg_depend d JOIN pg_constraint k ON (classid, objid) = (k.tableoid, k.oid) " \
-	"WHERE (refclassid, refobjid) = (o.classid, o.objid) AND confrelid = refobjid AND concat(confdeltype, confupdtype) ~ '[cnd]' " \
+	"WHERE (refclassid, refobjid) = (o.classid, o.objid) AND confrelid = refobjid " \
 	"UNION ALL SELECT refclassid, refobjid FROM pg_depend d WHERE (classid, objid) = (o.classid, o.objid) AND classid <> 'pg_proc'::regclass " \
-	"AND (refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass, 'pg_opclass'::regclass) OR classid = 'pg_rewrite'::regclass AND " \
-	"refclassid = 'pg_class'::regclass AND (SELECT relkind = 'v' FROM pg_class WHERE oid = refobjid))) x) " \
-	"SELECT concat(who, ', by ' || by || ' FROM ' || who || ';)') FROM o JOIN pg_database d ON datname = current_database() " \
+	"AND (refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass, 'pg_opclass'::regclass) OR " \
+	"classid IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass) AND refclassid = 'pg_class'::regclass)) x) " \
+	"SELECT concat(who, ', by ' || by || ' FROM ' || coalesce(givers || ' CASCADE', who) || ';)', CASE WHEN by IS NULL THEN " \
+	"(SELECT concat(', who owns ', type, ' ', identity) FROM pg_identify_object(o.classid, o.objid, 0) WHERE schema <> n.oid::regnamespace::text) END) FROM o JOIN pg_database d ON datname = current_database() " \
 	"LEFT JOIN pg_shdepend s ON (s.classid, s.objid, s.deptype, s.dbid) = (o.classid, o.objid, 'o', d.oid), " \
 	"LATERAL (SELECT coalesce(s.refobjid, (SELECT nspowner FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT relowner FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT proowner FROM pg_proc WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT oprowner FROM pg_operator WHERE (tableoid, oid) = (o.classid, o.objid)), " \
-	"(SELECT typowner FROM pg_type WHERE (tableoid, oid) = (o.classid, o.objid))), NULL " \
-	"UNION ALL SELECT grantee, concat('GRANT (type: REVOKE ', privilege_type, ' ON ', CASE WHEN privilege_type <> 'CREATE' THEN 'ALL TABLES IN ' END, 'SCHEMA ', s.oid::regnamespace) " \
-	"FROM (SELECT nspacl, oid FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid) " \
-	"UNION ALL SELECT relacl, relnamespace FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid) " \
-	"UNION ALL SELECT attacl, relnamespace FROM pg_attribute JOIN pg_class c ON c.oid = attrelid WHERE (c.tableoid, c.oid) = (o.classid, o.objid)) s (acl, oid), aclexplode(acl) " \
+	"(SELECT typowner FROM pg_type WHERE (tableoid, oid) = (o.classid, o.objid))), NULL, NULL " \
+	"UNION ALL SELECT grantee, concat('GRANT (type: ', CASE WHEN grantor <> owner THEN " \
+	"(SELECT concat('ALTER ROLE ', grantor::regrole, ' NOSUPERUSER; ') FROM pg_roles r WHERE r.oid = grantor AND rolsuper) END, " \
+	"'REVOKE ', CASE WHEN grantor <> owner THEN 'GRANT OPTION FOR ' END, privilege_type, ' ON ', CASE WHEN privilege_type <> 'CREATE' THEN 'ALL TABLES IN ' END, 'SCHEMA ', s.oid::regnamespace), " \
+	"CASE WHEN grantor <> owner THEN (SELECT string_agg(g.grantee::regrole::text, ', ') FROM aclexplode(acl) g WHERE g.privilege_type = a.privilege_type AND g.is_grantable AND g.grantor = owner AND g.grantee <> owner) END " \
+	"FROM (SELECT nspacl, oid, nspowner FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid) " \
+	"UNION ALL SELECT relacl, relnamespace, relowner FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid) " \
+	"UNION ALL SELECT attacl, relnamespace, relowner FROM pg_attribute JOIN pg_class c ON c.oid = attrelid WHERE (c.tableoid, c.oid) = (o.classid, o.objid)) s (acl, oid, owner), aclexplode(acl) a " \
 	"WHERE privilege_type IN ('CREATE', 'TRIGGER', 'REFERENCES') " \
 	"UNION ALL SELECT grantee, concat('default (type: ALTER DEFAULT PRIVILEGES FOR ROLE ', defaclrole::regrole, ' IN SCHEMA ' || nullif(defaclnamespace, 0)::regnamespace, " \
-	"' REVOKE ', privilege_type, CASE privilege_type WHEN 'CREATE' THEN ' ON SCHEMAS' ELSE ' ON TABLES' END) FROM pg_default_acl, aclexplode(defaclacl) " \
+	"' REVOKE ', privilege_type, CASE privilege_type WHEN 'CREATE' THEN ' ON SCHEMAS' ELSE ' ON TABLES' END), NULL FROM pg_default_acl, aclexplode(defaclacl) " \
 	"WHERE o.classid = 'pg_namespace'::regclass AND defaclnamespace IN (0, o.objid) AND pg_get_userbyid(defaclrole) IN (session_user, current_user) " \
-	"AND privilege_type IN ('CREATE', 'TRIGGER', 'REFERENCES')) f (f, by), " \
+	"AND privilege_type IN ('CREATE', 'TRIGGER', 'REFERENCES')) f (f, by, givers), " \
 	WHO " WHERE (o.classid, o.objid) NOT IN (SELECT tableoid, oid FROM pg_proc " \
 	"WHERE pronamespace IN ('snowid'::regnamespace, 'snowid_internal'::regnamespace)) AND NOT pg_has_role(owner, session_user, 'MEMBER')" trusted " LIMIT 1)"
 #define UNTRUSTED	UNTRUSTED_BUT("")

@@ -51,7 +51,37 @@ CREATE TABLE insta7.t () INHERITS (own.base); ALTER TABLE insta7.t OWNER TO app;
 CREATE TABLE insta8.t OF own.like_it; ALTER TABLE insta8.t OWNER TO app;
 CREATE TABLE insta9.t (id int PRIMARY KEY, home own.addr);
 CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO reader;
-CREATE TABLE insta10.t (id int PRIMARY KEY); ALTER TABLE insta10.t OWNER TO reader}) for $a, $b;
+CREATE TABLE insta10.t (id int PRIMARY KEY); ALTER TABLE insta10.t OWNER TO reader;
+SELECT snowid.create_shard(n) FROM generate_series(11, 17) n;
+SET ROLE app;
+CREATE FUNCTION own.differ(i bigint, j bigint) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RETURN own.note('negator') AND i <> j; END$$;
+CREATE OPERATOR own.=== (FUNCTION = pg_catalog.int8eq, LEFTARG = bigint, RIGHTARG = bigint);
+CREATE OPERATOR own.!== (FUNCTION = own.differ, LEFTARG = bigint, RIGHTARG = bigint, NEGATOR = OPERATOR(own.===));
+CREATE TYPE own.color AS ENUM ('red');
+CREATE FUNCTION own.name(c own.color) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$BEGIN PERFORM own.note('cast'); RETURN 'red'; END$$;
+CREATE VIEW own.look AS SELECT id FROM own.base;
+RESET ROLE;
+CREATE SCHEMA lib;
+CREATE OPERATOR lib.=== (FUNCTION = pg_catalog.int8eq, LEFTARG = bigint, RIGHTARG = bigint);
+CREATE TABLE insta11.t (id bigint PRIMARY KEY, CHECK (public.fine(1) AND NOT (id OPERATOR(own.===) 0))); INSERT INTO insta11.t VALUES (1);
+CREATE TABLE insta12.c (name text PRIMARY KEY); INSERT INTO insta12.c VALUES ('red');
+CREATE TABLE insta12.t (id bigint PRIMARY KEY, c own.color, CHECK (public.fine(1) AND c::text <> 'x'));
+CREATE CAST (own.color AS text) WITH FUNCTION own.name(own.color) AS IMPLICIT;
+ALTER TABLE insta12.t ADD FOREIGN KEY (c) REFERENCES insta12.c;
+CREATE TABLE insta13.t (id bigint PRIMARY KEY);
+CREATE MATERIALIZED VIEW insta13.m AS SELECT own.note('view') WITH NO DATA;
+CREATE VIEW public.look AS SELECT id FROM own.look;
+CREATE MATERIALIZED VIEW insta14.m AS SELECT count(*) FROM public.look;
+CREATE TABLE insta15.t (id bigint PRIMARY KEY, CHECK (NOT (id OPERATOR(lib.===) 0)));
+CREATE TABLE public.colors (c own.color);
+CREATE VIEW insta16.v AS SELECT c::text FROM public.colors;
+CREATE TABLE insta17.t (id bigint PRIMARY KEY); INSERT INTO insta17.t VALUES (1); ALTER TABLE insta17.t OWNER TO app;
+CREATE MATERIALIZED VIEW insta17.m AS SELECT id, own.note('his own view') FROM insta17.t; ALTER MATERIALIZED VIEW insta17.m OWNER TO app}) for $a, $b;
+$a->safe_psql('postgres', q{
+CREATE OR REPLACE FUNCTION own.note(place text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RETURN true; END$$;
+REFRESH MATERIALIZED VIEW insta13.m;
+CREATE OR REPLACE FUNCTION own.note(place text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'RAN % as %', place, current_user; RETURN true; END$$});
+$b->safe_psql('postgres', 'ALTER SCHEMA lib OWNER TO app; ALTER OPERATOR lib.===(bigint, bigint) OWNER TO app');
 my $superuser = $a->safe_psql('postgres', 'SELECT current_user');
 
 # What a command has run as the superuser, after it has ended so, and said so.
@@ -89,7 +119,14 @@ refused(qr/table insta8\.t has what it has of own\.like_it, whose owner is no su
 # An attribute of that type could become one of his domain; and who may use all schemas needs no right on this one.
 refused(qr/a table has values of own\.addr, whose owner is no superuser/, 9, 1, 'copy');
 refused(qr/reader may use all schemas, and alter insta10\.t, whose owner is no superuser/, 10, 1, 'copy');
-is(ran('create --like', 2, qr/is of another role: app, whose is own\.rates.*--trust-owners/s, sub { snowid_each(each_args($a), 'create', '--like', 3, '--shard', 6) }), '', '... and nothing runs');
+my $operator = qr/constraint t_id_check on table insta11\.t has the operator own\.===\(bigint,bigint\), whose owner is no superuser/;
+refused($operator, 11, 1, 'copy');
+refused(qr/a table has values of own\.color, whose owner is no superuser/, $_, 1, 'copy') for 12, 16;
+refused(qr/rule _RETURN on materialized view insta13\.m calls own\.note\(text\), whose owner/, 13, 1, 'copy');
+refused(qr/materialized views read own\.(base|look), whose owner/, 14, 1, 'copy');
+refused(qr/has the operator lib\.===\(bigint,bigint\), whose owner/, 15, 1, 'copy');
+is(ran('shard 17', 0, qr/^/, sub { snowid_move($a, $b, 17, 'copy') }), '', 'what fills his own view, does so as him');
+is(ran('create --like', 2, qr/is of another role: app, who owns (table|index) own\.rates.*--trust-owners/s, sub { snowid_each(each_args($a), 'create', '--like', 3, '--shard', 6) }), '', '... and nothing runs');
 
 # Who may make a table in a superuser's shard does not get one compared that was not there when it was looked.
 my $make = [ 'sh', '-c', join ' ', (map { q(psql -XqAtU app -c 'CREATE TABLE insta6.z (id int PRIMARY KEY)' postgres >/dev/null 2>&1 -h ) . $_->host . ' -p ' . $_->port . ' &' } $a, $b), 'wait' ];
@@ -114,5 +151,10 @@ refused($key, 3, 1, 'plan');
 refused(qr/a table has values of own\.email, whose owner is no superuser, and the copy could run it as one/, 4, 1, 'plan');
 refused(qr/public\.plans is not read/, 5, 1, 'plan');
 refused(qr/table insta8\.t has what it has of own\.like_it/, 8, 1, 'plan');
+refused($operator, 11, 1, 'plan');
+refused(qr/a table has values of own\.color/, $_, 1, 'plan') for 12, 16;
+refused(qr/insta13\.m calls own\.note\(text\)/, 13, 1, 'plan');
+refused(qr/materialized views read own\./, 14, 1, 'plan');
+refused(qr/has the operator lib\.===\(bigint,bigint\), (and app, who owns that schema|whose owner is no)/, 15, 1, 'plan');
 
 done_testing();

@@ -132,41 +132,54 @@ SELECT CASE WHEN s < -86400 THEN 'FAILED' WHEN abs(s) > 2 THEN 'warning' ELSE 'o
 FROM (SELECT extract(epoch FROM clock_timestamp()) - :'other'::numeric) t (s)
 $$ AS clocks_apart \gset
 
--- Functions that the copy runs as the role that we have: those of CHECKs, domains,
--- exclusion constraints (whose operators they do not depend on), generated columns, range types and partition bounds for each row, of types of
--- other schemas, too; of casts, which a foreign key may need; and, when a query is
--- planned, of index expressions and statistics.  And what is elsewhere, where others can give it
--- such: domains, parts of tables, and the tables and types of which these have what they have.
+-- What the copy runs as the role that we have: functions and operators of CHECKs, domains, exclusion constraints (whose operators
+-- they do not depend on), generated columns, range types and partition bounds for each row, of types of other schemas, too;
+-- of casts, which a foreign key may need; when a query is planned, of index expressions and statistics; and all that is
+-- behind a materialized view, if its owner is trusted, as whom it is filled.  An operator is also its owner's, who can
+-- name a negator, and a type, which can get a cast by which a text means another thing.  And what is elsewhere, where others
+-- can give it such: parts of tables, and the tables and types of which these have what they have.
+-- how: 0, it is only made again; 1, it is run; 2, it is read.
 SELECT $$
-RECURSIVE used (classid, objid) AS (
- SELECT tableoid, oid FROM pg_class WHERE relnamespace :in_shard
- UNION ALL SELECT tableoid, oid FROM pg_constraint WHERE connamespace :in_shard
- UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxnamespace :in_shard
- UNION ALL SELECT tableoid, oid FROM pg_type WHERE typnamespace :in_shard
- UNION ALL SELECT f.tableoid, f.oid FROM pg_attrdef f JOIN pg_attribute a ON (attrelid, attnum) = (adrelid, adnum)
-  JOIN pg_class c ON c.oid = adrelid WHERE relnamespace :in_shard AND attgenerated <> ''
- UNION SELECT x.classid, x.objid FROM used u JOIN pg_depend d USING (classid, objid), LATERAL (
-  SELECT d.refclassid, d.refobjid
-  UNION ALL SELECT k.tableoid, k.oid FROM pg_constraint k WHERE contypid = d.refobjid
-  UNION ALL SELECT 'pg_class'::regclass, typrelid FROM pg_type t WHERE t.oid = d.refobjid AND typrelid <> 0) x (classid, objid)
- WHERE d.refclassid = 'pg_type'::regclass),
+RECURSIVE :objects,
+used (classid, objid, how) AS (
+ SELECT classid, objid, CASE WHEN EXISTS (SELECT FROM pg_rewrite w JOIN pg_class c ON c.oid = ev_class
+   WHERE (w.tableoid, w.oid) = (classid, objid) AND relkind = 'm' AND relowner IN (:trusted_roles)) THEN 2
+  WHEN classid IN ('pg_class'::regclass, 'pg_constraint'::regclass, 'pg_statistic_ext'::regclass, 'pg_type'::regclass)
+   OR EXISTS (SELECT FROM pg_attrdef f JOIN pg_attribute a ON (attrelid, attnum) = (adrelid, adnum)
+   WHERE (f.tableoid, f.oid) = (classid, objid) AND attgenerated <> '') THEN 1 ELSE 0 END
+ FROM object WHERE namespace :in_shard
+ UNION SELECT x.*, how FROM used u, LATERAL (
+  SELECT refclassid, refobjid FROM pg_depend d WHERE (d.classid, d.objid) = (u.classid, u.objid)
+   AND (refclassid = 'pg_type'::regclass OR u.classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass)
+  UNION ALL SELECT tableoid, oid FROM pg_constraint WHERE u.classid = 'pg_type'::regclass AND contypid = u.objid
+  UNION ALL SELECT 'pg_class'::regclass, typrelid FROM pg_type t WHERE (t.tableoid, t.oid) = (u.classid, u.objid) AND typrelid <> 0
+  UNION ALL SELECT y.* FROM (
+   SELECT tableoid, oid FROM pg_rewrite WHERE ev_class = u.objid AND ev_type = '1'
+   UNION ALL SELECT 'pg_class'::regclass, indexrelid FROM pg_index WHERE indrelid = u.objid
+   UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxrelid = u.objid
+   UNION ALL SELECT 'pg_class'::regclass, inhrelid FROM pg_inherits WHERE inhparent = u.objid) y
+  WHERE how = 2 AND u.classid = 'pg_class'::regclass) x),
 model (oid, child) AS (
  SELECT inhparent, inhrelid FROM pg_inherits UNION ALL SELECT typrelid, c.oid FROM pg_class c JOIN pg_type t ON t.oid = reloftype),
 part (oid, parent) AS (
  SELECT inhrelid, inhparent FROM pg_inherits JOIN pg_class c ON c.oid = inhparent WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'f')
  UNION SELECT inhrelid, inhparent FROM part JOIN pg_inherits ON inhparent = part.oid),
+call (classid, objid, function, operator) AS (
+ SELECT u.classid, u.objid, CASE d.refclassid WHEN 'pg_proc'::regclass THEN d.refobjid END, CASE d.refclassid WHEN 'pg_operator'::regclass THEN d.refobjid END
+ FROM used u, LATERAL (SELECT * FROM pg_depend d WHERE d.classid = u.classid AND d.objid = u.objid OFFSET 0) d
+ WHERE how > 0 AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+ UNION ALL SELECT x.tableoid, x.oid, castfunc, NULL FROM used u JOIN pg_cast x ON u.classid = 'pg_type'::regclass AND u.objid IN (castsource, casttarget)
+ WHERE how > 0 AND castfunc <> 0
+ UNION ALL SELECT k.tableoid, k.oid, NULL, o FROM pg_constraint k, unnest(conexclop) o WHERE connamespace :in_shard),
 called (caller, code, is_super) AS (
- SELECT DISTINCT pg_describe_object(classid, objid, 0) || ' calls', code::regprocedure::text, proowner IN (:trusted_roles)
- FROM (SELECT u.classid, u.objid, coalesce(o.oprcode, d.refobjid) AS code
-  FROM used u, LATERAL (SELECT * FROM pg_depend d WHERE d.classid = u.classid AND d.objid = u.objid OFFSET 0) d
-  LEFT JOIN pg_operator o ON d.refclassid = o.tableoid AND o.oid = d.refobjid
-  WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
-  UNION ALL SELECT x.tableoid, x.oid, castfunc FROM pg_cast x JOIN pg_type t ON t.oid IN (castsource, casttarget)
-  WHERE typnamespace :in_shard AND castfunc <> 0
-  UNION ALL SELECT k.tableoid, k.oid, oprcode FROM pg_constraint k JOIN pg_operator o ON o.oid = ANY (conexclop) WHERE connamespace :in_shard) t
- JOIN pg_proc p ON p.oid = code WHERE p.oid >= 16384
- UNION ALL SELECT 'a table has values of', t.oid::regtype::text, false FROM used JOIN pg_type t ON (classid, objid) = (t.tableoid, t.oid)
- WHERE typtype IN ('c', 'd') AND NOT typnamespace :in_shard AND typowner NOT IN (:trusted_roles)
+ SELECT DISTINCT pg_describe_object(classid, objid, 0) || ' calls', p.oid::regprocedure::text, proowner IN (:trusted_roles)
+ FROM call LEFT JOIN pg_operator o ON o.oid = operator JOIN pg_proc p ON p.oid = coalesce(function, oprcode) WHERE p.oid >= 16384
+ UNION ALL SELECT DISTINCT pg_describe_object(classid, objid, 0) || ' has the operator', o.oid::regoperator::text, oprowner IN (:trusted_roles)
+ FROM call JOIN pg_operator o ON o.oid = operator WHERE o.oid >= 16384
+ UNION ALL SELECT DISTINCT 'a table has values of', t.oid::regtype::text, typowner IN (:trusted_roles) FROM used JOIN pg_type t ON (classid, objid) = (t.tableoid, t.oid)
+ WHERE NOT typnamespace :in_shard
+ UNION ALL SELECT 'materialized views read', c.oid::regclass::text, false FROM used JOIN pg_class c ON (classid, objid) = (c.tableoid, c.oid)
+ JOIN pg_namespace n ON n.oid = relnamespace WHERE how = 2 AND NOT relnamespace :in_shard AND (relowner NOT IN (:trusted_roles) OR nspowner NOT IN (:trusted_roles))
  UNION ALL SELECT concat('table ', parent::regclass, ' has the part'), c.oid::regclass::text, false FROM part JOIN pg_class c USING (oid)
  WHERE NOT relnamespace :in_shard AND relowner NOT IN (:trusted_roles)
  UNION ALL SELECT concat('table ', k.oid::regclass, ' has what it has of'), p.oid::regclass::text, false

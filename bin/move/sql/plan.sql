@@ -274,22 +274,22 @@ WHERE extname IS NULL OR here <> schema OR extversion <> version ORDER BY 2;
 WITH :called_code
 SELECT coalesce(json_agg(jsonb_build_object('caller', caller, 'code', code, 'is_super', is_super)), '[]') AS other FROM called \gset
 \c :target
+WITH found AS (
+ SELECT x.*, CASE owner WHEN 'pg_database_owner'::regrole THEN datdba ELSE owner END AS owner, nspname, of_schema
+ FROM json_to_recordset(:'other'::json) x (caller text, code text, is_super bool) JOIN pg_database ON datname = current_database() LEFT JOIN (
+  SELECT oid::regprocedure::text, proowner, pronamespace, tableoid, oid FROM pg_proc WHERE oid >= 16384
+  UNION ALL SELECT oid::regoperator::text, oprowner, oprnamespace, tableoid, oid FROM pg_operator WHERE oid >= 16384
+  UNION ALL SELECT oid::regtype::text, typowner, typnamespace, tableoid, oid FROM pg_type WHERE oid >= 16384) y (code, owned_by, place, classid, objid) USING (code)
+ LEFT JOIN pg_namespace n ON n.oid = place LEFT JOIN pg_depend e ON (e.classid, e.objid, e.deptype) = (y.classid, y.objid, 'e'),
+ LATERAL (VALUES (owned_by, false), (CASE WHEN e.objid IS NULL THEN nspowner END, true)) o (owner, of_schema))
 SELECT 'ok', 'trusted', '' WHERE :'trust_owners'::bool
 UNION ALL
-SELECT 'FAILED', format('%s %s, whose owner is no superuser, and the copy could run it as one', caller, code),
+-- Who owns a schema can put another there.
+SELECT 'FAILED', format(CASE WHEN of_schema THEN '%s %s, and %I, who owns that schema, is no superuser and could have the copy run another as one'
+  ELSE '%s %s, whose owner is no superuser, and the copy could run it as one' END, caller, code, rolname),
  'If you trust that role with both servers, say so: --trust-owners.'
-FROM json_to_recordset(:'other'::json) x (caller text, code text, is_super bool)
-LEFT JOIN pg_proc p ON p.oid >= 16384 AND p.oid::regprocedure::text = code LEFT JOIN pg_roles r ON r.oid = p.proowner
-WHERE NOT (is_super AND coalesce(rolsuper, true)) AND NOT :'trust_owners'::bool
-UNION ALL
--- Who owns a schema can put another function there.
-SELECT 'FAILED', format('%s %s, and %I, who owns that schema, is no superuser and could have the copy run another as one', caller, code, rolname),
- 'If you trust that role with both servers, say so: --trust-owners.'
-FROM json_to_recordset(:'other'::json) x (caller text, code text, is_super bool)
-JOIN pg_proc p ON p.oid >= 16384 AND p.oid::regprocedure::text = code JOIN pg_namespace n ON n.oid = pronamespace
-JOIN pg_roles r ON r.oid = CASE WHEN nspowner = 'pg_database_owner'::regrole THEN (SELECT datdba FROM pg_database WHERE datname = current_database()) ELSE nspowner END
-WHERE is_super AND NOT rolsuper AND nspname <> ALL (:'schemas'::name[]) AND NOT :'trust_owners'::bool
-AND NOT EXISTS (SELECT FROM pg_depend e WHERE (e.classid, e.objid, e.deptype) = (p.tableoid, p.oid, 'e'))
+FROM found LEFT JOIN pg_roles r ON r.oid = owner WHERE NOT :'trust_owners'::bool
+AND CASE WHEN of_schema THEN is_super AND NOT rolsuper AND nspname <> ALL (:'schemas'::name[]) ELSE NOT (is_super AND coalesce(rolsuper, true)) END
 ORDER BY 2;
 
 SELECT $$
@@ -412,11 +412,13 @@ SELECT 'warning', format('%I.%I is missing; the text of %s names it', x[1], x[2]
 FROM (SELECT regexp_match(line, '^(\S+) (\S+) (.*)$') FROM unnest(string_to_array(:'other', E'\n')) line) t (x)
 WHERE NOT :is_there ORDER BY 2;
 
--- Is what d depends on a function or an operator that a lesser role owns, or can replace?
+-- Is what d depends on a function or an operator that a lesser role owns, or can replace, or of which it can make another part?
 SELECT $$
-EXISTS (SELECT FROM pg_proc f JOIN pg_namespace m ON m.oid = f.pronamespace
- WHERE f.oid = CASE d.refclassid WHEN 'pg_proc'::regclass THEN d.refobjid WHEN 'pg_operator'::regclass THEN (SELECT oprcode FROM pg_operator q WHERE q.oid = d.refobjid) END
- AND (f.proowner NOT IN (TABLE trusted) OR m.nspowner NOT IN (TABLE trusted)))
+EXISTS (SELECT FROM (
+ SELECT proowner, pronamespace FROM pg_proc f WHERE (f.tableoid, f.oid) = (d.refclassid, d.refobjid)
+ UNION ALL SELECT x.* FROM pg_operator q JOIN pg_proc f ON f.oid = oprcode, LATERAL (VALUES (proowner, pronamespace), (oprowner, oprnamespace)) x
+  WHERE (q.tableoid, q.oid) = (d.refclassid, d.refobjid)) f (owner, place) JOIN pg_namespace m ON m.oid = place
+ WHERE owner NOT IN (TABLE trusted) OR nspowner NOT IN (TABLE trusted))
 $$ AS calls_lesser \gset
 
 \echo functions without a path
@@ -425,7 +427,7 @@ $$ AS calls_lesser \gset
 \c :source
 -- probe: check_functions
 WITH RECURSIVE trusted AS MATERIALIZED (SELECT oid FROM pg_roles WHERE oid IN (:trusted_roles) OR :'trust_owners'::bool),
--- A value of such a type, or cast to it, can run a lesser role's CHECK.
+-- A value of such a type, or cast to it, can run a lesser role's CHECK; cast from it, a lesser role's cast.
 lesser_type (oid) AS (
  SELECT t.oid FROM pg_type t JOIN pg_namespace n ON n.oid = typnamespace WHERE typowner NOT IN (TABLE trusted) OR nspowner NOT IN (TABLE trusted)
  OR EXISTS (SELECT FROM pg_constraint k JOIN pg_depend d ON (d.classid, d.objid) = (k.tableoid, k.oid) WHERE contypid = t.oid AND :calls_lesser)
@@ -433,7 +435,8 @@ lesser_type (oid) AS (
  LEFT JOIN pg_class c ON d.classid = c.tableoid AND c.oid = d.objid WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0),
 rel AS MATERIALIZED (
  SELECT c.oid, relkind, relowner, relname, r.shard FROM pg_namespace n JOIN snowid.shard_registry r ON r.schema = nspname JOIN pg_class c ON relnamespace = n.oid
- WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm') AND relowner IN (TABLE trusted) AND nspowner IN (TABLE trusted) AND (relkind <> 'm' OR :'trust_owners'::bool)),
+ WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm') AND relowner IN (TABLE trusted) AND nspowner IN (TABLE trusted) AND (relkind <> 'm' OR :'trust_owners'::bool)
+ AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND atttypid IN (TABLE lesser_type))),
 expression AS MATERIALIZED (
  SELECT rel.*, format('constraint %I', conname) AS what, pg_get_expr(conbin, conrelid) AS text, k.tableoid AS classid, k.oid AS objid FROM rel JOIN pg_constraint k ON conrelid = rel.oid AND contype = 'c'
  UNION ALL SELECT rel.*, format('column %I', attname), pg_get_expr(adbin, adrelid), f.tableoid, f.oid
