@@ -435,8 +435,7 @@ lesser_type (oid) AS (
  LEFT JOIN pg_class c ON d.classid = c.tableoid AND c.oid = d.objid WHERE d.classid = 'pg_type'::regclass OR c.reltype <> 0),
 rel AS MATERIALIZED (
  SELECT c.oid, relkind, relowner, relname, r.shard FROM pg_namespace n JOIN snowid.shard_registry r ON r.schema = nspname JOIN pg_class c ON relnamespace = n.oid
- WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm') AND relowner IN (TABLE trusted) AND nspowner IN (TABLE trusted) AND (relkind <> 'm' OR :'trust_owners'::bool)
- AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND atttypid IN (TABLE lesser_type))),
+ WHERE relnamespace :in_shard AND relkind IN ('r', 'p', 'm') AND relowner IN (TABLE trusted) AND nspowner IN (TABLE trusted) AND (relkind <> 'm' OR :'trust_owners'::bool)),
 expression AS MATERIALIZED (
  SELECT rel.*, format('constraint %I', conname) AS what, pg_get_expr(conbin, conrelid) AS text, k.tableoid AS classid, k.oid AS objid FROM rel JOIN pg_constraint k ON conrelid = rel.oid AND contype = 'c'
  UNION ALL SELECT rel.*, format('column %I', attname), pg_get_expr(adbin, adrelid), f.tableoid, f.oid
@@ -455,7 +454,8 @@ SELECT shard, owner::regrole, what, statement,
 FROM called JOIN pg_depend d USING (classid, objid) JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
 JOIN pg_namespace n ON n.oid = pronamespace JOIN pg_language l ON l.oid = prolang
 WHERE p.oid >= 16384 AND lanname NOT IN ('c', 'internal') AND NOT EXISTS (SELECT FROM pg_depend d WHERE (d.classid, d.objid) = (called.classid, called.objid)
- AND (:calls_lesser OR d.refclassid = 'pg_type'::regclass AND d.refobjid IN (TABLE lesser_type)))
+ AND (:calls_lesser OR d.refclassid = 'pg_type'::regclass AND d.refobjid IN (TABLE lesser_type)
+ OR d.refclassid = 'pg_class'::regclass AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = d.refobjid AND d.refobjsubid IN (0, attnum) AND atttypid IN (TABLE lesser_type))))
 AND NOT EXISTS (SELECT FROM unnest(proconfig) x WHERE x ^@ 'search_path=')
 GROUP BY 1, 2, 3, 4 ORDER BY 1, 3;
 
