@@ -12,50 +12,6 @@
 
 #include "sql/create.inc"
 
-/*
- * The ids that next_id() and the DEFAULTs of the schema %1$s make, but of sequences elsewhere;
- * and one of the number %2$d, which all guards must take.
- */
-#define PROVE \
-	"DECLARE d record; id bigint; kept boolean; BEGIN " \
-	"FOR d IN SELECT 'next_id()' AS what, format('%%I.next_id()', nspname) AS call FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace " \
-	"WHERE nspname = %1$s AND proname = 'next_id' AND pronargs = 0 " \
-	"UNION ALL SELECT format('DEFAULT of %%s.%%I', adrelid::regclass, attname), pg_get_expr(adbin, adrelid) FROM pg_namespace n JOIN pg_depend r ON r.refobjid = n.oid " \
-	"AND r.refclassid = 'pg_namespace'::regclass AND r.classid = 'pg_class'::regclass " \
-	"JOIN pg_attrdef a ON adrelid = r.objid JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum AND attgenerated = '' " \
-	"WHERE nspname = %1$s AND EXISTS (SELECT FROM pg_depend JOIN pg_proc p ON p.oid = refobjid AND refclassid = 'pg_proc'::regclass " \
-	"WHERE classid = 'pg_attrdef'::regclass AND objid = a.oid AND proname ^@ 'next_id') " \
-	"AND NOT EXISTS (SELECT FROM pg_depend JOIN pg_class s ON s.oid = refobjid AND refclassid = 'pg_class'::regclass AND s.relkind = 'S' " \
-	"WHERE classid = 'pg_attrdef'::regclass AND objid = a.oid AND s.relnamespace <> n.oid) LOOP " \
-	"EXECUTE 'SELECT ' || d.call INTO id; IF snowid.id_shard(id) IS DISTINCT FROM %2$d THEN " \
-	"RAISE '%% makes ids of shard %%', d.what, snowid.id_shard(id); END IF; END LOOP; " \
-	"FOR d IN SELECT format('constraint %%I of %%s', conname, conrelid::regclass) AS what, pg_get_expr(conbin, conrelid) AS test, attname FROM pg_namespace n JOIN pg_depend r ON r.refobjid = n.oid " \
-	"AND r.refclassid = 'pg_namespace'::regclass AND r.classid = 'pg_class'::regclass JOIN pg_constraint k ON conrelid = r.objid JOIN pg_attribute ON attrelid = conrelid AND ARRAY[attnum] = conkey WHERE nspname = %1$s AND contype = 'c' " \
-	"AND EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_constraint'::regclass AND objid = k.oid AND refobjid = 'snowid.id_shard(bigint)'::regprocedure) LOOP " \
-	"EXECUTE format('SELECT %%s FROM (SELECT snowid.make_id(now(), %2$d, 0)) x (%%I)', d.test, d.attname) INTO kept; " \
-	"IF NOT kept THEN RAISE '%% refuses ids of shard %%', d.what, %2$d; END IF; END LOOP; END"
-
-/*
- * Give what is in the schema %1$s the rights that the model's have, in the schema %2$s; and take
- * away others: what is made has default privileges, with which pg_dump does not count.
- */
-#define SAME_RIGHTS \
-	"DECLARE command text; BEGIN FOR command IN " \
-	"WITH o AS (SELECT n.nspname, c.* FROM pg_namespace n, LATERAL (SELECT 'SCHEMA', '', quote_ident(nspname), nspowner, coalesce(nspacl, acldefault('n', nspowner)) " \
-	"UNION ALL SELECT CASE WHEN relkind = 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, relname, oid::regclass::text, relowner, " \
-	"coalesce(relacl, acldefault(CASE WHEN relkind = 'S' THEN 's' ELSE 'r' END::\"char\", relowner)) FROM pg_class WHERE relnamespace = n.oid AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S') " \
-	"UNION ALL SELECT 'ROUTINE', format('%%s(%%s)', proname, replace(pg_get_function_identity_arguments(oid), quote_ident(nspname) || '.', '')), " \
-	"oid::regprocedure::text, proowner, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc WHERE pronamespace = n.oid " \
-	"UNION ALL SELECT 'TYPE', typname, format_type(oid, NULL), typowner, coalesce(typacl, acldefault('T', typowner)) FROM pg_type WHERE typnamespace = n.oid " \
-	"AND typelem = 0 AND typtype <> 'm' AND (typrelid = 0 OR EXISTS (SELECT FROM pg_class WHERE oid = typrelid AND relkind = 'c'))) c (kind, name, ref, owner, acl) " \
-	"WHERE nspname IN (%1$s, %2$s)), a AS (SELECT o.nspname, o.kind, o.name, grantee, privilege_type, is_grantable FROM o, aclexplode(acl)), " \
-	"made AS (SELECT * FROM o WHERE nspname = %1$s), " \
-	"wrong AS (SELECT kind, name, grantee, privilege_type, is_grantable, bool_or(nspname = %2$s) AS has FROM a " \
-	"GROUP BY 1, 2, 3, 4, 5 HAVING count(DISTINCT nspname) = 1) " \
-	"SELECT format(CASE WHEN has THEN 'GRANT %%1$s ON %%2$s %%3$s TO %%4$s%%5$s' ELSE 'REVOKE %%1$s ON %%2$s %%3$s FROM %%4$s CASCADE' END, privilege_type, kind, ref, " \
-	"CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END, CASE WHEN is_grantable THEN ' WITH GRANT OPTION' END) " \
-	"FROM wrong JOIN made USING (kind, name) ORDER BY has LOOP EXECUTE command; END LOOP; END"
-
 /* pg_dump's script for another shard.  Refuses what names the old one in texts, unless they are to be kept. */
 static char *
 script_for(const char *dump, const ShardName *like, const ShardName *name)
@@ -113,8 +69,8 @@ create_shard(PGconn *conn, const char *dump, const ShardName *like, const ShardN
 		try_run(conn, "%s", script_for(dump, like, name)) &&
 		try_run(conn, "SET search_path = pg_catalog, pg_temp; ALTER SCHEMA %s RENAME TO %s; ALTER SCHEMA snowid_each_like RENAME TO %s; "
 				"%s", old, new, old, ledger) &&
-		try_run(conn, "DO %s", literal(conn, text_of(SAME_RIGHTS, new_text, old_text))) &&
-		try_run(conn, "DO %s", literal(conn, text_of(PROVE, new_text, name->shard))) &&
+		try_run(conn, "DO %s", literal(conn, text_of(SAME_RIGHTS_SQL, new_text, old_text))) &&
+		try_run(conn, "DO %s", literal(conn, text_of(PROVE_SQL, new_text, text_of("%d", name->shard)))) &&
 		try_run(conn, "COMMIT"))
 		return true;
 	if (strcmp(last_sqlstate, "55P03") != 0)
