@@ -430,6 +430,8 @@ command_move(Move *set)
 	code = for_each_batch(set, move_one_batch);
 	moved = select_shards(set, has_moved, NULL);
 	code = tell_end(set, code, moved->nshards, "have moved");
+	if (set->tally->unrouted)
+		return code;
 	if (set->tally->shards > 0 && moved->nshards > 0 && select_situations(moved, RETURNABLE)->nshards > 0)
 		report_info("done; the source is kept current. To end that, type: %s; to take the shards back: %s",
 					whole_command(moved, "finish"), whole_command(moved, "back"));

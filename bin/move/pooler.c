@@ -428,15 +428,26 @@ run_pooler_command(const MoveOptions *options)
 	return false;
 }
 
-/* Does a pooler lead there, as it shows its databases?  It reads the file as a whole: one pool tells of all. */
+/* Does a pool lead there, by SHOW DATABASES, which was asked last? */
 static bool
-leads_to(Console *c, const char *pool, const char *home)
+is_led(const Console *c, const char *pool, const char *home)
 {
-	int			row = ask_and_wait(c, "SHOW DATABASES") > 0 ? find_row(c, "name", pool) : -1;
+	int			row = find_row(c, "name", pool);
 	const char *values[] = {answer_field(c, row, "host"), answer_field(c, row, "port"), answer_field(c, row, "database")};
 	const char *wanted = known_entry(home, NULL);
 
 	return row >= 0 && wanted != NULL && strcmp(entry_of(values), wanted) == 0;
+}
+
+/* The first of the move's pools that a pooler does not lead there; NULL: it leads all.  Each may have another entry, after the file's. */
+static const char *
+pool_astray(Console *c, const Move *move, const char *home)
+{
+	(void) ask_and_wait(c, "SHOW DATABASES");
+	for (int i = 0; i < move->nshards; i++)
+		if (is_first_of_pool(move, i) && !is_led(c, move->shards[i]->pool, home))
+			return move->shards[i]->pool;
+	return NULL;
 }
 
 /* Is a pool paused, by SHOW DATABASES? */
@@ -708,8 +719,9 @@ resume_all(const Move *move, const char *home)
 	move->tally->resumed_at = now_ms();
 	for (c = consoles; c < consoles + nconsoles; c++)
 	{
-		if (c->asked >= move->nshards &&
-			(home != NULL ? leads_to(c, move->shards[0]->pool, home) : PQstatus(c->conn) == CONNECTION_OK))
+		const char *astray = home != NULL ? pool_astray(c, move, home) : NULL;
+
+		if (c->asked >= move->nshards && astray == NULL && PQstatus(c->conn) == CONNECTION_OK)
 			continue;
 		all = false;
 		if (home == NULL)
@@ -717,7 +729,8 @@ resume_all(const Move *move, const char *home)
 		else
 		{
 			report_warning("the pooler at %s does not lead %s to %s", c->name, move->title, home);
-			report_hint("Its clients get SN001. When it can read the new file, type the same command again.");
+			report_hint("Its clients get SN001. When it can read the new file, and has no other entry of pool \"%s\" after that, type the same command again.",
+						astray != NULL ? astray : move->shards[0]->pool);
 		}
 	}
 	all &= put_login_retry_back(move);
@@ -919,45 +932,76 @@ settle_pools(const Move *set, bool is_split)
 
 #define GIVE_EACH	"Give each a unix_socket_dir of its own, and name each of these by --pooler."
 
-/*
- * Does a configuration include the file, or one that does?  What cannot be read
- * here, as a path that begins where the pooler was started, is told.
- */
-static bool
-includes(const char *conffile, const struct stat *ours, int depth, const char **unread)
+/* A configuration, as a pooler reads it. */
+typedef struct Reading
+{
+	const Check *check;
+	const Move *move;
+	struct stat ours;
+	bool		is_included;	/* ours has been read */
+	bool		in_databases;	/* the section, which an include does not end */
+	const char *unread;			/* what cannot be read here, as a path that
+								 * begins where the pooler was started */
+}			Reading;
+
+/* Of two entries of a pool, the later counts; the file is not the one to have it then. */
+static void
+check_other_entry(const Reading * r, const char *conffile, const char *pool)
+{
+	for (int i = 0; i < r->move->nshards; i++)
+		if (is_first_of_pool(r->move, i) && strcmp(r->move->shards[i]->pool, pool) == 0)
+			found_of(r->check, r->move->shards[i], FOUND_FAILED, "Remove that line there, and type at the console: RELOAD",
+					 "%s has another entry of pool \"%s\", after the %%include", conffile, pool);
+}
+
+/* Read it, and what it includes. */
+static void
+read_configuration(Reading * r, const char *conffile, int depth)
 {
 	FILE	   *file = depth > 0 ? fopen(conffile, "r") : NULL;
 	char		line[4096];
 	char		name[1001];
+	char		sign[2];
 	struct stat theirs;
-	bool		found_it = false;
 
 	if (file == NULL)
 	{
-		*unread = text_of("%s", conffile);
-		return false;
+		r->unread = text_of("%s", conffile);
+		return;
 	}
 	while (fgets(line, sizeof(line), file) != NULL)
+	{
+		for (int end = strlen(line); end > 0 && isspace((unsigned char) line[end - 1]); end--)
+			line[end - 1] = '\0';
 		if (sscanf(line, " %%include %1000[^\n]", name) == 1)
-			found_it |= (stat(name, &theirs) == 0 && ours->st_dev == theirs.st_dev && ours->st_ino == theirs.st_ino) ||
-				includes(name, ours, depth - 1, unread);
+		{
+			if (stat(name, &theirs) != 0 || r->ours.st_dev != theirs.st_dev || r->ours.st_ino != theirs.st_ino)
+				read_configuration(r, name, depth - 1);
+			else
+				r->is_included = r->in_databases = true;
+		}
+		else if (sscanf(line, " [%1000[^]]", name) == 1)
+			r->in_databases = strcmp(name, "databases") == 0;
+		else if (r->is_included && r->in_databases &&
+				 (sscanf(line, " \"%1000[^\"]\" %1[=]", name, sign) == 2 || sscanf(line, " %1000[0-9A-Za-z_.-] %1[=]", name, sign) == 2))
+			check_other_entry(r, conffile, name);
+	}
 	fclose(file);
-	return found_it;
 }
 
 static void
-check_include(const Check *check, const Console *c, const char *conffile, const MoveOptions *options)
+check_include(const Check *check, const Console *c, const char *conffile, const Move *move)
 {
-	const char *path = options->pooler_file;
-	const char *unread = NULL;
-	struct stat ours = {0};
+	const char *path = move->options->pooler_file;
+	Reading		r = {.check = check,.move = move};
 
-	(void) stat(path, &ours);
-	if (includes(conffile, &ours, MAX_INCLUDES, &unread))
+	(void) stat(path, &r.ours);
+	read_configuration(&r, conffile, MAX_INCLUDES);
+	if (r.is_included)
 		return;
-	if (unread != NULL)
-		found_fmt(check, FOUND_WARNING, "Look there for the line %include.", "%s reads %s, which cannot be read here", c->name, unread);
-	else if (options->pooler_command == NULL)
+	if (r.unread != NULL)
+		found_fmt(check, FOUND_WARNING, "Look there for the line %include.", "%s reads %s, which cannot be read here", c->name, r.unread);
+	else if (move->options->pooler_command == NULL)
 		found_fmt(check, FOUND_FAILED, text_of("Add the line: %%include %s", path), "%s reads %s, which does not include %s", c->name, conffile, path);
 }
 
@@ -1058,8 +1102,9 @@ check_processes(const Check *check, Console *c, const char **told)
 
 /* Its version, its configuration and what it lets us do; the mode of pools that have none of their own.  NULL: it is no console. */
 static const char *
-check_config(const Check *check, Console *c, const MoveOptions *options)
+check_config(const Check *check, Console *c, const Move *move)
 {
+	const MoveOptions *options = move->options;
 	const char *version;
 	const char *limit;
 	const char *mode;
@@ -1076,7 +1121,7 @@ check_config(const Check *check, Console *c, const MoveOptions *options)
 	c->address = text_of("%s %s", config_of(c, "listen_addr"), config_of(c, "listen_port"));
 	if (!has_obeyed(c))
 		return "";
-	check_include(check, c, config_of(c, "conffile"), options);
+	check_include(check, c, config_of(c, "conffile"), move);
 	limit = config_of(c, "query_wait_timeout");
 	if (limit[0] != '\0' && atof(limit) * 1000 <= options->pause_limit_ms)
 		found_fmt(check, atof(limit) == 0 ? FOUND_WARNING : FOUND_FAILED, "Set it well above --pause-limit, to 120 s, say.",
@@ -1116,7 +1161,8 @@ check_entries(const Check *check, Console *c, const Move *move, const char *defa
 
 		if (!is_first_of_pool(move, i))
 			continue;
-		if (!leads_to(c, pool, move->source.home))
+		(void) ask_and_wait(c, "SHOW DATABASES");
+		if (!is_led(c, pool, move->source.home))
 		{
 			found_of(check, move->shards[i], FOUND_FAILED, "It has not read the file, or that was not written from where --from leads. Type snowid-move route --from CONNSTR, and RELOAD.",
 					 "%s does not lead pool \"%s\" to %s", c->name, pool, move->source.home);
@@ -1165,7 +1211,7 @@ check_poolers(const Move *move, const Check *check)
 	else
 	{
 		for (Console *c = consoles; c < consoles + nconsoles; c++)
-			if ((mode = check_config(check, c, move->options)) != NULL)
+			if ((mode = check_config(check, c, move)) != NULL)
 				check_entries(check, c, move, mode);
 		for (Console *c = consoles; c < consoles + nconsoles; c++)
 			check_processes(check, c, &told);

@@ -83,6 +83,7 @@ sub plan_says
 subtest 'plan' => sub {
 	my ($ini, $file) = map { slurp_file($_) } "$p->{dir}/ini", $p->{file};
 	my $with = sub { my ($line) = @_; return ($ini . $line, $file) };
+	my ($old) = $file =~ /^insta1 = (.*)/m;
 	my @cases = (
 		[ 'nothing wrong', 1, $with->(''), qr/^ok +poolers$/m ],
 		[ 'a part of a pool', 2, $with->(''), qr/FAILED +poolers: pool "both" has shards in two places: 3 at .*; 2 at .*\n.*All shards of a pool move together/ ],
@@ -93,6 +94,10 @@ subtest 'plan' => sub {
 		[ 'another include', 1, $ini =~ s/include .*/include $p->{dir}\/other/r, $file, qr/FAILED +poolers: .* reads .*, which does not include/ ],
 		[ 'an include in another', 1, $ini =~ s/include .*/include $p->{dir}\/nested/r, $file, qr/^ok +poolers$/m ],
 		[ 'an include that is nowhere', 1, $ini =~ s/include .*/include $p->{dir}\/chain/r, $file, qr/warning +poolers: .* reads nowhere, which cannot be read here/ ],
+		[ 'blanks after the include', 1, $ini =~ s/include .*/$&  /r, $file, qr/^ok +poolers$/m ],
+		(map { [ "another entry later: $_->[0]", 1, $ini . $_->[0], $file, qr/FAILED +poolers: \S+$_->[1] has another entry of pool "insta1", after the %include\n +Remove that line/ ] }
+			[ "[databases]\n\"insta1\" = $old\n", 'ini' ], [ "%include $p->{dir}/later\n", 'later' ]),
+		[ 'another entry before', 1, "[databases]\ninsta1 = host=x\n$ini\n[databases]\n;insta1 = $old\ninsta99 = host=x\n[users]\ninsta1 = pool_mode=transaction\n", $file, qr/^ok +poolers$/m ],
 		[ 'an old entry', 1, $ini, $file =~ s/^(insta1 .*port=)'\d+'/$1'1'/mr, qr/FAILED +poolers: .* does not lead pool "insta1" to/ ],
 		[ 'another registry', 1, $ini, $file =~ s/registry at/registry at x/r, qr/FAILED +poolers: file .* is not of the registry at/ ]);
 	# Of a set, too: what is wrong with one pool holds up its shards; with the pooler, all.
@@ -102,6 +107,7 @@ subtest 'plan' => sub {
 	append_to_file("$p->{dir}/other", $file);
 	append_to_file("$p->{dir}/nested", "%include $p->{file}\n");
 	append_to_file("$p->{dir}/chain", "%include nowhere\n");
+	append_to_file("$p->{dir}/later", "[databases]\n  insta1=$old\n");
 	for (@cases)
 	{
 		my ($name, $shard, @texts) = @$_;
@@ -423,6 +429,24 @@ subtest 'a login that has begun since the pause of another pool' => sub {
 	$run->finish;
 	let_go_steps($a);
 	is($? >> 8, 0, 'moved') or diag($errors);
+	stop_pooler($own);
+};
+
+# PgBouncer takes the last entry of a name.
+subtest 'another entry of one of the pools' => sub {
+	make_shard($a, $_, "insta$_") for 12, 13;
+	$a->safe_psql('postgres', 'CREATE TABLE insta12.tied (id int PRIMARY KEY); CREATE TABLE insta13.tied (id int PRIMARY KEY REFERENCES insta12.tied)');
+	my $own = start_pooler($a);
+	my ($ini, $old) = (slurp_file("$own->{dir}/ini"), slurp_file($own->{file}) =~ /^(insta13 = .*)/m);
+	append_to_file("$own->{dir}/more", "[databases]\n$old\n");
+	my $said = moves_ok($a, $b, '12,13', [ pooler_options($own), '--pooler-command', "cat $own->{dir}/more >> $own->{dir}/ini; :" ], 3, 'moved',
+		qr/does not lead shards 12-13 to .*hint: Its clients get SN001.* no other entry of pool "insta13" after that, type the same/s);
+	unlike($said, qr/done;/, '... it is not done');
+	is_deeply([ map { led_to($own, $_) } qw(insta12 insta13) ], [ $b->port, $a->port ], '... one leads there');
+	unlink "$own->{dir}/ini";
+	append_to_file("$own->{dir}/ini", $ini);
+	moves_ok($a, $b, '12,13', [ pooler_options($own) ], 0, 'the same command');
+	is(led_to($own, 'insta13'), $b->port, '... leads the other there, too');
 	stop_pooler($own);
 };
 
