@@ -508,7 +508,7 @@ stay(const Move *move)
 		step_name(OPEN), shard_list(move));
 	run(home->conn, "SELECT snowid_internal.open_shards(ARRAY(SELECT shard FROM snowid.moves WHERE closed AND shard IN (%s)), NULL)", shard_list(move));
 	run(home->conn, "COMMIT");
-	resume_pools(move, home);
+	(void) resume_pools(move, home);
 	read_journal(move, first);
 	read_journal(move, home);
 	report_info("%s: the way back is undone; it lives at %s", move->title, home->home);
@@ -662,7 +662,8 @@ abort_move(const Move *move)
 		run(source->conn, "SELECT snowid_internal.open_shards(ARRAY(SELECT shard FROM snowid.moves WHERE closed AND shard IN (%s)), NULL)",
 			shard_list(move));
 		run(source->conn, "COMMIT");
-		resume_pools(move, source);
+		if (!are_resumed(move, source))
+			return STATUS_FAILED;
 	}
 
 	if (is_shared && take_out(move) != STATUS_DONE)

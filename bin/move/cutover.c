@@ -373,7 +373,7 @@ try_cut_over(CutOver *cut)
 	{
 		if (!end_pause(cut->move, cut->from) || !end_pause(cut->move, cut->to))
 			attempt = ATTEMPT_FAILED;
-		resume_pools(cut->move, cut->from);
+		(void) resume_pools(cut->move, cut->from);
 	}
 	return attempt;
 }

@@ -16,6 +16,8 @@
 
 #define FILE_LOCK_MS		5000
 
+const char *connect_error = "";
+
 /* Keepalives do not help here: nothing is sent that is not awaited. */
 PGconn *
 connect_briefly_to(const char *conninfo, const char *user, const char *host, const char *port)
@@ -26,7 +28,8 @@ connect_briefly_to(const char *conninfo, const char *user, const char *host, con
 
 	if (PQstatus(conn) == CONNECTION_OK)
 		return conn;
-	report_verbose("pooler: %s", PQerrorMessage(conn));
+	connect_error = text_of("%.*s", (int) strcspn(PQerrorMessage(conn), "\n"), PQerrorMessage(conn));
+	report_verbose("pooler: %s", connect_error);
 	PQfinish(conn);
 	return NULL;
 }

@@ -68,6 +68,7 @@ typedef struct Console
 								 * the journal */
 	PGconn	   *conn;			/* NULL: not connected */
 	PGconn	   *spare;			/* takes the place of one that gives no answer */
+	const char *why;			/* there is no connection */
 	bool		pending;		/* it has been asked, and has not answered */
 	PGresult   *answer;			/* the last one; NULL: none in time, or lost */
 	const char *login_retry;	/* what sets server_login_retry as it was;
@@ -99,7 +100,7 @@ static int64 login_patience = 0;
 
 /* -------- consoles -------- */
 
-/* Connect, where we are not; the name of a pooler that cannot be reached, or NULL. */
+/* Connect, where we are not; the name of a pooler that cannot be reached, and why; or NULL. */
 static const char *
 open_consoles(void)
 {
@@ -115,7 +116,7 @@ open_consoles(void)
 		if (c->spare == NULL && c->conn != NULL)
 			c->spare = connect_briefly(c->conninfo, NULL);
 		if (c->spare == NULL)
-			missing = c->name;
+			missing = text_of("%s: %s", c->name, c->why = connect_error);
 	}
 	return missing;
 }
@@ -725,7 +726,18 @@ resume_all(const Move *move, const char *home)
 			continue;
 		all = false;
 		if (home == NULL)
+		{
+			const char *pools = "";
+
+			for (int i = 0; i < move->nshards; i++)
+				if (is_first_of_pool(move, i))
+					pools = text_of("%s RESUME \"%s\";", pools, move->shards[i]->pool);
 			report_warning("the pooler at %s gives no answer: its pools may be paused", c->name);
+			if (c->conn == NULL && c->why != NULL)
+				report_detail("%s", c->why);
+			report_hint("Type the command with its --pooler, and password if it takes one; or there:%s%s", pools,
+						c->login_retry != NULL ? "" : " SET server_login_retry = '15'; or what its file has.");
+		}
 		else
 		{
 			report_warning("the pooler at %s does not lead %s to %s", c->name, move->title, home);
@@ -830,13 +842,29 @@ is_with_poolers(const Move *move, Shard *shard, const void *from)
 	return journal_of(shard, from)->poolers != NULL;
 }
 
-/* Let the writers go on where the shards were, if they were paused. */
-void
+/* Let the writers go on where the shards were, if they were paused.  True if all were, and do. */
+bool
 resume_pools(const Move *move, const Side *from)
 {
 	move = select_shards(move, is_with_poolers, from);
-	if (has_poolers(move) && move->nshards > 0 && resume_all(by_pools(move), NULL))
-		(void) note_poolers(move, from, NULL);
+	if (!has_poolers(move) && move->nshards > 0)
+	{
+		add_journaled(journal_of(move->shards[0], from));
+		(void) open_consoles();
+	}
+	return move->nshards > 0 && resume_all(by_pools(move), NULL) && note_poolers(move, from, NULL);
+}
+
+/* ... before the journal is dropped, since only that knows of the pause.  False after saying what to type. */
+bool
+are_resumed(const Move *move, const Side *from)
+{
+	(void) resume_pools(move, from);
+	move = select_shards(move, is_with_poolers, from);
+	return move->nshards == 0 ||
+		refuse(false, text_of("Type the same command with the --pooler of each, and its password. If one is gone for good, type at %s: "
+							  "UPDATE snowid.moves SET details = details - 'poolers' WHERE shard IN (%s); and then the same command.", from->home, shard_list(move)),
+			   "the clients of %s may be paused still at a pooler", move->title);
 }
 
 /*
@@ -913,8 +941,8 @@ settle_pools(const Move *set, bool is_split)
 		if (behind->nshards > 0)
 		{
 			(void) open_consoles();
-			report_info("%s: clients that were paused at the poolers go on", behind->title);
-			resume_pools(behind, from);
+			if (resume_pools(behind, from))
+				report_info("%s: clients that were paused at the poolers go on", behind->title);
 		}
 		if (open->nshards > 0 && (!is_split || is_at(open, from, MOVED)))
 			route_pools(open, from, sides[1 - i]);

@@ -643,7 +643,7 @@ swap_schemas(const Swap * swap)
 		else if (!done && PQtransactionStatus(side->conn) != PQTRANS_IDLE)
 			run(side->conn, "ROLLBACK");
 		failure_exit_code = EXIT_FAILED;
-		resume_pools(move, side);
+		(void) resume_pools(move, side);
 		if (done)
 		{
 			report_info("%s: its writers waited %d ms", move->title, (int) (now_ms() - start));

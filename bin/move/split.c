@@ -315,7 +315,7 @@ fence_set(const Move *set, int64 *start)
 		else if (is_at(set, source, FENCED))
 			break;
 		failure_exit_code = EXIT_FAILED;
-		resume_pools(set, source);
+		(void) resume_pools(set, source);
 		if (n >= set->options->retries)
 		{
 			report_error("%s", reason);
@@ -401,7 +401,7 @@ undo_fence(const Move *set, Step step)
 		shard_list(set));
 	record_step(set, source, step);
 	run(source->conn, "COMMIT");
-	resume_pools(set, source);
+	(void) resume_pools(set, source);
 	read_journal(set, source);
 	return STATUS_DONE;
 }
@@ -784,7 +784,7 @@ abort_split(Move *set)
 	}
 	if (is_promoting(set))
 		return refuse(failure(), WHEN_PROMOTING, "the target was told to become a primary, and can do so at any time");
-	if (undo_fence(set, ABORTED) != STATUS_DONE)
+	if (undo_fence(set, ABORTED) != STATUS_DONE || !are_resumed(set, source))
 		return failure();
 	failure_exit_code = EXIT_FAILED;
 	remove_fence(set, source);

@@ -187,6 +187,8 @@ extern int64 diff_rows(PGconn *const conns[2], const char *const schemas[2], con
 
 /* entries.c: the registry for PgBouncer */
 
+extern const char *connect_error;	/* of the last connection that failed */
+
 extern PGconn *connect_briefly_to(const char *conninfo, const char *user, const char *host, const char *port);
 
 #define connect_briefly(conninfo, user)		connect_briefly_to(conninfo, user, NULL, NULL)
@@ -207,7 +209,8 @@ extern const char *prepare_pools(const Move *move, const Side *from, const Side 
 extern const char *pause_pools(const Move *move, const Side *from, int64 until);
 extern const char *check_paused(void);
 extern void keep_paused(void);
-extern void resume_pools(const Move *move, const Side *from);
+extern bool resume_pools(const Move *move, const Side *from);
+extern bool are_resumed(const Move *move, const Side *from);
 extern void route_pools(const Move *move, const Side *from, const Side *to);
 extern void settle_pools(const Move *set, bool is_split);
 

@@ -71,7 +71,37 @@ subtest 'before the decision' => sub {
 	is(login_retry($other), 50, 'server_login_retry is what it was there');
 	kill_in_pause('abort', $a, 0, 'fenced', 'move', '--pooler', console($other));
 	stop_pooler($other, 'KILL');
-	ends_ok('abort', \@clients, $a, 0, 'abort');
+	moves_ok($a, $b, 5, ['abort'], 3, 'abort', qr/warning: the pooler at .*$other->{dir} .*: its pools may be paused\n.*detail: connection .*: Connection refused\n.*hint: .* or there: RESUME "insta5"; SET server_login_retry = '15'; or.*error: the clients of shard 5 may be paused still at a pooler\n.*with the --pooler of each/s);
+	my ($sql) = moves_ok($a, $b, 5, ['abort'], 3, 'again') =~ /gone for good, type at .*: (UPDATE .*); and then/ or die;
+	$a->safe_psql('postgres', $sql);
+	ends_ok('then', \@clients, $a, 0, 'abort');
+};
+
+# A journal keeps no password: whoever has none ends no pause, and forgets none.
+subtest 'a console that needs a password' => sub {
+	my @clients = clients($p, 'insta5', 0, 5);
+	my ($ini, $users) = map { slurp_file("$p->{dir}/$_") } qw(ini users);
+	my $write = sub { my ($file, $text) = @_; unlink "$p->{dir}/$file"; append_to_file("$p->{dir}/$file", $text) };
+	kill_in_pause('password', $a, 0, 'fenced', 'move');
+	$write->(ini => $ini . "auth_type = plain\n");
+	$write->(users => $users =~ s/""$/"secret"/mr);
+	system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
+	for (['status', 1], ['abort', 3])
+	{
+		my $said = moves_ok($a, $b, 5, [ $_->[0] ], $_->[1], "$_->[0] without it", qr/its pools may be paused\n.*detail: .*password.*hint: Type the command with its --pooler, and password/s);
+		unlike($said, qr/clients .*go on/, '... does not say that clients go on');
+		local $ENV{PGPASSWORD} = 'secret';
+		like(led_to($p, 'insta5'), qr/ paused/, '... and they do not');
+	}
+	moves_ok($a, $b, 5, [ 'abort', '--pooler', console($p) . ' password=secret', '--pooler-file', $p->{file} ], 0, 'abort with it', qr/clients that were paused at the poolers go on/);
+	clients_ok('password', $a, \@clients, $none);
+	$write->(ini => $ini);
+	$write->(users => $users);
+	{
+		local $ENV{PGPASSWORD} = 'secret';
+		system_or_bail('psql', '-Xqc', 'RELOAD', console($p));
+	}
+	is(led_to($p, 'insta5'), $a->port, 'the pool is not paused');
 };
 
 # What the program can still do, it does: a signal waits until the pause is over, and
@@ -131,7 +161,7 @@ subtest 'the way back' => sub {
 
 subtest 'the pooler is killed' => sub {
 	stop_pooler($p, 'KILL');
-	moves_ok($a, $b, 5, [ 'plan', @options ], 1, 'plan', qr/FAILED +poolers: no connection to .*admin_users/s);
+	moves_ok($a, $b, 5, [ 'plan', @options ], 1, 'plan', qr/FAILED +poolers: no connection to .*: connection to server .* failed: .*admin_users/s);
 	restart_pooler($p);
 	my $pid = slurp_file("$p->{dir}/pid") + 0;
 	moves_ok($a, $b, 5, [ @options, '--pooler-command', "kill -9 $pid; :" ], 3, 'in the pause',
