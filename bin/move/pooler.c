@@ -472,6 +472,16 @@ is_logging_in(const Console *c, const char *pool)
 	return strstr(c->logins, text_of("\n%s\n", pool)) != NULL;
 }
 
+/* Is a pool in session mode, for one of its users, by SHOW POOLS? */
+static bool
+is_in_session_mode(const Console *c, const char *pool)
+{
+	for (int row = 0; row < PQntuples(c->answer); row++)
+		if (strcmp(answer_field(c, row, "database"), pool) == 0 && strcmp(answer_field(c, row, "pool_mode"), "session") == 0)
+			return true;
+	return false;
+}
+
 /* Remember the pools with logins under way, by SHOW POOLS. */
 static void
 note_logins(Console *c)
@@ -810,7 +820,7 @@ pause_pools(const Move *move, const Side *from, int64 until)
 		give_up(c);
 		if (c->asked < 0 || c->conn == NULL || ask_and_wait(c, "SHOW POOLS") == 0)
 			return text_of("the pooler at %s gives no answer", c->name);
-		if (strcmp(answer_field(c, find_row(c, "database", pool), "pool_mode"), "session") != 0)
+		if (!is_in_session_mode(c, pool))
 			return text_of("pool \"%s\" at the pooler at %s is held by %s", pool, c->name, holder_of(c, from, pool, "a client"));
 		report_verbose("pool \"%s\": clients keep their sessions at the pooler at %s", pool, c->name);
 		c->spare = connect_briefly(c->conninfo, NULL);
@@ -1204,7 +1214,7 @@ check_entries(const Check *check, Console *c, const Move *move, const char *defa
 		size = atoi(answer_field(c, row, "pool_size"));
 		connections += limit > 0 ? Min(limit, size) : size;
 		mode = answer_field(c, row, "pool_mode")[0] != '\0' ? answer_field(c, row, "pool_mode") : default_mode;
-		if (strcmp(mode, "session") == 0)
+		if (strcmp(mode, "session") == 0 || (ask_and_wait(c, "SHOW POOLS") > 0 && is_in_session_mode(c, pool)))
 			found_fmt(check, FOUND_WARNING, "Clients that keep a session get SN001; new ones wait for the cut-over, and notice nothing.",
 					  "pool \"%s\" is in session mode at %s; now kept by: %s", pool, c->name, holder_of(c, &move->source, pool, "nobody"));
 	}

@@ -432,6 +432,22 @@ subtest 'a login that has begun since the pause of another pool' => sub {
 	stop_pooler($own);
 };
 
+# Another user has a pool of that entry, too, which comes first.
+subtest 'a user in session mode' => sub {
+	my $user = getpwuid $<;
+	make_shard($a, 14, 'insta14');
+	$a->safe_psql('postgres', 'CREATE ROLE app LOGIN');
+	my $own = start_pooler($a, "[users]\\n$user = pool_mode=session");
+	append_to_file("$own->{dir}/users", qq{"app" ""\\n});
+	system_or_bail('psql', '-Xqc', 'RELOAD', console($own));
+	system_or_bail('psql', '-Xqc', '', '-d', pooled($own, 'insta14') =~ s/user=\\S+/user=app/r);
+	my $keeper = clients($own, 'insta14', 0, 14);
+	moves_ok($a, $b, 14, [ 'plan', pooler_options($own) ], 0, 'plan', qr/warning +poolers: pool "insta14" is in session mode at .*; now kept by: client/);
+	moves_ok($a, $b, 14, [ '--pooler', console($own), '--pooler-file', $own->{file}, '--retries', 30, '--pause-limit', 2000 ], 0, 'moved without the client that keeps its session');
+	$keeper->{run}->kill_kill;
+	stop_pooler($own);
+};
+
 # PgBouncer takes the last entry of a name.
 subtest 'another entry of one of the pools' => sub {
 	make_shard($a, $_, "insta$_") for 12, 13;
