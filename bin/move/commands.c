@@ -129,6 +129,7 @@ refuse_to_move(Move *part)
 		return refuse_part(part, "moved");
 	if (check_owner(part, &part->target, &part->source, false) != STATUS_DONE)
 		return EXIT_FAILED;
+	route_late(part, &part->source, &part->target);
 	report_info("%s: moved already; type: %s", part->title, whole_command(part, "finish"));
 	return EXIT_DONE;
 }

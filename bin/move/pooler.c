@@ -900,6 +900,21 @@ route_pools(const Move *move, const Side *from, const Side *to)
 		move->tally->unrouted = true;
 }
 
+/* The same of shards that were moved without their poolers. */
+void
+route_late(const Move *move, const Side *from, const Side *to)
+{
+	bool		are_led = true;
+
+	if (!has_poolers(move))
+		return;
+	(void) open_consoles();
+	for (Console *c = consoles; c < consoles + nconsoles; c++)
+		are_led &= pool_astray(c, by_pools(move), to->home) == NULL;
+	if (!are_led)
+		route_pools(move, from, to);
+}
+
 /*
  * Shards whose journal names poolers: not decided; or open at their new home.  What
  * a standby has of its source's journal is no journal of its own.

@@ -212,6 +212,7 @@ extern void keep_paused(void);
 extern bool resume_pools(const Move *move, const Side *from);
 extern bool are_resumed(const Move *move, const Side *from);
 extern void route_pools(const Move *move, const Side *from, const Side *to);
+extern void route_late(const Move *move, const Side *from, const Side *to);
 extern void settle_pools(const Move *set, bool is_split);
 
 /* cutover.c */

@@ -448,6 +448,19 @@ subtest 'a user in session mode' => sub {
 	stop_pooler($own);
 };
 
+subtest 'moved without the poolers' => sub {
+	make_shard($a, $_, "insta$_") for 15, 16;
+	my $own = start_pooler($a);
+	my $reloads = sub { return scalar(() = slurp_file("$own->{dir}/log") =~ /RELOAD command issued/g) };
+	moves_ok($a, $b, '15,16', [], 0, 'moved');
+	is(led_to($own, 'insta16'), $a->port, 'the pooler has the old entries');
+	moves_ok($a, $b, '15,16', [ pooler_options($own) ], 0, 'the same command, with the pooler', qr/moved already/);
+	is_deeply([ map { led_to($own, $_) } qw(insta15 insta16) ], [ ($b->port) x 2 ], '... leads its clients there');
+	moves_ok($a, $b, '15,16', [ pooler_options($own) ], 0, 'and again', qr/moved already/);
+	is($reloads->(), 1, '... does nothing more');
+	stop_pooler($own);
+};
+
 # PgBouncer takes the last entry of a name.
 subtest 'another entry of one of the pools' => sub {
 	make_shard($a, $_, "insta$_") for 12, 13;
