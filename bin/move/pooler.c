@@ -411,7 +411,9 @@ hold_signals(bool hold)
 static bool
 run_pooler_command(const MoveOptions *options)
 {
+	int64		until = now_ms() + COMMAND_LIMIT_S * 1000;
 	int			status = -1;
+	pid_t		ended = -1;
 	pid_t		pid;
 
 	if (options->pooler_command == NULL)
@@ -419,12 +421,19 @@ run_pooler_command(const MoveOptions *options)
 	if ((pid = fork()) == 0)
 	{
 		hold_signals(false);
+		(void) setpgid(0, 0);
 		alarm(COMMAND_LIMIT_S);
 		execl("/bin/sh", "sh", "-c", text_of("%s \"$1\"", options->pooler_command), "sh", options->pooler_file, NULL);
 		_exit(127);
 	}
-	if (pid > 0 && waitpid(pid, &status, 0) == pid && status == 0)
+	while (pid > 0 && (ended = waitpid(pid, &status, WNOHANG)) == 0 && now_ms() < until)
+		pg_usleep(1000);
+	if (ended == pid && status == 0)
 		return true;
+
+	/* With what it has begun, and if it was stopped, for asking a terminal. */
+	if (pid > 0 && kill(-pid, SIGKILL) == 0 && ended == 0)
+		(void) waitpid(pid, &status, 0);
 	report_warning("--pooler-command failed, or took longer than %d s", COMMAND_LIMIT_S);
 	return false;
 }
@@ -1260,7 +1269,8 @@ check_poolers(const Move *move, const Check *check)
 	if ((reason = open_consoles()) != NULL)
 		found_fmt(check, FOUND_FAILED, "Look whether it runs, whether dbname is pgbouncer, and whether the role is one of its admin_users.", "no connection to %s", reason);
 	else if ((reason = why_not_written(move, &move->target, false)) != NULL)
-		found(check, FOUND_FAILED, reason, "All shards of a pool move together. To look at the entries, type: snowid-move route --from CONNSTR");
+		found(check, FOUND_FAILED, reason, strstr(reason, "in two places") == NULL ? NULL :
+			  "All shards of a pool move together. To look at the entries, type: snowid-move route --from CONNSTR");
 	else
 	{
 		for (Console *c = consoles; c < consoles + nconsoles; c++)
