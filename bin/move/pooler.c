@@ -1004,11 +1004,11 @@ typedef struct Reading
 	bool		in_databases;	/* the section, which an include does not end */
 	const char *unread;			/* what cannot be read here, as a path that
 								 * begins where the pooler was started */
-}			Reading;
+} Reading;
 
-/* Of two entries of a pool, the later counts; the file is not the one to have it then. */
+/* Of two entries of a pool the later counts, and that is not ours. */
 static void
-check_other_entry(const Reading * r, const char *conffile, const char *pool)
+check_other_entry(const Reading *r, const char *conffile, const char *pool)
 {
 	for (int i = 0; i < r->move->nshards; i++)
 		if (is_first_of_pool(r->move, i) && strcmp(r->move->shards[i]->pool, pool) == 0)
@@ -1018,7 +1018,7 @@ check_other_entry(const Reading * r, const char *conffile, const char *pool)
 
 /* Read it, and what it includes. */
 static void
-read_configuration(Reading * r, const char *conffile, int depth)
+read_configuration(Reading *r, const char *conffile, int depth)
 {
 	FILE	   *file = depth > 0 ? fopen(conffile, "r") : NULL;
 	char		line[4096];

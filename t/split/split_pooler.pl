@@ -48,6 +48,10 @@ my $hold = hold_at_step($source, 'fenced', 0);
 killed_ok('before the decision');
 $hold->{run}->kill_kill;
 let_go_steps($source);
+my $pid = slurp_file("$p->{dir}/pid") + 0;
+kill 'STOP', $pid;
+moves_ok($source, $target, '1-2', ['abort'], 1, 'abort while the pooler gives no answer', qr/may be paused still at a pooler/);
+kill 'CONT', $pid;
 moves_ok($source, $target, '1-2', [ 'abort', @options ], 0, 'abort', qr/clients that were paused at the poolers go on/);
 is(led_to($p, 'set'), $source->port, 'the pool leads to the source');
 
