@@ -151,19 +151,23 @@ extern void take_command(char **argv);
 	"(refclassid, classid) = ('pg_constraint'::regclass, 'pg_class'::regclass)) " \
 	"UNION ALL SELECT f.* FROM pg_opclass p, LATERAL (SELECT 'pg_proc'::regclass, amproc FROM pg_amproc WHERE amprocfamily = opcfamily " \
 	"UNION ALL SELECT 'pg_operator'::regclass, amopopr FROM pg_amop WHERE amopfamily = opcfamily) f WHERE (p.tableoid, p.oid) = (o.classid, o.objid) " \
+	"UNION ALL SELECT 'pg_class'::regclass, inhparent FROM pg_inherits WHERE o.classid = 'pg_class'::regclass AND inhrelid = o.objid " \
 	"UNION ALL SELECT 'pg_class'::regclass, conrelid FROM pg_depend d JOIN pg_constraint k ON (classid, objid) = (k.tableoid, k.oid) " \
 	"WHERE (refclassid, refobjid) = (o.classid, o.objid) AND confrelid = refobjid " \
-	"UNION ALL SELECT refclassid, refobjid FROM pg_depend d WHERE (classid, objid) = (o.classid, o.objid) AND classid <> 'pg_proc'::regclass " \
+	"UNION ALL SELECT refclassid, refobjid FROM pg_depend d WHERE (classid, objid) = (o.classid, o.objid) AND (classid <> 'pg_proc'::regclass OR refclassid = 'pg_type'::regclass) " \
 	"AND (refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass, 'pg_opclass'::regclass) OR " \
 	"classid IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass) AND refclassid = 'pg_class'::regclass)) x) " \
 	"SELECT concat(who, ', by ' || by || ' FROM ' || coalesce(givers || ' CASCADE', who) || ';)', CASE WHEN by IS NULL THEN " \
-	"(SELECT concat(', who owns ', type, ' ', identity) FROM pg_identify_object(o.classid, o.objid, 0) WHERE schema <> n.oid::regnamespace::text) END) FROM o JOIN pg_database d ON datname = current_database() " \
+	"(SELECT concat(', who owns ', givers, type, ' ', identity) FROM pg_identify_object(o.classid, o.objid, 0) WHERE schema <> n.oid::regnamespace::text) END) FROM o JOIN pg_database d ON datname = current_database() " \
 	"LEFT JOIN pg_shdepend s ON (s.classid, s.objid, s.deptype, s.dbid) = (o.classid, o.objid, 'o', d.oid), " \
 	"LATERAL (SELECT coalesce(s.refobjid, (SELECT nspowner FROM pg_namespace WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT relowner FROM pg_class WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT proowner FROM pg_proc WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT oprowner FROM pg_operator WHERE (tableoid, oid) = (o.classid, o.objid)), " \
 	"(SELECT typowner FROM pg_type WHERE (tableoid, oid) = (o.classid, o.objid))), NULL, NULL " \
+	"UNION ALL SELECT coalesce(extowner, nspowner), NULL, 'the schema or extension of ' FROM (SELECT tableoid, oid, pronamespace FROM pg_proc UNION ALL SELECT tableoid, oid, oprnamespace FROM pg_operator " \
+	"UNION ALL SELECT tableoid, oid, typnamespace FROM pg_type) y (class, object, place) JOIN pg_namespace s ON s.oid = place LEFT JOIN pg_depend e ON (e.classid, e.objid, e.deptype) = (class, object, 'e') " \
+	"LEFT JOIN pg_extension x ON x.oid = e.refobjid WHERE (class, object) = (o.classid, o.objid) " \
 	"UNION ALL SELECT grantee, concat('GRANT (type: ', CASE WHEN grantor <> owner THEN " \
 	"(SELECT concat('ALTER ROLE ', grantor::regrole, ' NOSUPERUSER; ') FROM pg_roles r WHERE r.oid = grantor AND rolsuper) END, " \
 	"'REVOKE ', CASE WHEN grantor <> owner THEN 'GRANT OPTION FOR ' END, privilege_type, ' ON ', CASE WHEN privilege_type <> 'CREATE' THEN 'ALL TABLES IN ' END, 'SCHEMA ', s.oid::regnamespace), " \

@@ -210,7 +210,7 @@ as_planter(q{CREATE FUNCTION util.size(text[]) RETURNS int IMMUTABLE LANGUAGE pl
 each_harmless(2, qr/ calls util\.size\(anyarray\); planter may (have|put) in schema util one that fits better.*\n.*Type there: \Q$_\E;/,
 	'create', '--like', 60, '--shard', 61), $node->safe_psql('postgres', $_) for 'DROP ROUTINE util.size(text[])', 'REVOKE CREATE ON SCHEMA util FROM planter CASCADE';
 $node->safe_psql('postgres', 'ALTER SCHEMA util OWNER TO planter; REVOKE CREATE ON SCHEMA util FROM planter');
-each_harmless(2, qr/planter may put in schema util one .*\n.*Type there: ALTER SCHEMA util OWNER TO /, 'create', '--like', 60, '--shard', 61);
+each_harmless(2, qr/planter, who owns the schema or extension of function util\.size\(/, 'create', '--like', 60, '--shard', 61);
 # Who could be us anyway may own both, but nobody else put something beside.
 $node->safe_psql('postgres', qq{CREATE ROLE alike; GRANT "$superuser" TO alike; ALTER SCHEMA util OWNER TO alike; ALTER FUNCTION util.size(anyarray) OWNER TO alike; GRANT CREATE ON SCHEMA util TO planter});
 each_harmless(2, qr/planter may put in schema util one/, 'create', '--like', 60, '--shard', 61);
@@ -274,6 +274,7 @@ CREATE OPERATOR CLASS util.ops FOR TYPE text USING btree AS OPERATOR 3 evil.=, F
 my $default = 'INSERT INTO t DEFAULT VALUES';
 as_planter(q{
 CREATE TABLE evil.base AS SELECT text 'x' AS v;
+CREATE TABLE evil.parent (v text) PARTITION BY LIST ((evil.bite(v)));
 CREATE TRIGGER bite BEFORE INSERT OR UPDATE ON evil.base FOR EACH ROW EXECUTE FUNCTION evil.bite();
 CREATE TABLE evil.pk (id bigint PRIMARY KEY);
 CREATE INDEX ON evil.pk (id) WHERE evil.bite('key') > '';
@@ -294,6 +295,8 @@ for (
 	[ 'CREATE VIEW insta9.l AS TABLE util.look', 'SELECT * FROM l' ], [ 'CREATE VIEW insta9.l AS TABLE evil.look', 'SELECT * FROM l' ],
 	[ q{CREATE TABLE util.part (v text CHECK (evil.bite('part') > '')); CREATE TABLE insta9.p (v text) PARTITION BY LIST (v);
 		ALTER TABLE insta9.p ATTACH PARTITION util.part DEFAULT}, q{INSERT INTO p VALUES ('x')} ],
+	[ q{CREATE TABLE insta9.l PARTITION OF evil.parent DEFAULT}, q{INSERT INTO l VALUES ('x')}, 'TABLE' ],
+	[ q{CREATE FUNCTION insta9.made() RETURNS evil.checked LANGUAGE sql AS $$SELECT NULL$$; ALTER TABLE insta9.t ADD CHECK (insta9.made() IS NULL)}, q{INSERT INTO t VALUES ('x')} ],
 	[ q{CREATE TABLE util.child (CHECK (evil.bite('child') > '')) INHERITS (insta9.t); ALTER TABLE util.child NO INHERIT insta9.t;
 		INSERT INTO util.child VALUES ('x'); ALTER TABLE util.child INHERIT insta9.t}, q{UPDATE t SET v = 'y'} ],
 	# Until 17, what has been deleted by a cascade fires triggers as who deleted.
@@ -303,12 +306,17 @@ for (
 		CREATE TRIGGER bite AFTER DELETE ON evil.gone FOR EACH ROW EXECUTE FUNCTION evil.bite(); INSERT INTO evil.gone VALUES ('x');
 		RESET SESSION AUTHORIZATION; REVOKE REFERENCES ON insta9.t FROM planter}, 'DELETE FROM t' ])
 {
-	my ($make, $script) = @$_;
+	my ($make, $script, $kind) = @$_;
 	$node->safe_psql('postgres', $make);
 	each_harmless(1, qr/of another role: planter/, '--name', $make, '--shard', 9, '--file', script_file($script // $default));
-	$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP TABLE IF EXISTS insta9.p, util.child, evil.gone; DROP VIEW IF EXISTS insta9.l;
-		DROP TABLE insta9.t; CREATE TABLE insta9.t (v text)');
+	$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP TABLE IF EXISTS insta9.p, util.child, evil.gone; DROP ' . ($kind // 'VIEW') . ' IF EXISTS insta9.l;
+		DROP TABLE insta9.t; DROP FUNCTION IF EXISTS insta9.made(); CREATE TABLE insta9.t (v text)');
 }
+
+# ... nor by who could put another in the place of what is a superuser's.
+$node->safe_psql('postgres', q{CREATE FUNCTION evil.theirs() RETURNS text LANGUAGE sql AS $$SELECT 'x'$$; ALTER TABLE insta9.t ALTER v SET DEFAULT evil.theirs()});
+each_harmless(1, qr/of another role: planter, who owns the schema or extension of function evil\.theirs\(\); connect as/, '--name', 'theirs', '--shard', 9, '--file', script_file($default));
+$node->safe_psql('postgres', 'DROP FUNCTION evil.theirs() CASCADE');
 
 # Nor is a script run where a role could put its code while the script waits for a lock.
 for ([ 'TRIGGER', 'ALL TABLES IN SCHEMA' ], [ 'REFERENCES', 'ALL TABLES IN SCHEMA' ], [ 'REFERENCES', 'ALL TABLES IN SCHEMA', 'REFERENCES (v) ON insta9.t' ], [ 'CREATE', 'SCHEMA' ])

@@ -52,13 +52,14 @@ CREATE TABLE insta8.t OF own.like_it; ALTER TABLE insta8.t OWNER TO app;
 CREATE TABLE insta9.t (id int PRIMARY KEY, home own.addr);
 CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO reader;
 CREATE TABLE insta10.t (id int PRIMARY KEY); ALTER TABLE insta10.t OWNER TO reader;
-SELECT snowid.create_shard(n) FROM generate_series(11, 19) n;
+SELECT snowid.create_shard(n) FROM generate_series(11, 24) n;
 SET ROLE app;
 CREATE FUNCTION own.differ(i bigint, j bigint) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RETURN own.note('negator') AND i <> j; END$$;
 CREATE OPERATOR own.=== (FUNCTION = pg_catalog.int8eq, LEFTARG = bigint, RIGHTARG = bigint);
 CREATE OPERATOR own.!== (FUNCTION = own.differ, LEFTARG = bigint, RIGHTARG = bigint, NEGATOR = OPERATOR(own.===));
 CREATE TYPE own.color AS ENUM ('red');
 CREATE FUNCTION own.name(c own.color) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$BEGIN PERFORM own.note('cast'); RETURN 'red'; END$$;
+CREATE FUNCTION own.compare(i int, j int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$BEGIN PERFORM own.note('class'); RETURN i - j; END$$;
 CREATE VIEW own.look AS SELECT id FROM own.base;
 RESET ROLE;
 CREATE SCHEMA lib;
@@ -82,12 +83,23 @@ CREATE OPERATOR theirs.=== (FUNCTION = pg_catalog.int8eq, LEFTARG = bigint, RIGH
 CREATE TYPE theirs.color AS ENUM ('red');
 CREATE TABLE insta18.t (id bigint PRIMARY KEY, CHECK (public.told(1) AND NOT (id OPERATOR(theirs.===) 0)));
 CREATE TABLE insta19.t (id bigint PRIMARY KEY, c theirs.color, CHECK (public.told(1) AND c::text <> 'x'));
+CREATE FUNCTION public.hue() RETURNS own.color LANGUAGE plpgsql AS $$BEGIN RETURN 'red'; END$$;
+CREATE FUNCTION public.shade() RETURNS theirs.color LANGUAGE plpgsql AS $$BEGIN RETURN 'red'; END$$;
+CREATE OPERATOR CLASS public.ops FOR TYPE int USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 own.compare(int, int);
+CREATE TABLE insta20.t (id bigint PRIMARY KEY, CHECK (public.told(1) AND public.shade()::text <> 'x'));
+CREATE TABLE insta21.t (id bigint PRIMARY KEY, CHECK (public.hue()::text <> 'x'));
+CREATE TABLE insta22.t (id bigint PRIMARY KEY, n int); CREATE INDEX ON insta22.t (n public.ops); INSERT INTO insta22.t VALUES (1, 1), (2, 2);
+CREATE TABLE public.classes (id int PRIMARY KEY); INSERT INTO public.classes VALUES (1), (2); CREATE INDEX ON public.classes (id public.ops);
+CREATE TABLE insta23.t (id bigint PRIMARY KEY, class int REFERENCES public.classes);
 CREATE MATERIALIZED VIEW insta17.m AS SELECT id, own.note('his own view') FROM insta17.t; ALTER MATERIALIZED VIEW insta17.m OWNER TO app}) for $a, $b;
 $a->safe_psql('postgres', q{
 CREATE OR REPLACE FUNCTION own.note(place text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RETURN true; END$$;
 REFRESH MATERIALIZED VIEW insta13.m;
 ALTER SCHEMA theirs OWNER TO app;
 CREATE OR REPLACE FUNCTION own.note(place text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'RAN % as %', place, current_user; RETURN true; END$$});
+$a->safe_psql('postgres', 'CREATE EXTENSION citext SCHEMA lib');
+$b->safe_psql('postgres', 'GRANT CREATE ON SCHEMA lib TO app; GRANT CREATE ON DATABASE postgres TO app; SET ROLE app; CREATE EXTENSION citext SCHEMA lib');
+$a->safe_psql('postgres', q{CREATE TABLE insta24.t (id bigint PRIMARY KEY, c lib.citext, CHECK (c OPERATOR(lib.<>) 'x'))});
 $b->safe_psql('postgres', 'ALTER SCHEMA lib OWNER TO app; ALTER OPERATOR lib.===(bigint, bigint) OWNER TO app');
 my $superuser = $a->safe_psql('postgres', 'SELECT current_user');
 
@@ -128,7 +140,9 @@ refused(qr/a table has values of own\.addr, whose owner is no superuser/, 9, 1, 
 refused(qr/reader may use all schemas, and alter insta10\.t, whose owner is no superuser/, 10, 1, 'copy');
 my $operator = qr/constraint t_id_check on table insta11\.t has the operator own\.===\(bigint,bigint\), whose owner is no superuser/;
 refused($operator, 11, @$_) for [ 1, 'copy' ], [ 2, 'diff' ];
-refused(qr/a table has values of own\.color, whose owner is no superuser/, @$_) for [ 12, 1, 'copy' ], [ 12, 2, 'diff' ], [ 16, 1, 'copy' ];
+refused(qr/a table has values of own\.color, whose owner is no superuser/, @$_) for [ 12, 1, 'copy' ], [ 12, 2, 'diff' ], [ 16, 1, 'copy' ], [ 21, 1, 'copy' ];
+refused(qr/operator class public\.ops for access method btree calls own\.compare\(integer,integer\), whose owner/, 22, @$_) for [ 1, 'copy' ], [ 2, 'diff' ];
+refused(qr/public\.classes is not read: app owns/, 23, 1, 'copy');
 refused(qr/rule _RETURN on materialized view insta13\.m calls own\.note\(text\), whose owner/, 13, 1, 'copy');
 refused(qr/materialized views read own\.(base|look), whose owner/, 14, 1, 'copy');
 refused(qr/has the operator lib\.===\(bigint,bigint\), whose owner/, 15, 1, 'copy');
@@ -159,10 +173,11 @@ refused(qr/a table has values of own\.email, whose owner is no superuser, and th
 refused(qr/public\.plans is not read/, 5, 1, 'plan');
 refused(qr/table insta8\.t has what it has of own\.like_it/, 8, 1, 'plan');
 refused($operator, 11, 1, 'plan');
-refused(qr/a table has values of own\.color/, $_, 1, 'plan') for 12, 16;
+refused(qr/a table has values of own\.color/, $_, 1, 'plan') for 12, 16, 21;
 refused(qr/insta13\.m calls own\.note\(text\)/, 13, 1, 'plan');
 refused(qr/materialized views read own\./, 14, 1, 'plan');
-is(ran("shard $_: what could be another in their schema", 0, qr/0 failures/, sub { snowid_move($a, $b, $_, 'plan') }), '', '... is not tried') for 18, 19;
+refused(qr/has the operator lib\.<>\(lib\.citext,lib\.citext\), and app, who owns that extension, is no superuser/, 24, 1, 'plan');
+is(ran("shard $_: what could be another in their schema", 0, qr/0 failures/, sub { snowid_move($a, $b, $_, 'plan') }), '', '... is not tried') for 18 .. 20;
 refused(qr/has the operator lib\.===\(bigint,bigint\), (and app, who owns that schema|whose owner is no)/, 15, 1, 'plan');
 
 done_testing();

@@ -134,9 +134,9 @@ $$ AS clocks_apart \gset
 
 -- What the copy runs as the role that we have: functions and operators of CHECKs, domains, exclusion constraints (whose operators
 -- they do not depend on), generated columns, range types and partition bounds for each row, of types of other schemas, too;
--- of casts, which a foreign key may need; when a query is planned, of index expressions and statistics; and all that is
+-- of operator classes, and of casts, which a foreign key may need; when a query is planned, of index expressions and statistics; and all that is
 -- behind a materialized view, if its owner is trusted, as whom it is filled.  An operator is also its owner's, who can
--- name a negator, and a type, which can get a cast by which a text means another thing.  And what is elsewhere, where others
+-- name a negator, and a type, also one that only a function returns, which can get a cast by which a text means another thing.  And what is elsewhere, where others
 -- can give it such: parts of tables, and the tables and types of which these have what they have.
 -- how: 0, it is only made again; 1, it is run; 2, it is read.
 SELECT $$
@@ -150,7 +150,8 @@ used (classid, objid, how) AS (
  FROM object WHERE namespace :in_shard
  UNION SELECT x.*, how FROM used u, LATERAL (
   SELECT refclassid, refobjid FROM pg_depend d WHERE (d.classid, d.objid) = (u.classid, u.objid)
-   AND (refclassid = 'pg_type'::regclass OR u.classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass)
+   AND (refclassid IN ('pg_type'::regclass, 'pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass)
+   OR u.classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass)
   UNION ALL SELECT tableoid, oid FROM pg_constraint WHERE u.classid = 'pg_type'::regclass AND contypid = u.objid
   UNION ALL SELECT 'pg_class'::regclass, typrelid FROM pg_type t WHERE (t.tableoid, t.oid) = (u.classid, u.objid) AND typrelid <> 0
   UNION ALL SELECT y.* FROM (
@@ -168,6 +169,9 @@ call (classid, objid, function, operator) AS (
  SELECT u.classid, u.objid, CASE d.refclassid WHEN 'pg_proc'::regclass THEN d.refobjid END, CASE d.refclassid WHEN 'pg_operator'::regclass THEN d.refobjid END
  FROM used u, LATERAL (SELECT * FROM pg_depend d WHERE d.classid = u.classid AND d.objid = u.objid OFFSET 0) d
  WHERE how > 0 AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+ UNION ALL SELECT u.classid, u.objid, f.* FROM used u JOIN pg_opclass p ON (p.tableoid, p.oid) = (u.classid, u.objid), LATERAL (
+  SELECT amproc::oid, NULL::oid FROM pg_amproc WHERE amprocfamily = opcfamily UNION ALL SELECT NULL, amopopr FROM pg_amop WHERE amopfamily = opcfamily) f
+ WHERE how > 0
  UNION ALL SELECT x.tableoid, x.oid, castfunc, NULL FROM used u JOIN pg_cast x ON u.classid = 'pg_type'::regclass AND u.objid IN (castsource, casttarget)
  WHERE how > 0 AND castfunc <> 0
  UNION ALL SELECT k.tableoid, k.oid, NULL, o FROM pg_constraint k, unnest(conexclop) o WHERE connamespace :in_shard),

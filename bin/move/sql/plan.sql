@@ -275,18 +275,18 @@ WITH :called_code
 SELECT coalesce(json_agg(jsonb_build_object('caller', caller, 'code', code, 'is_super', is_super)), '[]') AS other FROM called \gset
 \c :target
 WITH found AS (
- SELECT x.*, CASE owner WHEN 'pg_database_owner'::regrole THEN datdba ELSE owner END AS owner, nspname, of_schema
+ SELECT caller, code, is_super, CASE owner WHEN 'pg_database_owner'::regrole THEN datdba ELSE owner END AS owner, nspname, of_schema, extname
  FROM json_to_recordset(:'other'::json) x (caller text, code text, is_super bool) JOIN pg_database ON datname = current_database() LEFT JOIN (
   SELECT oid::regprocedure::text, proowner, pronamespace, tableoid, oid FROM pg_proc WHERE oid >= 16384
   UNION ALL SELECT oid::regoperator::text, oprowner, oprnamespace, tableoid, oid FROM pg_operator WHERE oid >= 16384
   UNION ALL SELECT oid::regtype::text, typowner, typnamespace, tableoid, oid FROM pg_type WHERE oid >= 16384) y (code, owned_by, place, classid, objid) USING (code)
- LEFT JOIN pg_namespace n ON n.oid = place LEFT JOIN pg_depend e ON (e.classid, e.objid, e.deptype) = (y.classid, y.objid, 'e'),
- LATERAL (VALUES (owned_by, false), (CASE WHEN e.objid IS NULL THEN nspowner END, true)) o (owner, of_schema))
+ LEFT JOIN pg_namespace n ON n.oid = place LEFT JOIN pg_depend e ON (e.classid, e.objid, e.deptype) = (y.classid, y.objid, 'e') LEFT JOIN pg_extension ON pg_extension.oid = e.refobjid,
+ LATERAL (VALUES (owned_by, false), (coalesce(extowner, nspowner), true)) o (owner, of_schema))
 SELECT 'ok', 'trusted', '' WHERE :'trust_owners'::bool
 UNION ALL
--- Who owns a schema can put another there.
-SELECT 'FAILED', format(CASE WHEN of_schema THEN '%s %s, and %I, who owns that schema, is no superuser and could have the copy run another as one'
-  ELSE '%s %s, whose owner is no superuser, and the copy could run it as one' END, caller, code, rolname),
+-- Who owns a schema, or an extension, can put another there.
+SELECT 'FAILED', format(CASE WHEN of_schema THEN '%s %s, and %I, who owns that %s, is no superuser and could have the copy run another as one'
+  ELSE '%s %s, whose owner is no superuser, and the copy could run it as one' END, caller, code, rolname, CASE WHEN extname IS NULL THEN 'schema' ELSE 'extension' END),
  'If you trust that role with both servers, say so: --trust-owners.'
 FROM found LEFT JOIN pg_roles r ON r.oid = owner WHERE NOT :'trust_owners'::bool
 AND CASE WHEN of_schema THEN is_super AND NOT rolsuper AND nspname <> ALL (:'schemas'::name[]) ELSE NOT (is_super AND coalesce(rolsuper, true)) END
@@ -455,6 +455,8 @@ FROM called JOIN pg_depend d USING (classid, objid) JOIN pg_proc p ON d.refclass
 JOIN pg_namespace n ON n.oid = pronamespace JOIN pg_language l ON l.oid = prolang
 WHERE p.oid >= 16384 AND lanname NOT IN ('c', 'internal') AND NOT EXISTS (SELECT FROM pg_depend d WHERE (d.classid, d.objid) = (called.classid, called.objid)
  AND (:calls_lesser OR d.refclassid = 'pg_type'::regclass AND d.refobjid IN (TABLE lesser_type)
+ OR d.refclassid <> 'pg_class'::regclass AND EXISTS (SELECT FROM pg_depend e
+  WHERE (e.classid, e.objid, e.refclassid) = (d.refclassid, d.refobjid, 'pg_type'::regclass) AND e.refobjid IN (TABLE lesser_type))
  OR d.refclassid = 'pg_class'::regclass AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = d.refobjid AND d.refobjsubid IN (0, attnum) AND atttypid IN (TABLE lesser_type))))
 AND NOT EXISTS (SELECT FROM unnest(proconfig) x WHERE x ^@ 'search_path=')
 GROUP BY 1, 2, 3, 4 ORDER BY 1, 3;
