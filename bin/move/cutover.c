@@ -459,7 +459,7 @@ cut_over(const Move *move, bool quiet)
 			report_detail("The shard is where it was, after %d attempts; writes waited %d ms for the last.",
 						  n + 1, pause_ms);
 			report_hint("The copy stays, and is kept current. Type the same command again %s; or snowid-move abort.", is_of_pooler ?
-						"when it answers, or without it" : "at a quieter time, or with a longer --lock-timeout or --pause-limit");
+						"when it answers" : "at a quieter time, or with a longer --lock-timeout or --pause-limit");
 			return STATUS_FAILED;
 		}
 		report_verbose("cut-over: %s, after %d ms", cut.reason, pause_ms);

@@ -168,7 +168,7 @@ entries_of(PGconn *conn, const Move *moved, const char *home, const char *file, 
 		else if (PQgetisnull(res, row, 4))
 			*reason = text_of("the shards of pool \"%s\" have different entry_options in the registry", pool);
 		else if (!is_read(file, &at, pool, PQgetvalue(res, row, 4)))
-			*reason = text_of("pool \"%s\" has other entry_options in the registry than in the file: type snowid-move route --from CONNSTR, and RELOAD", pool);
+			*reason = text_of("pool \"%s\" has other entry_options in the registry than in the file: type snowid-move route --from CONNSTR, and RELOAD, of which PgBouncer's log has the errors", pool);
 		else if (row == 0 || strcmp(pool, PQgetvalue(res, row - 1, 0)) != 0)
 			appendPQExpBuffer(&text, "%s =%s %s\n", pool, entry, PQgetvalue(res, row, 4));
 		else if (last == NULL || strcmp(entry, last) != 0)

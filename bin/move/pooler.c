@@ -481,14 +481,21 @@ is_logging_in(const Console *c, const char *pool)
 	return strstr(c->logins, text_of("\n%s\n", pool)) != NULL;
 }
 
-/* Is a pool in session mode, for one of its users, by SHOW POOLS? */
+/* Is a pool in session mode, for one of its users, by SHOW POOLS; or for all that have a server now? */
 static bool
-is_in_session_mode(const Console *c, const char *pool)
+is_in_session_mode(const Console *c, const char *pool, bool all)
 {
+	bool		is_one = false;
+
 	for (int row = 0; row < PQntuples(c->answer); row++)
-		if (strcmp(answer_field(c, row, "database"), pool) == 0 && strcmp(answer_field(c, row, "pool_mode"), "session") == 0)
-			return true;
-	return false;
+		if (strcmp(answer_field(c, row, "database"), pool) == 0)
+		{
+			if (strcmp(answer_field(c, row, "pool_mode"), "session") == 0)
+				is_one = true;
+			else if (all && atoi(answer_field(c, row, "sv_active")) > 0)
+				return false;
+		}
+	return is_one;
 }
 
 /* Remember the pools with logins under way, by SHOW POOLS. */
@@ -581,6 +588,24 @@ note_poolers(const Move *move, const Side *from, const char *names)
 				   is_any_known(move, from) ? "moves" : "copies", literal(from->conn, names), shard_list(move));
 }
 
+#define FORGET_POOLERS	"if one is gone for good, type at %s: UPDATE snowid.moves SET details = details - 'poolers' WHERE shard IN (%s);"
+
+static bool
+is_with_poolers(const Move *move, Shard *shard, const void *from)
+{
+	return journal_of(shard, from)->poolers != NULL;
+}
+
+static const char *
+console_names(void)
+{
+	const char *names = "";
+
+	for (Console *c = consoles; c < consoles + nconsoles; c++)
+		names = text_of("%s%s\n", names, c->name);
+	return names;
+}
+
 /*
  * Find out what server_login_retry is, or was: for a pause it is ten times the seconds, and 7, in
  * microseconds; or a thousand times, and 8, if they are no whole number.
@@ -611,20 +636,34 @@ read_login_retry(Console *c)
 const char *
 prepare_pools(const Move *move, const Side *from, const Side *to)
 {
-	const char *names = "";
 	const char *reason;
+	const Move *noted;
+	bool		is_settled;
+	int			n;
 
 	if (!has_poolers(move))
 		return NULL;
+	n = nconsoles;
 	if ((reason = open_consoles()) != NULL)
-		return text_of("the pooler at %s cannot be reached", reason);
+		return text_of("the pooler at %s", reason);
+
+	/*
+	 * One that the command does not name may have been paused by an earlier
+	 * one.
+	 */
+	noted = select_shards(move, is_with_poolers, from);
+	for (int i = 0; i < noted->nshards; i++)
+		add_journaled(journal_of(noted->shards[i], from));
+	is_settled = nconsoles == n || resume_pools(noted, from);
+	nconsoles = n;
+	if (!is_settled)
+		return text_of("the pooler of an earlier command may have paused pools; name it, too; " FORGET_POOLERS, from->home, shard_list(noted));
 	if ((reason = why_not_written(move, to, false)) != NULL)
 		return reason;
 	for (Console *c = consoles; c < consoles + nconsoles; c++)
 	{
 		if (!read_login_retry(c))
 			return text_of("the pooler at %s gives no answer", c->name);
-		names = text_of("%s%s\n", names, c->name);
 
 		/* Our RESUME would end their pause. */
 		if (ask_and_wait(c, "SHOW DATABASES") > 0)
@@ -632,7 +671,7 @@ prepare_pools(const Move *move, const Side *from, const Side *to)
 				if (is_paused_by_others(c, move->shards[i], from))
 					return text_of("somebody has paused pool \"%s\" at the pooler at %s; " RESUME_IT " \"%s\"", move->shards[i]->pool, c->name, move->shards[i]->pool);
 	}
-	if (!note_poolers(move, from, names))
+	if (!note_poolers(move, from, console_names()))
 		fail_with(from->conn);
 	return NULL;
 }
@@ -739,19 +778,21 @@ resume_all(const Move *move, const char *home)
 	move->tally->resumed_at = now_ms();
 	for (c = consoles; c < consoles + nconsoles; c++)
 	{
-		const char *astray = home != NULL ? pool_astray(c, move, home) : NULL;
+		bool		is_lost = c->asked < move->nshards || PQstatus(c->conn) != CONNECTION_OK;
+		const char *astray = home != NULL && !is_lost ? pool_astray(c, move, home) : NULL;
 
-		if (c->asked >= move->nshards && astray == NULL && PQstatus(c->conn) == CONNECTION_OK)
+		if (!is_lost && astray == NULL)
 			continue;
 		all = false;
-		if (home == NULL)
+		if (is_lost)
 		{
 			const char *pools = "";
 
 			for (int i = 0; i < move->nshards; i++)
 				if (is_first_of_pool(move, i))
 					pools = text_of("%s RESUME \"%s\";", pools, move->shards[i]->pool);
-			report_warning("the pooler at %s gives no answer: its pools may be paused", c->name);
+			report_warning(home == NULL ? "the pooler at %s gives no answer: its pools may be paused" :
+						   "the pooler at %s gives no answer: its pools may be paused, and not lead to %s", c->name, home);
 			if (c->conn == NULL && c->why != NULL)
 				report_detail("%s", c->why);
 			report_hint("Type the command with its --pooler, and password if it takes one; or there:%s%s", pools,
@@ -761,7 +802,7 @@ resume_all(const Move *move, const char *home)
 		{
 			report_warning("the pooler at %s does not lead %s to %s", c->name, move->title, home);
 			report_hint("Its clients get SN001. When it can read the new file, and has no other entry of pool \"%s\" after that, type the same command again.",
-						astray != NULL ? astray : move->shards[0]->pool);
+						astray);
 		}
 	}
 	all &= put_login_retry_back(move);
@@ -829,7 +870,7 @@ pause_pools(const Move *move, const Side *from, int64 until)
 		give_up(c);
 		if (c->asked < 0 || c->conn == NULL || ask_and_wait(c, "SHOW POOLS") == 0)
 			return text_of("the pooler at %s gives no answer", c->name);
-		if (!is_in_session_mode(c, pool))
+		if (!is_in_session_mode(c, pool, true))
 			return text_of("pool \"%s\" at the pooler at %s is held by %s", pool, c->name, holder_of(c, from, pool, "a client"));
 		report_verbose("pool \"%s\": clients keep their sessions at the pooler at %s", pool, c->name);
 		c->spare = connect_briefly(c->conninfo, NULL);
@@ -855,35 +896,37 @@ check_paused(void)
 	return NULL;
 }
 
-static bool
-is_with_poolers(const Move *move, Shard *shard, const void *from)
-{
-	return journal_of(shard, from)->poolers != NULL;
-}
-
 /* Let the writers go on where the shards were, if they were paused.  True if all were, and do. */
 bool
 resume_pools(const Move *move, const Side *from)
 {
+	int			n = has_poolers(move) ? nconsoles : 0;
+
 	move = select_shards(move, is_with_poolers, from);
-	if (!has_poolers(move) && move->nshards > 0)
-	{
-		add_journaled(journal_of(move->shards[0], from));
+	for (int i = 0; i < move->nshards; i++)
+		add_journaled(journal_of(move->shards[i], from));
+	if (nconsoles > n)
 		(void) open_consoles();
-	}
 	return move->nshards > 0 && resume_all(by_pools(move), NULL) && note_poolers(move, from, NULL);
 }
 
-/* ... before the journal is dropped, since only that knows of the pause.  False after saying what to type. */
+/* Is no pool left, by the journal, which alone knows and is to be dropped?  False after saying what to type. */
+bool
+are_settled(const Move *move, const Side *from)
+{
+	move = select_shards(move, is_with_poolers, from);
+	return move->nshards == 0 ||
+		refuse(false, text_of("Type the same command with the --pooler of each, and its password; " FORGET_POOLERS " and then the same command.",
+							  from->home, shard_list(move)),
+			   "the clients of %s may be paused still at a pooler, or led elsewhere", move->title);
+}
+
+/* The same, once they were told to go on where the shards were. */
 bool
 are_resumed(const Move *move, const Side *from)
 {
 	(void) resume_pools(move, from);
-	move = select_shards(move, is_with_poolers, from);
-	return move->nshards == 0 ||
-		refuse(false, text_of("Type the same command with the --pooler of each, and its password. If one is gone for good, type at %s: "
-							  "UPDATE snowid.moves SET details = details - 'poolers' WHERE shard IN (%s); and then the same command.", from->home, shard_list(move)),
-			   "the clients of %s may be paused still at a pooler", move->title);
+	return are_settled(move, from);
 }
 
 /*
@@ -915,12 +958,12 @@ route_late(const Move *move, const Side *from, const Side *to)
 {
 	bool		are_led = true;
 
-	if (!has_poolers(move))
+	if (!has_poolers(move) || select_shards(move, is_with_poolers, from)->nshards > 0)
 		return;
 	(void) open_consoles();
 	for (Console *c = consoles; c < consoles + nconsoles; c++)
 		are_led &= pool_astray(c, by_pools(move), to->home) == NULL;
-	if (!are_led)
+	if (!are_led && note_poolers(move, from, console_names()))
 		route_pools(move, from, to);
 }
 
@@ -1024,6 +1067,7 @@ read_configuration(Reading *r, const char *conffile, int depth)
 	char		line[4096];
 	char		name[1001];
 	char		sign[2];
+	const char *rest;
 	struct stat theirs;
 
 	if (file == NULL)
@@ -1041,11 +1085,15 @@ read_configuration(Reading *r, const char *conffile, int depth)
 				read_configuration(r, name, depth - 1);
 			else
 				r->is_included = r->in_databases = true;
+			continue;
 		}
-		else if (sscanf(line, " [%1000[^]]", name) == 1)
+		if (sscanf(line, " [%1000[^]]", name) == 1)
 			r->in_databases = strcmp(name, "databases") == 0;
-		else if (r->is_included && r->in_databases &&
-				 (sscanf(line, " \"%1000[^\"]\" %1[=]", name, sign) == 2 || sscanf(line, " %1000[0-9A-Za-z_.-] %1[=]", name, sign) == 2))
+
+		/* An entry may stand beside its section. */
+		rest = strchr(line, ']') != NULL && line[strspn(line, " \t")] == '[' ? strchr(line, ']') + 1 : line;
+		if (r->is_included && r->in_databases &&
+			(sscanf(rest, " \"%1000[^\"]\" %1[=]", name, sign) == 2 || sscanf(rest, " %1000[0-9A-Za-z_.-] %1[=]", name, sign) == 2))
 			check_other_entry(r, conffile, name);
 	}
 	fclose(file);
@@ -1238,7 +1286,7 @@ check_entries(const Check *check, Console *c, const Move *move, const char *defa
 		size = atoi(answer_field(c, row, "pool_size"));
 		connections += limit > 0 ? Min(limit, size) : size;
 		mode = answer_field(c, row, "pool_mode")[0] != '\0' ? answer_field(c, row, "pool_mode") : default_mode;
-		if (strcmp(mode, "session") == 0 || (ask_and_wait(c, "SHOW POOLS") > 0 && is_in_session_mode(c, pool)))
+		if (strcmp(mode, "session") == 0 || (ask_and_wait(c, "SHOW POOLS") > 0 && is_in_session_mode(c, pool, false)))
 			found_fmt(check, FOUND_WARNING, "Clients that keep a session get SN001; new ones wait for the cut-over, and notice nothing.",
 					  "pool \"%s\" is in session mode at %s; now kept by: %s", pool, c->name, holder_of(c, &move->source, pool, "nobody"));
 	}

@@ -33,6 +33,7 @@ typedef enum Status
  * journals as they are.
  */
 extern void run_prechecks(const Move *move);
+extern bool is_code_trusted(const Move *move);
 extern bool owners_are_trusted(const Move *move, const char *schema, PGconn *from);
 
 /* Those that are about a shard's own definitions; true if none has failed. */
@@ -58,6 +59,10 @@ extern char *name_changes(PGconn *conn, PGconn *other, const char *schema, const
 
 extern char *being_extended_sql(const Move *move, PGconn *conn);
 #define TO_TRUST	"If you trust that role with both servers, say so: --trust-owners."
+/* What begins an entry in pg_dump's script; its header follows. */
+#define ENTRY_START		"\n--\n-- Name: "
+
+extern char *next_header(char *p);
 extern bool calls_are_trusted(const MoveOptions *options, PGconn *conn, const char *schemas);
 extern bool names_are_trusted(const MoveOptions *options, PGconn *from, PGconn *conn, const char *schemas);
 extern char *lock_of_definitions(const MoveOptions *options, PGconn *conn, const char *schema, const char *tables);
@@ -210,6 +215,7 @@ extern const char *pause_pools(const Move *move, const Side *from, int64 until);
 extern const char *check_paused(void);
 extern void keep_paused(void);
 extern bool resume_pools(const Move *move, const Side *from);
+extern bool are_settled(const Move *move, const Side *from);
 extern bool are_resumed(const Move *move, const Side *from);
 extern void route_pools(const Move *move, const Side *from, const Side *to);
 extern void route_late(const Move *move, const Side *from, const Side *to);

@@ -71,7 +71,7 @@ subtest 'before the decision' => sub {
 	is(login_retry($other), 50, 'server_login_retry is what it was there');
 	kill_in_pause('abort', $a, 0, 'fenced', 'move', '--pooler', console($other));
 	stop_pooler($other, 'KILL');
-	moves_ok($a, $b, 5, ['abort'], 3, 'abort', qr/warning: the pooler at .*$other->{dir} .*: its pools may be paused\n.*detail: connection .*: Connection refused\n.*hint: .* or there: RESUME "insta5"; SET server_login_retry = '15'; or.*error: the clients of shard 5 may be paused still at a pooler\n.*with the --pooler of each/s);
+	moves_ok($a, $b, 5, ['abort'], 3, 'abort', qr/warning: the pooler at .*$other->{dir} .*: its pools may be paused\n.*detail: connection .*: Connection refused\n.*hint: .* or there: RESUME "insta5"; SET server_login_retry = '15'; or.*error: the clients of shard 5 may be paused still at a pooler, or led elsewhere\n.*with the --pooler of each/s);
 	my ($sql) = moves_ok($a, $b, 5, ['abort'], 3, 'again') =~ /gone for good, type at .*: (UPDATE .*); and then/ or die;
 	$a->safe_psql('postgres', $sql);
 	ends_ok('then', \@clients, $a, 0, 'abort');
@@ -165,8 +165,9 @@ subtest 'the pooler is killed' => sub {
 	restart_pooler($p);
 	my $pid = slurp_file("$p->{dir}/pid") + 0;
 	moves_ok($a, $b, 5, [ @options, '--pooler-command', "kill -9 $pid; :" ], 3, 'in the pause',
-		qr/warning: the pooler at .* does not lead shard 5 to .*hint: Its clients get SN001.*now lives at/s);
+		qr/warning: the pooler at .* gives no answer: its pools may be paused, and not lead to .*hint: Type the command with its --pooler.*now lives at/s);
 	lives_on_ok($b, $a, 'the decision stands');
+	moves_ok($a, $b, 5, ['finish'], 1, 'finish does not forget it', qr/error: the clients of shard 5 may be paused still at a pooler, or led elsewhere.*gone for good, type at/s);
 	restart_pooler($p);
 	ends_ok('the same command', [ clients($p, 'insta5', 0, 5) ], $b, 0, @options);
 	moves_ok($a, $b, 5, [ 'finish', @options ], 0, 'finish');
@@ -186,7 +187,7 @@ subtest 'the pooler is told to end' => sub {
 		$slow->pump until $out =~ /open/;
 		kill $signal, $pid;
 		moves_ok($a, $b, 5, [ @options, '--verify', 'none', '--pause-limit', 300 ], 1, "$signal: a client goes on", 
-			qr/error: (the pooler at .* cannot be reached|.* does not pause pool "insta5": already .*paused; .* told it to end: .*type there: RESUME; or start it again|pool "insta5" .* is held by client)/);
+			qr/error: (the pooler at .*: connection to |.* does not pause pool "insta5": already .*paused; .* told it to end: .*type there: RESUME; or start it again|pool "insta5" .* is held by client)/);
 		$in .= "COMMIT;\n";
 		finish $slow;
 		kill 'KILL', $pid;
@@ -194,7 +195,7 @@ subtest 'the pooler is told to end' => sub {
 		restart_pooler($p);
 		$pid = slurp_file("$p->{dir}/pid") + 0;
 		my ($code, $said) = snowid_move($a, $b, 5, @options, '--pooler-command', "kill -$signal $pid; :");
-		like("$code $said", qr/^(0|3 .*hint: Its clients get SN001).*now lives at/s, "$signal: in the pause");
+		like("$code $said", qr/^(0|3 .*hint: (Its clients get SN001|Type the command with its --pooler)).*now lives at/s, "$signal: in the pause");
 		kill 'KILL', $pid;
 		usleep(10_000) while kill 0, $pid;
 		restart_pooler($p);

@@ -214,7 +214,7 @@ subtest 'a pooler that is down' => sub {
 	stop_pooler($second);
 	my ($code, $said) = snowid_move($a, $b, '1,4', @both, '--retries', 3, '--verify', 'none');
 	is($code, 1, 'given up');
-	is_deeply([ $said =~ /cannot be reached.*\n.* after (\d+) attempts/g ], [ 4, 1 ], '... it is waited for once, not for each pool') or diag $said;
+	is_deeply([ $said =~ /error: the pooler at .*\n.* after (\d+) attempts/g ], [ 4, 1 ], '... it is waited for once, not for each pool') or diag $said;
 	moves_ok($a, $b, '1,4', ['abort'], 0, '... the copies can go');
 };
 
@@ -237,12 +237,16 @@ subtest 'what keeps clients from being paused' => sub {
 	($code, $said) = snowid_move($a, $b, 1, pooler_options($p), '--pooler', console($stubborn), '--retries', 0, '--pause-limit', 2000, '--verify', 'none');
 	like("$code $said", qr/^1 .*warning: the pooler at .* has another server_login_retry than it had\n[^\n]*hint: Type there: SET server_login_retry = '15'/s, 'one that does not put server_login_retry back');
 	like($a->safe_psql('postgres', "SELECT details->>'poolers' FROM snowid.moves WHERE shard = 1"), qr/$stubborn->{dir}/, '... stays in the journal, for the next command');
+	my $forget = 'UPDATE snowid.moves SET details = details - $$poolers$$ WHERE shard IN (1)';
+	$a->safe_psql('postgres', $forget);
 
 	my $silent = false_pooler('SHOW CONFIG' => [ [ 'key', 'value' ], [ server_login_retry => 15 ] ], 'SET server_login_retry' => [ ['none'] ]);
 	($code, $said) = snowid_move($a, $b, 1, pooler_options($p), '--pooler', console($silent), '--retries', 0, '--pause-limit', 2000, '--verify', 'none');
 	is($code, 1, 'a pooler that does not answer: given up');
-	like($said, qr/warning: the pooler at .* its pools may be paused.*error: the pooler at .* gives no answer.*again when it answers, or without it;/s, 'it is named');
+	like($said, qr/warning: the pooler at .* its pools may be paused.*error: the pooler at .* gives no answer.*again when it answers;/s, 'it is named');
 	is(led_to($p, 'insta1'), $a->port, 'the clients of the other go on');
+	moves_ok($a, $b, 1, [ pooler_options($p), '--retries', 0 ], 1, 'without it, as long as the journal names it', qr/error: the pooler of an earlier command may have paused pools; name it, too; if one is gone for good, type at .*: UPDATE/);
+	$a->safe_psql('postgres', $forget);
 	moves_ok($a, $b, 1, [pooler_options($p)], 0, 'then it is moved');
 };
 
@@ -450,6 +454,19 @@ subtest 'a user in session mode' => sub {
 	moves_ok($a, $b, 14, [ 'plan', pooler_options($own) ], 0, 'plan', qr/warning +poolers: pool "insta14" is in session mode at .*; now kept by: client/);
 	moves_ok($a, $b, 14, [ '--pooler', console($own), '--pooler-file', $own->{file}, '--retries', 30, '--pause-limit', 2000 ], 0, 'moved without the client that keeps its session');
 	$keeper->{run}->kill_kill;
+
+	# Who is not in that mode is waited for.
+	make_shard($a, 17, 'insta17');
+	write_entries($own, $a);
+	system_or_bail('psql', '-Xqc', $_->[0], '-d', $_->[1]) for [ 'RELOAD', console($own) ], [ '', pooled($own, 'insta17') ];
+	my ($in, $out) = ("BEGIN;\nSELECT 'open';\n", '');
+	my $slow = IPC::Run::start([ 'psql', '-XAtq', '-d', pooled($own, 'insta17') =~ s/user=\S+/user=app/r ], '<', \$in, '>', \$out);
+	$slow->pump until $out =~ /open/;
+	moves_ok($a, $b, 17, [ '--pooler', console($own), '--pooler-file', $own->{file}, '--retries', 0, '--pause-limit', 1000, '--verify', 'none' ], 1,
+		'a transaction of another user', qr/error: pool "insta17" at the pooler at .* is held by client/);
+	$in .= "COMMIT;\n\\q\n";
+	$slow->finish;
+	moves_ok($a, $b, 17, ['abort'], 0, '... the copy can go');
 	stop_pooler($own);
 };
 
