@@ -14,7 +14,7 @@ part (oid) AS (TABLE shared UNION SELECT CASE part.oid WHEN inhparent THEN inhre
 untrusted (what) AS (SELECT format('%s is not read: %s owns it, its schema, or what its indexes call, and is no superuser', part.oid::regclass, owner::regrole)
  FROM part JOIN pg_class c ON c.oid = part.oid JOIN pg_namespace n ON n.oid = relnamespace, LATERAL (SELECT unnest(ARRAY[relowner, nspowner]) UNION ALL
   SELECT unnest(ARRAY[proowner, oprowner]) FROM (SELECT 'pg_class'::regclass, indexrelid FROM pg_index WHERE indrelid = part.oid
-   UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxrelid = part.oid) i (classid, objid) JOIN pg_depend d USING (classid, objid),
+   UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxrelid = part.oid UNION ALL SELECT tableoid, oid FROM pg_constraint WHERE conrelid = part.oid) i (classid, objid) JOIN pg_depend d USING (classid, objid),
   LATERAL (SELECT refclassid, refobjid UNION ALL SELECT 'pg_proc'::regclass, amproc FROM pg_opclass c JOIN pg_amproc ON amprocfamily = opcfamily WHERE (c.tableoid, c.oid) = (refclassid, refobjid)
    UNION ALL SELECT 'pg_operator'::regclass, amopopr FROM pg_opclass c JOIN pg_amop ON amopfamily = opcfamily WHERE (c.tableoid, c.oid) = (refclassid, refobjid)) x (class, code)
   LEFT JOIN pg_operator q ON (class, code) = (q.tableoid, q.oid)

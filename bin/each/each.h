@@ -149,12 +149,14 @@ extern void take_command(char **argv);
 	"refclassid IN ('pg_class'::regclass, 'pg_type'::regclass) AND deptype IN ('a', 'i') OR " \
 	"(refclassid, classid) = ('pg_class'::regclass, 'pg_class'::regclass) OR " \
 	"(refclassid, classid) = ('pg_constraint'::regclass, 'pg_class'::regclass)) " \
+	"UNION ALL SELECT 'pg_proc'::regclass, castfunc FROM pg_cast WHERE o.classid = 'pg_type'::regclass AND o.objid IN (castsource, casttarget) AND castfunc <> 0 " \
+	"UNION ALL SELECT tableoid, oid FROM pg_opclass WHERE o.classid = 'pg_type'::regclass AND opcdefault AND opcintype = o.objid " \
 	"UNION ALL SELECT f.* FROM pg_opclass p, LATERAL (SELECT 'pg_proc'::regclass, amproc FROM pg_amproc WHERE amprocfamily = opcfamily " \
 	"UNION ALL SELECT 'pg_operator'::regclass, amopopr FROM pg_amop WHERE amopfamily = opcfamily) f WHERE (p.tableoid, p.oid) = (o.classid, o.objid) " \
 	"UNION ALL SELECT 'pg_class'::regclass, inhparent FROM pg_inherits WHERE o.classid = 'pg_class'::regclass AND inhrelid = o.objid " \
 	"UNION ALL SELECT 'pg_class'::regclass, conrelid FROM pg_depend d JOIN pg_constraint k ON (classid, objid) = (k.tableoid, k.oid) " \
 	"WHERE (refclassid, refobjid) = (o.classid, o.objid) AND confrelid = refobjid " \
-	"UNION ALL SELECT refclassid, refobjid FROM pg_depend d WHERE (classid, objid) = (o.classid, o.objid) AND (classid <> 'pg_proc'::regclass OR refclassid = 'pg_type'::regclass) " \
+	"UNION ALL SELECT refclassid, refobjid FROM pg_depend d WHERE (classid, objid) = (o.classid, o.objid) AND (classid <> 'pg_proc'::regclass OR refclassid = 'pg_type'::regclass OR EXISTS (SELECT FROM pg_aggregate WHERE aggfnoid = objid)) " \
 	"AND (refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass, 'pg_opclass'::regclass) OR " \
 	"classid IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass) AND refclassid = 'pg_class'::regclass)) x) " \
 	"SELECT concat(who, ', by ' || by || ' FROM ' || coalesce(givers || ' CASCADE', who) || ';)', CASE WHEN by IS NULL THEN " \

@@ -63,23 +63,33 @@ run_prechecks(const Move *move)
 	close_script(move->options->fix_script);
 }
 
-/* Of a copy from from, which makes no move: would it run a lesser role's code? */
+/* Does the check of owners find that definitions, or rows, would run a lesser role's code, as things are now? */
+bool
+is_code_trusted(const Move *move)
+{
+	Severity	severity = FOUND_OK;
+
+	for (size_t i = 0; i < lengthof(plan); i++)
+		if (strcmp(plan[i].name, "owners") == 0)
+			severity = run_check(move, &plan[i], FOUND_FAILED);
+	fflush(stdout);
+	return severity != FOUND_FAILED;
+}
+
+/* The same of a copy from from, which makes no move. */
 bool
 owners_are_trusted(const Move *move, const char *schema, PGconn *from)
 {
 	Shard		shard = {.number = move->shards[0]->number,.schema = pg_strdup(schema)};
 	Shard	   *shards[] = {&shard};
 	Move		copied = *move;
-	Severity	severity = FOUND_OK;
+	bool		is_trusted;
 
 	copied.source.conn = from;
 	copied.shards = shards;
-	for (size_t i = 0; i < lengthof(plan); i++)
-		if (strcmp(plan[i].name, "owners") == 0)
-			severity = run_check(&copied, &plan[i], FOUND_FAILED);
-	fflush(stdout);
+	is_trusted = is_code_trusted(&copied);
 	pg_free(shard.schema);
-	return severity != FOUND_FAILED;
+	return is_trusted;
 }
 
 bool

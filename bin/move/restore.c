@@ -364,22 +364,20 @@ copy_all_rows(const Copy *copy, bool ledger_only)
 static bool
 make_after_rows(const Copy *copy, int archive, const char *unvalidated)
 {
-	static const char start[] = "\n--\n-- Name: ";
 	char	   *script = script_of(copy->conn, copy->move->options->bindir, archive, "--section=post-data", NULL);
 	PGresult   *keys;
 
 	if (script == NULL)
 		return false;
 	strip_script(script, &copy->move->target);
-	for (char *p = strstr(script, start), *next; p != NULL; p = next)
+	for (char *header = next_header(script), *next; header != NULL; header = next)
 	{
-		char	   *header = p + strlen(start);
 		char	   *body = strchr(header, '\n');
 		char	   *end;
 		bool		done;
 
-		if ((next = strstr(header, start)) != NULL)
-			*next = '\0';
+		if ((next = next_header(body)) != NULL)
+			next[-(int) strlen(ENTRY_START)] = '\0';
 		*body++ = '\0';
 		if (strstr(header, " snowid_fence; Type: TRIGGER") != NULL)
 			continue;

@@ -275,7 +275,9 @@ make_schemas(const Move *move, PGconn *keeper, int archive)
 		return STATUS_FAILED;
 	strip_script(script, target);
 	run(conn, "BEGIN");
-	if (run_script(conn, script, query_text(keeper, CASTS_SQL, schema_list(move, keeper))))
+
+	/* The slot may have been waited for, for as long as somebody wished. */
+	if (is_code_trusted(move) && run_script(conn, script, query_text(keeper, CASTS_SQL, schema_list(move, keeper))))
 		status = alter_target(move, keeper, conn);
 	if (status == STATUS_DONE && !calls_are_trusted(move->options, conn, schema_list(move, conn)))
 		status = STATUS_FAILED;
@@ -551,6 +553,31 @@ normal_body(char *text, bool is_acl)
 	return body.data;
 }
 
+/* Past what is quoted, if that begins here. */
+static const char *
+skip_quoted(const char *p)
+{
+	size_t		n = *p == '$' ? strcspn(p + 1, "$ ,)\n") + 2 : 1;
+	const char *end;
+
+	if (*p != '\'' && *p != '"' && (*p != '$' || p[n - 1] != '$'))
+		return p;
+	end = strstr(p + n, text_of("%.*s", (int) n, p));
+	return end == NULL ? p + strlen(p) : end + n;
+}
+
+/* The header of the next entry of pg_dump's script; what looks like one in a text that is quoted is none. */
+char *
+next_header(char *p)
+{
+	while (*p != '\0' && strncmp(p, ENTRY_START, strlen(ENTRY_START)) != 0)
+		if (p[0] == '-' && p[1] == '-')
+			p += strcspn(p, "\n");
+		else
+			p += Max(skip_quoted(p) - p, 1);
+	return *p != '\0' ? p + strlen(ENTRY_START) : NULL;
+}
+
 /*
  * The entries of a script, sorted; after them one without a header.  Our fence is none, and what
  * a closed sequence is, is in the journal.  Without details, only privileges have a body.
@@ -558,18 +585,16 @@ normal_body(char *text, bool is_acl)
 static Entry *
 entries_of(char *script, bool details)
 {
-	static const char start[] = "\n--\n-- Name: ";
 	Entry	   *entries = pg_malloc0(sizeof(Entry));
 	int			n = 0;
 
-	for (char *p = strstr(script, start), *next; p != NULL; p = next)
+	for (char *header = next_header(script), *next; header != NULL; header = next)
 	{
-		char	   *header = p + strlen(start);
 		char	   *end = strchr(header, '\n');
 		bool		is_acl;
 
-		if ((next = strstr(header, start)) != NULL)
-			*next = '\0';
+		if ((next = next_header(end)) != NULL)
+			next[-(int) strlen(ENTRY_START)] = '\0';
 		*end = '\0';
 		if (strstr(header, " snowid_fence; Type: TRIGGER") != NULL)
 			continue;
@@ -583,19 +608,6 @@ entries_of(char *script, bool details)
 	}
 	qsort(entries, n, sizeof(Entry), compare_entries);
 	return entries;
-}
-
-/* Past what is quoted, if that begins here. */
-static const char *
-skip_quoted(const char *p)
-{
-	size_t		n = *p == '$' ? strcspn(p + 1, "$ ,)\n") + 2 : 1;
-	const char *end;
-
-	if (*p != '\'' && *p != '"' && (*p != '$' || p[n - 1] != '$'))
-		return p;
-	end = strstr(p + n, text_of("%.*s", (int) n, p));
-	return end == NULL ? p + strlen(p) : end + n;
 }
 
 /* Past an element of a list. */

@@ -273,6 +273,7 @@ CREATE OPERATOR util.=== (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal
 CREATE OPERATOR CLASS util.ops FOR TYPE text USING btree AS OPERATOR 3 evil.=, FUNCTION 1 bttextcmp(text, text)});
 my $default = 'INSERT INTO t DEFAULT VALUES';
 as_planter(q{
+CREATE FUNCTION evil.step(a text, b text) RETURNS text LANGUAGE sql AS $$SELECT evil.bite('step')$$;
 CREATE TABLE evil.base AS SELECT text 'x' AS v;
 CREATE TABLE evil.parent (v text) PARTITION BY LIST ((evil.bite(v)));
 CREATE TRIGGER bite BEFORE INSERT OR UPDATE ON evil.base FOR EACH ROW EXECUTE FUNCTION evil.bite();
@@ -297,6 +298,9 @@ for (
 		ALTER TABLE insta9.p ATTACH PARTITION util.part DEFAULT}, q{INSERT INTO p VALUES ('x')} ],
 	[ q{CREATE TABLE insta9.l PARTITION OF evil.parent DEFAULT}, q{INSERT INTO l VALUES ('x')}, 'TABLE' ],
 	[ q{CREATE FUNCTION insta9.made() RETURNS evil.checked LANGUAGE sql AS $$SELECT NULL$$; ALTER TABLE insta9.t ADD CHECK (insta9.made() IS NULL)}, q{INSERT INTO t VALUES ('x')} ],
+	[ q{CREATE TYPE util.wrapped AS (n int); CREATE FUNCTION evil.wrap(i int) RETURNS util.wrapped LANGUAGE sql AS $$SELECT ROW(1)::util.wrapped$$; ALTER FUNCTION evil.wrap(int) OWNER TO planter; CREATE CAST (int AS util.wrapped) WITH FUNCTION evil.wrap(int) AS IMPLICIT; ALTER TABLE insta9.t ADD w util.wrapped},
+		q{INSERT INTO t (w) VALUES (1)}, 'TYPE IF EXISTS util.wrapped CASCADE; DROP VIEW' ],
+	[ q{CREATE AGGREGATE util.all_of(text) (sfunc = evil.step, stype = text); CREATE VIEW insta9.l AS SELECT util.all_of(v) FROM insta9.t}, q{SELECT * FROM l} ],
 	[ q{CREATE TABLE util.child (CHECK (evil.bite('child') > '')) INHERITS (insta9.t); ALTER TABLE util.child NO INHERIT insta9.t;
 		INSERT INTO util.child VALUES ('x'); ALTER TABLE util.child INHERIT insta9.t}, q{UPDATE t SET v = 'y'} ],
 	# Until 17, what has been deleted by a cascade fires triggers as who deleted.

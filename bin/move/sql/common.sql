@@ -138,7 +138,7 @@ $$ AS clocks_apart \gset
 -- behind a materialized view, if its owner is trusted, as whom it is filled.  An operator is also its owner's, who can
 -- name a negator, and a type, also one that only a function returns, which can get a cast by which a text means another thing.  And what is elsewhere, where others
 -- can give it such: parts of tables, and the tables and types of which these have what they have.
--- how: 0, it is only made again; 1, it is run; 2, it is read.
+-- how: 0, it is only made again, with the constants that it has, of domains, too; 1, it is run; 2, it is read.
 SELECT $$
 RECURSIVE :objects,
 used (classid, objid, how) AS (
@@ -153,11 +153,13 @@ used (classid, objid, how) AS (
    AND (refclassid IN ('pg_type'::regclass, 'pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass)
    OR u.classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass)
   UNION ALL SELECT tableoid, oid FROM pg_constraint WHERE u.classid = 'pg_type'::regclass AND contypid = u.objid
+  UNION ALL SELECT tableoid, oid FROM pg_opclass WHERE u.classid = 'pg_type'::regclass AND opcdefault AND opcintype = u.objid
   UNION ALL SELECT 'pg_class'::regclass, typrelid FROM pg_type t WHERE (t.tableoid, t.oid) = (u.classid, u.objid) AND typrelid <> 0
   UNION ALL SELECT y.* FROM (
    SELECT tableoid, oid FROM pg_rewrite WHERE ev_class = u.objid AND ev_type = '1'
    UNION ALL SELECT 'pg_class'::regclass, indexrelid FROM pg_index WHERE indrelid = u.objid
    UNION ALL SELECT tableoid, oid FROM pg_statistic_ext WHERE stxrelid = u.objid
+   UNION ALL SELECT tableoid, oid FROM pg_constraint WHERE conrelid = u.objid
    UNION ALL SELECT 'pg_class'::regclass, inhrelid FROM pg_inherits WHERE inhparent = u.objid) y
   WHERE how = 2 AND u.classid = 'pg_class'::regclass) x),
 model (oid, child) AS (
@@ -168,7 +170,7 @@ part (oid, parent) AS (
 call (classid, objid, function, operator) AS (
  SELECT u.classid, u.objid, CASE d.refclassid WHEN 'pg_proc'::regclass THEN d.refobjid END, CASE d.refclassid WHEN 'pg_operator'::regclass THEN d.refobjid END
  FROM used u, LATERAL (SELECT * FROM pg_depend d WHERE d.classid = u.classid AND d.objid = u.objid OFFSET 0) d
- WHERE how > 0 AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+ WHERE (how > 0 OR u.classid = 'pg_constraint'::regclass) AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
  UNION ALL SELECT u.classid, u.objid, f.* FROM used u JOIN pg_opclass p ON (p.tableoid, p.oid) = (u.classid, u.objid), LATERAL (
   SELECT amproc::oid, NULL::oid FROM pg_amproc WHERE amprocfamily = opcfamily UNION ALL SELECT NULL, amopopr FROM pg_amop WHERE amopfamily = opcfamily) f
  WHERE how > 0
@@ -177,7 +179,7 @@ call (classid, objid, function, operator) AS (
  UNION ALL SELECT k.tableoid, k.oid, NULL, o FROM pg_constraint k, unnest(conexclop) o WHERE connamespace :in_shard),
 called (caller, code, is_super) AS (
  SELECT DISTINCT pg_describe_object(classid, objid, 0) || ' calls', p.oid::regprocedure::text, proowner IN (:trusted_roles)
- FROM call LEFT JOIN pg_operator o ON o.oid = operator JOIN pg_proc p ON p.oid = coalesce(function, oprcode) WHERE p.oid >= 16384
+ FROM call LEFT JOIN pg_operator q ON q.oid = operator LEFT JOIN pg_operator o ON o.oid IN (q.oid, q.oprnegate, q.oprcom) JOIN pg_proc p ON p.oid = coalesce(function, o.oprcode) WHERE p.oid >= 16384
  UNION ALL SELECT DISTINCT pg_describe_object(classid, objid, 0) || ' has the operator', o.oid::regoperator::text, oprowner IN (:trusted_roles)
  FROM call JOIN pg_operator o ON o.oid = operator WHERE o.oid >= 16384
  UNION ALL SELECT DISTINCT 'a table has values of', t.oid::regtype::text, typowner IN (:trusted_roles) FROM used JOIN pg_type t ON (classid, objid) = (t.tableoid, t.oid)
@@ -186,9 +188,9 @@ called (caller, code, is_super) AS (
  JOIN pg_namespace n ON n.oid = relnamespace WHERE how = 2 AND NOT relnamespace :in_shard AND (relowner NOT IN (:trusted_roles) OR nspowner NOT IN (:trusted_roles))
  UNION ALL SELECT concat('table ', parent::regclass, ' has the part'), c.oid::regclass::text, false FROM part JOIN pg_class c USING (oid)
  WHERE NOT relnamespace :in_shard AND relowner NOT IN (:trusted_roles)
- UNION ALL SELECT concat('table ', k.oid::regclass, ' has what it has of'), p.oid::regclass::text, false
+ UNION ALL SELECT concat('table ', k.oid::regclass, ' has what it has of'), p.oid::regclass::text, p.relowner IN (:trusted_roles)
  FROM model m JOIN pg_class k ON k.oid = child JOIN pg_class p ON p.oid = m.oid
- WHERE k.relnamespace :in_shard AND k.relkind IN ('r', 'p') AND NOT p.relnamespace :in_shard AND p.relowner NOT IN (:trusted_roles)
+ WHERE k.relnamespace :in_shard AND k.relkind IN ('r', 'p') AND NOT p.relnamespace :in_shard
  UNION ALL SELECT format('%I may use all schemas, and alter', rolname), o.name, false FROM (
   SELECT relowner, oid::regclass::text FROM pg_class WHERE relnamespace :in_shard AND relkind IN ('r', 'p')
   UNION ALL SELECT typowner, oid::regtype::text FROM pg_type WHERE typnamespace :in_shard AND typtype IN ('c', 'd')) o (owner, name)

@@ -279,7 +279,12 @@ WITH found AS (
  FROM json_to_recordset(:'other'::json) x (caller text, code text, is_super bool) JOIN pg_database ON datname = current_database() LEFT JOIN (
   SELECT oid::regprocedure::text, proowner, pronamespace, tableoid, oid FROM pg_proc WHERE oid >= 16384
   UNION ALL SELECT oid::regoperator::text, oprowner, oprnamespace, tableoid, oid FROM pg_operator WHERE oid >= 16384
-  UNION ALL SELECT oid::regtype::text, typowner, typnamespace, tableoid, oid FROM pg_type WHERE oid >= 16384) y (code, owned_by, place, classid, objid) USING (code)
+  UNION ALL SELECT o.oid::regoperator::text, proowner, pronamespace, p.tableoid, p.oid FROM pg_operator o JOIN pg_proc p ON p.oid = oprcode WHERE p.oid >= 16384
+  UNION ALL SELECT oid::regtype::text, typowner, typnamespace, tableoid, oid FROM pg_type WHERE oid >= 16384
+  UNION ALL SELECT t.oid::regclass::text, c.relowner, t.relnamespace, c.tableoid, c.oid FROM (SELECT * FROM pg_class
+    WHERE oid >= 16384 AND oid::regclass::text IN (SELECT code FROM json_to_recordset(:'other'::json) x (caller text, code text) WHERE caller ^@ 'table ') OFFSET 0) t,
+   LATERAL (SELECT t.oid UNION SELECT relid FROM pg_partition_tree(t.oid) UNION SELECT inhrelid FROM pg_inherits WHERE inhparent = t.oid) m (oid)
+   JOIN pg_class c ON c.oid = m.oid) y (code, owned_by, place, classid, objid) USING (code)
  LEFT JOIN pg_namespace n ON n.oid = place LEFT JOIN pg_depend e ON (e.classid, e.objid, e.deptype) = (y.classid, y.objid, 'e') LEFT JOIN pg_extension ON pg_extension.oid = e.refobjid,
  LATERAL (VALUES (owned_by, false), (coalesce(extowner, nspowner), true)) o (owner, of_schema))
 SELECT 'ok', 'trusted', '' WHERE :'trust_owners'::bool
