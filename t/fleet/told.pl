@@ -155,6 +155,10 @@ for my $case ([ 'a new one', $s1, 'kinds' ], [ 'the directory', $dir, 'zones' ],
 	ok(!$ran->($since), '... when nothing runs');
 	$node->safe_psql('postgres', 'ALTER TABLE public.all_zones DETACH PARTITION public.zones; DROP TABLE public.all_zones') if $table eq 'all_zones';
 }
+# He needs no index there yet.
+$s2->safe_psql('postgres', 'CREATE TABLE public.all_zones (name text) PARTITION BY LIST (name); ALTER TABLE public.all_zones ATTACH PARTITION public.zones DEFAULT; ALTER TABLE public.all_zones OWNER TO app');
+fleet_ok([ 'add', 's2' ], 1, 'an owner of what it is part of', qr/^FAILED +public\.all_zones is not read: app owns it/m);
+$s2->safe_psql('postgres', 'ALTER TABLE public.all_zones DETACH PARTITION public.zones; DROP TABLE public.all_zones');
 $dir->safe_psql('postgres', 'ALTER PUBLICATION shard_registry DROP TABLE public.late');
 $s3->safe_psql('postgres', 'ALTER TABLE public.late OWNER TO app');
 fleet_ok([ 'add', 's3' ], 1, 'of one that is only subscribed to', qr/^FAILED +public\.late is not read: app owns it/m);
