@@ -111,7 +111,7 @@ SELECT snowid.set_default('insta$shard.photos', own_sequence => true, guard => t
 		is(sqlstate($node, "ALTER TABLE insta$shard.photos ADD n int DEFAULT public.hers()", as($role, 'deployed')), '', '... and calls one of the others');
 		($code, $said) = snowid_each(@run, '--name', 'calls hers');
 		is($code, 1, '... where none runs then');
-		like($said, qr/of another role: owner; connect/, '... as it says');
+		like($said, qr/of another role: owner, who owns function public\.hers\(\); connect/, '... as it says');
 	}
 };
 
