@@ -429,7 +429,8 @@ finish(const Move *move)
 	const Side *source = &move->source;
 	const Side *target = &move->target;
 
-	route_late(move, source, target);
+	if (!move->options->dry_run)
+		route_late(move, source, target);
 	if (check_owner(move, target, source, false) != STATUS_DONE || check_came(move) != STATUS_DONE ||
 		!are_settled(move, source) ||
 		(move->options->dry_run && check_copies(move, source) != STATUS_DONE))

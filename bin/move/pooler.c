@@ -786,7 +786,7 @@ resume_all(const Move *move, const char *home)
 		all = false;
 		if (is_lost)
 		{
-			const char *pools = "";
+			const char *pools = home != NULL ? " RELOAD;" : "";
 
 			for (int i = 0; i < move->nshards; i++)
 				if (is_first_of_pool(move, i))
