@@ -276,7 +276,7 @@ $dir->stop;
 $dir->backup_fs_cold('before');
 $dir->start;
 $dir->safe_psql('postgres', q{CREATE TABLE junk AS SELECT repeat('x', 1000) FROM generate_series(1, 10000); INSERT INTO public.countries VALUES ('zz'); UPDATE snowid.shard_registry SET home = 'host=/nowhere dbname=lost' WHERE shard = 71});
-$dir->wait_for_catchup("snowid_registry_$_", 'flush', $dir->lsn('insert')) for 's1', 's2';
+$dir->wait_for_catchup("snowid_registry_$_", 'flush', $dir->lsn('insert')) for 's1', 's2', 's3';
 $dir->stop;
 my $old_dir = as_it_was($dir, 'old_dir');
 $old_dir->poll_query_until('postgres', $ahead) or die 'no slot is ahead';
